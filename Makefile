@@ -1,0 +1,43 @@
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.ready
+PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check
+
+# Both names, as old and new versions of pip differ: the tools that build packages are pinned too.
+export PIP_CONSTRAINT := constraints.txt
+export PIP_BUILD_CONSTRAINT := constraints.txt
+
+.PHONY: help venv run test check bench clean
+
+help: ## list the targets
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | while IFS='	' read -r name text; do printf 'make %-6s %s\n' "$$name" "$$text"; done
+
+venv: $(READY) ## make or refresh the environment in .venv (the other targets do it too)
+
+run: $(READY) ## the skyline of 100,000 hotels on local Spark, with a picture, in out/
+	@$(BIN)/skytide hotels --out out
+
+test: $(READY) ## all tests
+	@$(BIN)/python -m pytest -q
+
+check: $(READY) ## style, types, layers, doctests and fast tests
+	@$(BIN)/ruff check --quiet
+	@$(BIN)/ruff format --check --quiet
+	@$(BIN)/mypy --no-error-summary
+	@said=$$($(BIN)/lint-imports --no-logo) || { echo "$$said"; exit 1; }
+	@$(BIN)/python -m pytest -q -m "not slow"
+
+bench: $(READY) ## skytide against its peers
+	@$(BIN)/python -m benchmarks
+
+clean: ## remove the environment, results and caches
+	@rm -rf .venv out dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	@find src tests benchmarks -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
+
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "skytide needs Python 3.11 or newer, and $(PYTHON) is $$($(PYTHON) --version 2>&1); say which to use: make PYTHON=python3.12"; exit 1; }
+	@echo "Setting up .venv (the first time a few minutes, and 1.3 GB of disk) ..."
+	@$(PYTHON) -m venv .venv
+	@$(PIP) -e '.[lab,bench,dev]'
+	@$(BIN)/python -c 'import sys; from skytide.spark.java import system_java; sys.exit(not system_java())' || { echo "No Java 17 or newer: adding one to .venv ..."; $(PIP) -e '.[java]'; }
+	@touch $@

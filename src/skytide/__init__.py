@@ -1,0 +1,24 @@
+"""Elastic stream processing on Apache Spark."""
+
+from skytide.errors import InvalidInput, SkytideError
+from skytide.queries import Query, diff, high, low
+from skytide.spark import apply, k_dominant, levels, register, skyband, skyline, top_delta, top_k
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "InvalidInput",
+    "Query",
+    "SkytideError",
+    "apply",
+    "diff",
+    "high",
+    "k_dominant",
+    "levels",
+    "low",
+    "register",
+    "skyband",
+    "skyline",
+    "top_delta",
+    "top_k",
+]

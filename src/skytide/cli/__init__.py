@@ -1,0 +1,5 @@
+"""The command `skytide`."""
+
+from skytide.cli.main import main
+
+__all__ = ["main"]

@@ -1,0 +1,1 @@
+"""Pure decisions on how much to run: controllers, forecasters and performance models."""

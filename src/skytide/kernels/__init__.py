@@ -1,0 +1,22 @@
+"""NumPy arrays in, NumPy arrays out: the compiled inner loops, and the only layer that imports numba."""
+
+from skytide.kernels.groups import by_group
+from skytide.kernels.k_dominance import smallest_k
+from skytide.kernels.levels import skyline_levels
+from skytide.kernels.order import Indices, Points, dense_ranks, lexicographic_ranks
+from skytide.kernels.scan import Mask, beaten, count_dominators
+from skytide.kernels.skyline import skyline
+
+__all__ = [
+    "Indices",
+    "Mask",
+    "Points",
+    "beaten",
+    "by_group",
+    "count_dominators",
+    "dense_ranks",
+    "lexicographic_ranks",
+    "skyline",
+    "skyline_levels",
+    "smallest_k",
+]

@@ -1,0 +1,96 @@
+"""Signatures: a point's place among sampled quantiles, all dimensions packed into one 64-bit word.
+
+Each dimension has a field of `bits` code bits and one guard bit above them. With the guard bits of `b` set, one subtraction
+compares all fields at once: a guard bit of `(b | guards) - a` survives where the code of `a` is at most that of `b`. Codes never
+reverse an order, so a signature that is larger in any field proves that `a` does not dominate `b`; what is left is compared
+exactly. This is the mask test of partitioning skyline algorithms (BSkyTree, Hybrid: Chester et al. 2015) with up to
+2^`bits` levels a dimension instead of two, in three instructions for eight points on a machine with 512-bit vectors.
+"""
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+Points = NDArray[np.float64]
+Words = NDArray[np.uint64]
+
+MOST_DIMENSIONS = 16  # of a signature; further ones are left to the exact comparison
+MOST_BITS = 9
+SAMPLE = 512
+CHUNK = 256
+
+_ONE = np.uint64(1)
+
+
+def layout(dimensions: int) -> tuple[int, int]:
+    """Give how many dimensions a signature covers, and the code bits of each.
+
+    >>> layout(8), layout(16), layout(40)
+    ((8, 7), (16, 3), (16, 3))
+    """
+    covered = min(dimensions, MOST_DIMENSIONS)
+    return covered, min(64 // covered - 1, MOST_BITS)
+
+
+@njit(cache=True)
+def guard_bits(covered: int, bits: int) -> np.uint64:
+    """Give the word in which just the guard bits are set."""
+    guards = np.uint64(0)
+    for k in range(covered):
+        guards |= _ONE << np.uint64(k * (bits + 1) + bits)
+    return guards
+
+
+@njit(cache=True)
+def quantiles(points: Points, covered: int, bits: int) -> Points:
+    """Give for each dimension the borders between codes: quantiles of an even sample of the points."""
+    n = points.shape[0]
+    step = max(1, n // SAMPLE)
+    size = (n + step - 1) // step
+    borders = np.empty((covered, 1 << bits))
+    sample = np.empty(size)
+    for k in range(covered):
+        for i in range(size):
+            sample[i] = points[i * step, k]
+        _borders(np.sort(sample), borders[k])
+    return borders
+
+
+@njit(cache=True)
+def encode(points: Points, borders: Points, bits: int) -> Words:
+    """Give the signatures of `points`."""
+    n = points.shape[0]
+    covered = borders.shape[0]
+    words = np.zeros(n, np.uint64)
+    values = np.empty(CHUNK)
+    codes = np.empty(CHUNK, np.int64)
+    for start in range(0, n, CHUNK):
+        size = min(CHUNK, n - start)
+        for k in range(covered):
+            for i in range(size):
+                values[i] = points[start + i, k]
+            codes[:] = 0
+            half = 1 << (bits - 1)
+            while half:  # binary search for the number of borders below each value, a step of all searches at a time
+                for i in range(CHUNK):
+                    codes[i] += half * (borders[k, codes[i] + half - 1] < values[i])
+                half >>= 1
+            for i in range(size):
+                words[start + i] |= np.uint64(codes[i]) << np.uint64(k * (bits + 1))
+    return words
+
+
+@njit(cache=True)
+def _borders(sample: Points, borders: Points) -> None:
+    """Fill `borders` with increasing values, as evenly spread over the sample's different values as they allow."""
+    room = borders.shape[0] - 1
+    distinct = 1
+    for i in range(1, sample.shape[0]):
+        if sample[i] > sample[i - 1]:
+            sample[distinct] = sample[i]
+            distinct += 1
+    used = min(room, distinct)
+    for j in range(used):
+        borders[j] = sample[j * distinct // used]
+    for j in range(used, room + 1):
+        borders[j] = np.inf

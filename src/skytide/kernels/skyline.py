@@ -1,0 +1,108 @@
+"""The skyline of an array: which points no other point dominates."""
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from skytide.kernels.border import as_points
+from skytide.kernels.order import Indices, Points
+from skytide.kernels.scan import Mask, beaten, count_dominators, dominates
+
+FEW = 64  # so few points are compared pair by pair
+HEAD = 8192  # the sample whose skyline sifts a large array
+
+
+def skyline(points: Any) -> Mask:
+    """Say for each point whether it belongs to the skyline: smaller is better, duplicates are kept.
+
+    >>> skyline([[1, 4], [2, 2], [3, 3], [2, 2]])
+    array([ True,  True, False,  True])
+    """
+    checked = as_points(points)
+    n, d = checked.shape
+    if n == 0 or d == 0:
+        return np.ones(n, dtype=np.bool_)
+    if d == 2:
+        return _sweep(checked, np.lexsort((checked[:, 1], checked[:, 0])))
+    alive = sift(checked)
+    if len(alive) > 4 * HEAD:
+        alive = alive[_outlast_a_sample(checked[alive])]
+    if len(alive) <= FEW:
+        return _pair_by_pair(checked, alive)
+    mask = np.zeros(n, dtype=np.bool_)
+    mask[alive] = count_dominators(checked[alive], limit=1) == 0
+    return mask
+
+
+def _outlast_a_sample(points: Points) -> Mask:
+    """Say which points the skyline of an even sample leaves over; all, if that skyline is too large to be worth it."""
+    head = np.ascontiguousarray(points[:: len(points) // HEAD])
+    champions = head[skyline(head)]
+    if len(champions) > HEAD // 2:
+        return np.ones(len(points), dtype=np.bool_)
+    return ~beaten(points, champions)
+
+
+@njit(cache=True)
+def _sweep(points: Points, order: Indices) -> Mask:
+    """Walk along the first dimension: only a point below all earlier ones in the second belongs to the skyline."""
+    mask = np.zeros(len(points), np.bool_)
+    best = order[0]
+    for i in order:
+        if points[i, 1] < points[best, 1]:
+            best = i
+        mask[i] = points[i, 0] == points[best, 0] and points[i, 1] == points[best, 1]
+    return mask
+
+
+@njit(cache=True)
+def sift(points: Points) -> Indices:
+    """Give the rows that a few strong points leave over: one cheap pass for each, as long as it pays.
+
+    A strong point is the one of an even sample that dominates the largest share of the sample's bounding box.
+    """
+    n, d = points.shape
+    alive = np.arange(n)
+    low = np.empty(d)
+    span = np.empty(d)
+    pays = n > FEW
+    while pays:
+        step = max(1, len(alive) // 64)
+        low[:] = np.inf
+        span[:] = -np.inf
+        for i in alive[::step]:
+            for k in range(d):
+                low[k] = min(low[k], points[i, k])
+                span[k] = max(span[k], points[i, k])
+        for k in range(d):
+            span[k] = span[k] * 0.5 - low[k] * 0.5
+        best, largest = alive[0], -1.0
+        for i in alive[::step]:
+            share = 1.0
+            for k in range(d):
+                if span[k] > 0:
+                    share *= 1.01 - (points[i, k] * 0.5 - low[k] * 0.5) / span[k]
+            if share > largest:
+                best, largest = i, share
+        strong = points[best].copy()
+        left = 0
+        for i in alive:
+            if not dominates(strong, points[i]):
+                alive[left] = i
+                left += 1
+        pays = left > FEW and left < 0.7 * len(alive)
+        alive = alive[:left]
+    return alive
+
+
+@njit(cache=True)
+def _pair_by_pair(points: Points, rows: Indices) -> Mask:
+    mask = np.zeros(points.shape[0], np.bool_)
+    for b in rows:
+        mask[b] = True
+        for a in rows:
+            if dominates(points[a], points[b]):
+                mask[b] = False
+                break
+    return mask

@@ -1,0 +1,1 @@
+"""The laboratory: workloads replayed in virtual time, measured and drawn."""

@@ -1,0 +1,146 @@
+"""From Arrow columns to the matrix a kernel takes: smaller is better, every comparison as in the original values."""
+
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from skytide.errors import InvalidInput
+from skytide.kernels import Indices, Mask, Points, dense_ranks, lexicographic_ranks
+from skytide.queries.preferences import Attribute, Chain
+
+Nulls = Literal["error", "drop", "worst"]
+NULLS = ("error", "drop", "worst")
+
+EXACT_INTEGER = 2**53  # beyond it float64 no longer tells neighbouring integers apart
+
+
+def is_ordered(kind: pa.DataType) -> bool:
+    """Say whether values of this type can be preferred low or high."""
+    return bool(
+        pa.types.is_floating(kind)
+        or pa.types.is_integer(kind)
+        or pa.types.is_decimal(kind)
+        or pa.types.is_temporal(kind)
+        or pa.types.is_boolean(kind)
+    )
+
+
+def matrix(rows: pa.Table, chains: tuple[Chain, ...]) -> Points:
+    """Give one row a table row and one column a chain, with missing values as the worst of all."""
+    points = np.empty((rows.num_rows, len(chains)))
+    for place, chain in enumerate(chains):
+        if len(chain) == 1:
+            points[:, place] = _values(rows, chain[0])
+        else:
+            points[:, place] = lexicographic_ranks([_values(rows, attribute) for attribute in chain])
+    return points
+
+
+def group_numbers(rows: pa.Table, columns: tuple[Any, ...]) -> Indices:
+    """Number the different combinations of values of some columns, from 0. NULL is a value of its own here."""
+    codes = []
+    for column in columns:
+        encoded = pc.dictionary_encode(rows[column], null_encoding="encode").combine_chunks()
+        encoded = encoded.combine_chunks() if isinstance(encoded, pa.ChunkedArray) else encoded
+        codes.append(encoded.indices.to_numpy(zero_copy_only=False))
+    return lexicographic_ranks(codes)
+
+
+def without_missing(rows: pa.Table, attributes: tuple[Attribute, ...], nulls: Nulls) -> pa.Table:
+    """Apply the rule for NULL and NaN: refuse them, drop their rows, or leave them (they count as worst)."""
+    if nulls == "worst":
+        return rows
+    for attribute in attributes:
+        missing = _missing(rows[attribute.what])
+        if not missing.any():
+            continue
+        if nulls == "error":
+            row = int(np.argmax(missing))
+            raise InvalidInput(
+                value=f"{_shown(rows[attribute.what][row])} in column {attribute.what}, row {rows.slice(row, 1).to_pylist()[0]}",
+                reason=f"{attribute} cannot compare it",
+                remedy='pass nulls="drop" to leave such rows out, or nulls="worst" to rank them last',
+            )
+        rows = rows.filter(pa.array(~missing))
+    return rows
+
+
+def one_of_equals(rows: pa.Table, points: Points) -> Mask:
+    """Choose one row among those with equal points: the smallest by all columns that Arrow can sort."""
+    _, number, copies = np.unique(points, axis=0, return_inverse=True, return_counts=True)
+    chosen = np.ones(len(points), dtype=np.bool_)
+    twins = np.flatnonzero(copies[number] > 1)
+    if len(twins):
+        few = rows.take(pa.array(twins))
+        keys = [_sortable(few[name]) for name in few.column_names]
+        order = np.lexsort([key for key in reversed(keys) if key is not None])
+        chosen[twins] = False
+        chosen[twins[order[np.unique(number[twins][order], return_index=True)[1]]]] = True
+    return chosen
+
+
+def _sortable(column: pa.ChunkedArray) -> Indices | None:
+    try:
+        return np.asarray(pc.rank(column.combine_chunks(), tiebreaker="dense"), dtype=np.int64)
+    except pa.ArrowNotImplementedError:
+        return None
+
+
+def _shown(value: pa.Scalar) -> str:
+    return "NaN" if value.is_valid else "NULL"
+
+
+def _missing(column: pa.ChunkedArray) -> Mask:
+    if column.null_count == 0 and not pa.types.is_floating(column.type):
+        return np.zeros(len(column), dtype=np.bool_)
+    return np.asarray(pc.is_null(column, nan_is_null=pa.types.is_floating(column.type)).to_numpy(), dtype=np.bool_)
+
+
+def _values(rows: pa.Table, attribute: Attribute) -> NDArray[np.float64]:
+    column = rows[attribute.what]
+    missing = _missing(column)
+    sign = -1.0 if attribute.kind == "high" else 1.0
+    if not missing.any():
+        plain = _plain(column)
+        if plain is not None:
+            return sign * plain
+        return sign * _ranks(column)
+    values = np.empty(len(column))
+    present = sign * _ranks(column.filter(pa.array(~missing)))
+    values[~missing] = present
+    values[missing] = present.max(initial=0) + 1
+    return values
+
+
+def _plain(column: pa.ChunkedArray) -> NDArray[np.float64] | None:
+    """Give the column as float64, or None where that could change a comparison or bring in infinities."""
+    kind = column.type
+    if pa.types.is_floating(kind):
+        values = np.asarray(column.to_numpy(), dtype=np.float64)
+        return values if np.isfinite(values).all() else None
+    if pa.types.is_boolean(kind):
+        return np.asarray(column.to_numpy(), dtype=np.float64)
+    if pa.types.is_decimal(kind):
+        return None
+    whole = _integers(column)
+    if whole.size and (int(whole.max()) > EXACT_INTEGER or int(whole.min()) < -EXACT_INTEGER):
+        return None
+    return whole.astype(np.float64)
+
+
+def _ranks(column: pa.ChunkedArray) -> NDArray[np.float64]:
+    if pa.types.is_decimal(column.type):
+        return np.asarray(pc.rank(column.combine_chunks(), tiebreaker="dense"), dtype=np.float64)
+    if pa.types.is_floating(column.type) or pa.types.is_boolean(column.type):
+        return dense_ranks(column.to_numpy()).astype(np.float64)
+    return dense_ranks(_integers(column)).astype(np.float64)
+
+
+def _integers(column: pa.ChunkedArray) -> NDArray[Any]:
+    if pa.types.is_temporal(column.type):
+        narrow = pa.types.is_date32(column.type) or pa.types.is_time32(column.type)
+        column = column.cast(pa.int32()).cast(pa.int64()) if narrow else column.cast(pa.int64())
+    return np.asarray(column.to_numpy())

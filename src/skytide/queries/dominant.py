@@ -1,0 +1,113 @@
+"""k-dominant skyline and top-delta dominant: fewer rows than a skyline of many columns (Chan et al. 2006)."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from skytide.kernels import Indices, Mask, Points, count_dominators, smallest_k
+from skytide.queries.preference_query import PreferenceQuery, check_count, plain_dimensions
+from skytide.queries.skyline import Skyline
+
+
+@dataclass(frozen=True)
+class _KDominance(PreferenceQuery):
+    """k-dominance is not transitive, so only the plain skyline may be reduced to; it suffices as rivals, as whoever
+    k-dominates a row is in the skyline, or dominated by one that k-dominates the row as well."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        plain_dimensions(self, "k-dominance")
+
+    def pane(self, rows: pa.Table) -> pa.Table:
+        """Give the skyline of the rows."""
+        return Skyline(self.preference, self.nulls).pane(rows)
+
+    def _smallest_k(self, kept: pa.Table) -> tuple[pa.Table, Indices]:
+        """Give the skyline of what was kept, and of each of its rows the smallest k at which it stays."""
+        kept = self.pane(kept)
+        kept, points = self.compared(kept)
+        return kept, self.within_groups(lambda part: smallest_k(part, part), kept, points)
+
+    def _share_with_k(self, kept: pa.Table, mine: Mask) -> tuple[pa.Table, Indices]:
+        kept, points = self.compared(kept)
+        best = mine & (count_dominators(points, limit=1, tested=mine) == 0)
+        return kept.filter(pa.array(best)), smallest_k(points[best], points)
+
+
+@dataclass(frozen=True)
+class KDominant(_KDominance):
+    """The rows that no other row beats in any `k` columns.
+
+    >>> from skytide.queries import low
+    >>> trio = pa.table({"a": [1, 2, 9], "b": [5, 2, 1], "c": [5, 2, 9]})
+    >>> KDominant(low("a") * low("b") * low("c"), k=2).window(trio).to_pylist()
+    [{'a': 2, 'b': 2, 'c': 2}]
+    """
+
+    k: int = 1
+    can_share = True
+
+    def __post_init__(self) -> None:
+        """Refuse a k outside of the number of columns."""
+        super().__post_init__()
+        check_count("k", self.k, most=plain_dimensions(self, "k-dominance"))
+
+    def window(self, kept: pa.Table) -> pa.Table:
+        """Give the rows that stay at k."""
+        kept, smallest = self._smallest_k(kept)
+        return kept.filter(pa.array(smallest <= self.k))
+
+    def share(self, kept: pa.Table, mine: Mask) -> pa.Table:
+        """Give the rows of `mine` that stay at k against all of `kept`."""
+        rows, smallest = self._share_with_k(kept, mine)
+        return rows.filter(pa.array(smallest <= self.k))
+
+
+@dataclass(frozen=True)
+class TopDelta(_KDominance):
+    """The k-dominant skyline of the smallest `k` that holds at least `delta` rows, each with its own smallest k.
+
+    With `diff` columns each group has its own top delta.
+
+    >>> from skytide.queries import low
+    >>> trio = pa.table({"a": [1, 2, 9], "b": [5, 2, 1], "c": [5, 2, 9]})
+    >>> TopDelta(low("a") * low("b") * low("c"), delta=1).window(trio).to_pylist()
+    [{'a': 2, 'b': 2, 'c': 2, 'k': 2}]
+    """
+
+    delta: int = 1
+    can_share = True
+    share_is_final = False
+
+    def __post_init__(self) -> None:
+        """Refuse a delta that is no count."""
+        super().__post_init__()
+        check_count("delta", self.delta)
+
+    def schema(self, rows: pa.Schema) -> pa.Schema:
+        """Add k."""
+        return rows.append(pa.field("k", pa.int32()))
+
+    def window(self, kept: pa.Table) -> pa.Table:
+        """Give the rows up to the smallest k that suffices."""
+        return self._up_to_delta(*self._smallest_k(kept))
+
+    def share(self, kept: pa.Table, mine: Mask) -> pa.Table:
+        """Give the rows of `mine` up to the smallest k that suffices for them alone: all of them can be needed, but no more."""
+        return self._up_to_delta(*self._share_with_k(kept, mine))
+
+    def settle(self, shares: pa.Table) -> pa.Table:
+        """Give the rows of all shares up to the smallest k that suffices."""
+        return self._up_to_delta(shares.drop_columns(["k"]), shares["k"].to_numpy())
+
+    def _up_to_delta(self, rows: pa.Table, smallest: Indices) -> pa.Table:
+        enough = self.within_groups(lambda part: _first(part, self.delta), rows, smallest[:, None].astype(np.float64))
+        return rows.append_column("k", pa.array(smallest, pa.int32())).filter(pa.array(enough))
+
+
+def _first(smallest: Points, delta: int) -> Mask:
+    """Say which rows have a k of at most the smallest that `delta` rows reach."""
+    if len(smallest) <= delta:
+        return np.ones(len(smallest), dtype=np.bool_)
+    return np.asarray(smallest[:, 0] <= np.partition(smallest[:, 0], delta - 1)[delta - 1])

@@ -1,0 +1,110 @@
+"""What all queries over a preference have in common."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from skytide.errors import InvalidInput
+from skytide.kernels import Points, by_group
+from skytide.queries.columns import NULLS, Nulls, group_numbers, is_ordered, matrix, without_missing
+from skytide.queries.preferences import Attribute, Preference, Prioritised, chains_of, combine, groups_of
+from skytide.queries.query import Query
+
+
+@dataclass(frozen=True)
+class PreferenceQuery(Query):
+    """A query that compares rows by a preference, with a rule for NULL and NaN."""
+
+    preference: Preference
+    nulls: Nulls = "error"
+
+    def __post_init__(self) -> None:
+        """Refuse what can be refused without knowing the rows."""
+        combine((self.preference,))
+        if self.nulls not in NULLS:
+            raise InvalidInput(
+                value=f"nulls={self.nulls!r}",
+                reason="not a rule for NULL and NaN",
+                remedy="choose one of " + ", ".join(map(repr, NULLS)),
+            )
+
+    def expressions(self) -> Iterator[Any]:
+        """Give the columns of the preference."""
+        return (attribute.what for attribute in self.preference.attributes())
+
+    def over(self, names: dict[str, str]) -> Self:
+        """Give the same query over named columns."""
+        return replace(self, preference=self.preference.over(lambda what: names[str(what)]))
+
+    def groups(self) -> tuple[str, ...]:
+        """Give the `diff` columns."""
+        return groups_of(self.preference)
+
+    def check(self, rows: pa.Schema) -> None:
+        """Refuse columns that are not there or have no order."""
+        for attribute in self.preference.attributes():
+            _check_column(attribute, rows)
+        for added in set(self.schema(rows).names[len(rows.names) :]):
+            if added in rows.names:
+                raise InvalidInput(
+                    value=f"column {added}",
+                    reason=f"{type(self).__name__} adds a column of that name to its result",
+                    remedy=f'rename yours first, for instance .withColumnRenamed("{added}", "{added}_1")',
+                )
+
+    def compared(self, rows: pa.Table) -> tuple[pa.Table, Points]:
+        """Give the rows that take part, and their points."""
+        rows = without_missing(rows, tuple(self.preference.attributes()), self.nulls)
+        return rows, matrix(rows, chains_of(self.preference))
+
+    def within_groups(self, kernel: Any, rows: pa.Table, points: Points) -> NDArray[Any]:
+        """Apply a kernel to the points, within each group of equal `diff` columns."""
+        groups = self.groups()
+        if not groups or not rows.num_rows:
+            return np.asarray(kernel(points))
+        return by_group(kernel, points, group_numbers(rows, groups))
+
+
+def plain_dimensions(query: PreferenceQuery, why: str) -> int:
+    """Give the number of compared columns of a preference without priorities; refuse one that has some."""
+    parts = getattr(query.preference, "parts", (query.preference,))
+    if isinstance(query.preference, Prioritised) or any(isinstance(part, Prioritised) for part in parts):
+        raise InvalidInput(
+            value=repr(query.preference),
+            reason=f"{why} counts columns, and has no meaning for priorities",
+            remedy="use * only",
+        )
+    return len(chains_of(query.preference))
+
+
+def check_count(name: str, value: Any, most: int | None = None) -> None:
+    """Refuse a count that is not a whole number from 1 to `most`."""
+    if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= (most or value):
+        return
+    bounds = f"from 1 to {most}" if most else "of at least 1"
+    raise InvalidInput(value=f"{name}={value!r}", reason="out of range", remedy=f"give a whole number {bounds}")
+
+
+def _check_column(attribute: Attribute, rows: pa.Schema) -> None:
+    if attribute.what not in rows.names:
+        close = difflib.get_close_matches(str(attribute.what), rows.names, n=1)
+        hint = f"did you mean {close[0]!r}?" if close else f"choose one of {', '.join(rows.names)}"
+        raise InvalidInput(value=repr(attribute), reason=f"there is no column {attribute.what!r}", remedy=hint)
+    if rows.names.count(attribute.what) > 1:
+        raise InvalidInput(
+            value=repr(attribute), reason="several columns have that name", remedy="rename or drop all but one first"
+        )
+    kind = rows.field(attribute.what).type
+    if attribute.kind != "diff" and not is_ordered(kind):
+        raise InvalidInput(
+            value=f"{attribute} of type {kind}",
+            reason="only numbers, dates, times and booleans are ordered",
+            remedy=f"cast it, prefer an expression of it, or use diff({attribute.what!r}) to compare equal ones",
+        )

@@ -1,0 +1,51 @@
+"""The best k rows by a score."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from skytide.errors import InvalidInput
+from skytide.kernels import Mask, Points
+from skytide.queries.preference_query import PreferenceQuery, check_count
+from skytide.queries.preferences import chains_of
+
+
+@dataclass(frozen=True)
+class TopK(PreferenceQuery):
+    """The `k` best rows by one score (ties decided by `&`), and whoever ties with the last of them.
+
+    Ties are kept because which of them came first would depend on how the rows were divided. With `diff` columns each group
+    has its own k.
+
+    >>> from skytide.queries import high
+    >>> TopK(high("score"), k=2).window(pa.table({"score": [7, 9, 8, 8]})).to_pylist()
+    [{'score': 9}, {'score': 8}, {'score': 8}]
+    """
+
+    k: int = 1
+
+    def __post_init__(self) -> None:
+        """Refuse what is no count, and several scores that nobody weighs against each other."""
+        super().__post_init__()
+        check_count("k", self.k)
+        if len(chains_of(self.preference)) > 1:
+            raise InvalidInput(
+                value=f"by={self.preference!r}",
+                reason="a top-k needs one score, or scores in an order of importance",
+                remedy="combine them into one expression, or with & instead of *",
+            )
+
+    def pane(self, rows: pa.Table) -> pa.Table:
+        """Give the k best of the rows, and ties."""
+        rows, points = self.compared(rows)
+        return rows.filter(pa.array(self.within_groups(self._best, rows, points)))
+
+    def window(self, kept: pa.Table) -> pa.Table:
+        """Give the k best of what was kept, and ties."""
+        return self.pane(kept)
+
+    def _best(self, points: Points) -> Mask:
+        if len(points) <= self.k:
+            return np.ones(len(points), dtype=np.bool_)
+        return np.asarray(points[:, 0] <= np.partition(points[:, 0], self.k - 1)[self.k - 1])

@@ -1,0 +1,1 @@
+"""Frozen values that travel between the layers, with units in their names."""

@@ -1,0 +1,1 @@
+"""Pure decisions on where a tuple goes: owners, thresholds and slots."""

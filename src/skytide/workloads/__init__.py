@@ -1,0 +1,1 @@
+"""Generators of data and arrivals whose randomness is derived from identity."""

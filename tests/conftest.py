@@ -1,0 +1,36 @@
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import hypothesis
+import pytest
+from pyspark.sql import SparkSession
+
+from skytide.spark.session import local_session
+
+hypothesis.settings.register_profile("skytide", derandomize=True, deadline=None, max_examples=60)
+hypothesis.settings.load_profile("skytide")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker("slow")
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    os.environ["PYTHONPATH"] = str(Path(__file__).parent)  # workers import the queries that tests bring along
+    session = local_session("skytide tests")
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="session")
+def data_dir() -> Path:
+    """The folder with real data: $SKYTIDE_DATA, or shared/data next to the repository."""
+    beside = Path(__file__).resolve().parents[2] / "shared" / "data"
+    folder = Path(os.environ.get("SKYTIDE_DATA", beside))
+    if not folder.is_dir():
+        pytest.skip(f"no real data: {folder} is not a folder; set SKYTIDE_DATA to one that holds it")
+    return folder

@@ -1,0 +1,69 @@
+"""Slow, obvious twins of the fast paths: straight from the definitions, row by row."""
+
+from typing import Any
+
+from skytide.queries.preferences import Attribute, Pareto, Preference, Prioritised
+
+Row = dict[str, Any]
+
+
+def dominates(a: Any, b: Any) -> bool:
+    return all(x <= y for x, y in zip(a, b, strict=True)) and any(x < y for x, y in zip(a, b, strict=True))
+
+
+def skyline(points: Any) -> list[bool]:
+    rows = [tuple(p) for p in points]
+    return [not any(dominates(other, row) for other in rows) for row in rows]
+
+
+def dominators(points: Any) -> list[int]:
+    rows = [tuple(p) for p in points]
+    return [sum(dominates(other, row) for other in rows) for row in rows]
+
+
+def levels(points: Any) -> list[int]:
+    rows = [tuple(p) for p in points]
+    found = [0] * len(rows)
+    left, level = set(range(len(rows))), 0
+    while left:
+        level += 1
+        best = {i for i in left if not any(dominates(rows[j], rows[i]) for j in left)}
+        for i in best:
+            found[i] = level
+        left -= best
+    return found
+
+
+def k_dominates(a: Any, b: Any, k: int) -> bool:
+    """Some k columns in which a is nowhere worse, and better in one of them."""
+    no_worse = sum(x <= y for x, y in zip(a, b, strict=True))
+    return no_worse >= k and any(x < y for x, y in zip(a, b, strict=True))
+
+
+def smallest_k(points: Any) -> list[int]:
+    """The smallest k at which a point is in the k-dominant skyline; d + 1 for one that is not in the skyline."""
+    rows = [tuple(p) for p in points]
+    d = len(rows[0]) if rows else 0
+    return [next((k for k in range(1, d + 1) if not any(k_dominates(other, row, k) for other in rows)), d + 1) for row in rows]
+
+
+def better(preference: Preference, a: Row, b: Row) -> bool:
+    """Whether row a is better than row b: the definition of each kind of preference, followed literally."""
+    if isinstance(preference, Attribute):
+        x, y = a[preference.what], b[preference.what]
+        return {"low": x < y, "high": x > y, "diff": False}[preference.kind]
+    if isinstance(preference, Pareto):
+        no_worse = all(better(part, a, b) or equal(part, a, b) for part in preference.parts)
+        return no_worse and any(better(part, a, b) for part in preference.parts)
+    assert isinstance(preference, Prioritised)
+    first, rest = preference.parts[0], preference.parts[1:]
+    following = Prioritised(rest) if len(rest) > 1 else rest[0]
+    return better(first, a, b) or (equal(first, a, b) and better(following, a, b))
+
+
+def equal(preference: Preference, a: Row, b: Row) -> bool:
+    return all(a[attribute.what] == b[attribute.what] for attribute in preference.attributes())
+
+
+def best_rows(preference: Preference, rows: list[Row]) -> list[Row]:
+    return [row for row in rows if not any(better(preference, other, row) for other in rows)]

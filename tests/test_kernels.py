@@ -1,0 +1,169 @@
+"""Every kernel against its slow twin, on points full of ties, duplicates and constant columns."""
+
+import numpy as np
+import pytest
+import reference
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as npst
+
+from skytide import kernels
+from skytide.errors import InvalidInput
+from skytide.kernels.border import as_points
+from skytide.kernels.order import distinct_rows, topological_order
+
+FEW_VALUES = st.integers(0, 3).map(float)
+ANY_FINITE = st.floats(allow_nan=False, allow_infinity=False)
+
+
+def clouds(most_rows: int = 40, most_dimensions: int = 5) -> st.SearchStrategy[np.ndarray]:
+    shapes = st.tuples(st.integers(0, most_rows), st.integers(1, most_dimensions))
+    return st.one_of(
+        npst.arrays(np.float64, shapes, elements=FEW_VALUES),
+        npst.arrays(np.float64, shapes, elements=ANY_FINITE),
+        npst.arrays(np.int64, shapes, elements=st.integers(-(2**63), 2**63 - 1)),
+    )
+
+
+def random_points(n: int, d: int, values: int | None, seed: int = 0) -> np.ndarray:
+    rng = np.random.default_rng([n, d, values or 0, seed])
+    return rng.random((n, d)) if values is None else rng.integers(0, values, (n, d)).astype(float)
+
+
+@given(clouds())
+def test_skyline_is_its_twin(points: np.ndarray) -> None:
+    assert kernels.skyline(points).tolist() == reference.skyline(points)
+
+
+@pytest.mark.parametrize("d", [1, 2, 3, 4, 7, 8, 9, 12, 16, 17, 40])
+@pytest.mark.parametrize("values", [None, 2, 6])
+def test_skyline_is_its_twin_where_cells_and_signatures_are_at_work(d: int, values: int | None) -> None:
+    points = random_points(600, d, values)
+    assert kernels.skyline(points).tolist() == reference.skyline(points)
+
+
+@pytest.mark.parametrize("d", [3, 5, 8])
+def test_a_large_array_sifted_by_a_sample_has_the_same_skyline(d: int) -> None:
+    points = random_points(70_000, d, None)
+    mask = kernels.skyline(points)
+    best = points[mask]
+    assert not kernels.beaten(best, best).any()
+    assert kernels.beaten(points[~mask], best).all()
+    shuffled = np.random.default_rng(1).permutation(len(points))
+    assert (kernels.skyline(points[shuffled]) == mask[shuffled]).all()
+
+
+def test_extremes() -> None:
+    assert kernels.skyline(np.empty((0, 8))).tolist() == []
+    assert kernels.skyline([[5, 5]]).tolist() == [True]
+    assert kernels.skyline(np.ones((1_000_000, 8))).all()
+    assert kernels.skyline(np.arange(1_000_000)[:, None]).sum() == 1
+    constant = np.column_stack([random_points(500, 3, None), np.full(500, 7.0)])
+    assert kernels.skyline(constant).tolist() == reference.skyline(constant)
+    huge = np.array([[1e308, -1e308], [-1e308, 1e308], [1e308, 1e308], [5e-324, 0.0], [0.0, 5e-324]] * 30)
+    huge3 = np.column_stack([huge, huge[:, 0]])
+    assert kernels.skyline(huge3).tolist() == reference.skyline(huge3)
+
+
+def test_a_tie_in_the_sum_does_not_hide_a_dominator() -> None:
+    # 1 + 1e-17 rounds to 1: both rows have the same sum, and only one dominates the other.
+    points = np.array([[1.0, 1e-17, 0.0], [1.0, 0.0, 0.0]] * 100)
+    assert kernels.skyline(points).tolist() == [False, True] * 100
+
+
+def test_every_unsigned_and_wide_integer_keeps_its_order() -> None:
+    wide = np.array([[2**63, 1], [2**63 + 1, 1], [0, 2]], dtype=np.uint64)
+    assert kernels.skyline(wide).tolist() == reference.skyline(wide.tolist())
+
+
+@pytest.mark.parametrize(
+    ("points", "said"),
+    [
+        ([[1.0, 2.0], [3.0, float("nan")]], "nan in row 1 of column 1"),
+        ([[float("inf"), 2.0]], "inf in row 0 of column 0"),
+        ([1.0, 2.0], "shape (2,)"),
+        ([["a"]], "only numbers"),
+    ],
+)
+def test_the_border_refuses_what_has_no_order(points: object, said: str) -> None:
+    with pytest.raises(InvalidInput) as error:
+        kernels.skyline(points)
+    assert said in str(error.value)
+
+
+def test_the_border_finds_a_bad_value_anywhere_and_names_its_column() -> None:
+    points = np.zeros((1000, 3))
+    points[777, 2] = np.nan
+    with pytest.raises(InvalidInput, match="nan in row 777 of column stars"):
+        as_points(points, names=("price", "distance", "stars"))
+
+
+@given(clouds(most_rows=25), st.integers(1, 6))
+def test_dominators_are_counted_up_to_the_limit(points: np.ndarray, limit: int) -> None:
+    checked = as_points(points)
+    expected = [min(limit, count) for count in reference.dominators(checked.tolist())]
+    assert kernels.count_dominators(checked, limit).tolist() == expected
+
+
+@given(clouds(most_rows=25), st.data())
+def test_only_dominating_rows_count_and_only_tested_rows_are_counted(points: np.ndarray, data: st.DataObject) -> None:
+    checked = as_points(points)
+    masks = npst.arrays(np.bool_, len(checked))
+    tested, dominating = data.draw(masks), data.draw(masks)
+    rows = checked.tolist()
+    expected = [
+        int(tested[i] and any(dominating[j] and reference.dominates(rows[j], rows[i]) for j in range(len(rows))))
+        for i in range(len(rows))
+    ]
+    assert kernels.count_dominators(checked, 1, tested, dominating).tolist() == expected
+
+
+@given(clouds(most_rows=25))
+def test_levels_are_those_of_repeated_peeling(points: np.ndarray) -> None:
+    checked = as_points(points)
+    expected = reference.levels(checked.tolist())
+    assert kernels.skyline_levels(checked, 10**9).tolist() == expected
+    assert kernels.skyline_levels(checked, 2).tolist() == [min(level, 3) for level in expected]
+
+
+@given(clouds(most_rows=25))
+def test_smallest_k_is_found_by_trying_every_k(points: np.ndarray) -> None:
+    checked = as_points(points)
+    assert kernels.smallest_k(checked, checked).tolist() == reference.smallest_k(checked.tolist())
+
+
+def test_smallest_k_with_more_ranks_than_sixteen_bits() -> None:
+    points = random_points(40_000, 2, None)
+    assert (kernels.smallest_k(points[:50], points) <= 3).all()
+    few = kernels.smallest_k(points[:50], points[:50])
+    assert few.tolist() == reference.smallest_k(points[:50].tolist())
+
+
+@given(clouds())
+def test_a_topological_order_has_dominators_first_and_equal_rows_together(points: np.ndarray) -> None:
+    checked = as_points(points)
+    if len(checked) == 0:
+        return
+    order = topological_order(checked)
+    rows = checked[order].tolist()
+    assert sorted(order) == list(range(len(rows)))
+    assert not any(reference.dominates(rows[j], rows[i]) for j in range(len(rows)) for i in range(j))
+    assert len(distinct_rows(checked, order)) == len({tuple(row) for row in rows})
+
+
+def test_the_twin_catches_a_kernel_that_forgets_ties() -> None:
+    """The guilty specimen: sorting by sum alone, which loses a dominator whose sum is equal after rounding."""
+
+    def careless(points: np.ndarray) -> list[bool]:
+        kept: list[list[float]] = []
+        answer = {}
+        for i in np.argsort(points.sum(axis=1), kind="stable"):
+            row = points[i].tolist()
+            answer[int(i)] = not any(reference.dominates(other, row) for other in kept)
+            if answer[int(i)]:
+                kept.append(row)
+        return [answer[i] for i in range(len(points))]
+
+    points = np.array([[1.0, 1e-17], [1.0, 0.0]])
+    assert careless(points) != reference.skyline(points)
+    assert kernels.skyline(points).tolist() == reference.skyline(points)

@@ -1,0 +1,246 @@
+"""Laws of queries, applied to every query class there is, and each query against its definition."""
+
+import datetime
+import decimal
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import reference
+from hypothesis import given
+from hypothesis import strategies as st
+
+from skytide import queries
+from skytide.errors import InvalidInput
+from skytide.queries import KDominant, Levels, PreferenceQuery, Query, Skyband, Skyline, TopDelta, TopK, diff, high, low
+
+PREFERENCE = low("a") * high("b") * low("c")
+GROUPED = PREFERENCE * diff("g")
+
+EXAMPLES: dict[type[Query], list[Query]] = {
+    Skyline: [Skyline(PREFERENCE), Skyline(GROUPED), Skyline(PREFERENCE, distinct=True), Skyline(low("a") & high("b"))],
+    Skyband: [Skyband(PREFERENCE, k=1), Skyband(GROUPED, k=2), Skyband(low("a") * low("b"), k=5)],
+    Levels: [Levels(PREFERENCE), Levels(PREFERENCE, up_to=2), Levels(GROUPED, up_to=1)],
+    KDominant: [KDominant(PREFERENCE, k=2), KDominant(GROUPED, k=3), KDominant(PREFERENCE, k=1)],
+    TopDelta: [TopDelta(PREFERENCE, delta=2), TopDelta(GROUPED, delta=1), TopDelta(PREFERENCE, delta=100)],
+    TopK: [TopK(low("a"), k=3), TopK(high("b") & low("a"), k=2), TopK(low("a") * diff("g"), k=1)],
+}
+ALL = [query for examples in EXAMPLES.values() for query in examples]
+
+SCHEMA = pa.schema([("a", pa.int64()), ("b", pa.float64()), ("c", pa.int32()), ("g", pa.string()), ("id", pa.int64())])
+
+
+@st.composite
+def tables(draw: st.DrawFn, most: int = 24) -> pa.Table:
+    n = draw(st.integers(0, most))
+    small = st.integers(0, 4)
+    rows = [
+        {"a": draw(small), "b": float(draw(small)), "c": draw(small), "g": draw(st.sampled_from("xyz")), "id": i}
+        for i in range(n)
+    ]
+    return pa.Table.from_pylist(rows, SCHEMA)
+
+
+def same(left: pa.Table, right: pa.Table) -> bool:
+    return sorted(map(str, left.to_pylist())) == sorted(map(str, right.to_pylist()))
+
+
+def law_of_merging(query: Query, rows: pa.Table, draw: Callable[..., object]) -> bool:
+    """Any split into parts, in any order, with partial merges in between, gives the same window (SPEC W5)."""
+    parts_of = np.array(draw(st.lists(st.integers(0, 4), min_size=rows.num_rows, max_size=rows.num_rows)), dtype=int)
+    kept = [query.pane(rows.filter(pa.array(parts_of == part))) for part in draw(st.permutations(range(5)))]
+    merged_early = draw(st.integers(0, 5))
+    early, late = kept[:merged_early], kept[merged_early:]
+    if early:
+        late = [*late, query.pane(pa.concat_tables(early))]
+    return same(query.window(pa.concat_tables(late)), query.window(query.pane(rows)))
+
+
+def law_of_sharing(query: Query, rows: pa.Table, draw: Callable[..., object]) -> bool:
+    """However the kept rows are divided among slots, their shares make up the window."""
+    kept = query.pane(rows)
+    owners = np.array(draw(st.lists(st.integers(0, 2), min_size=kept.num_rows, max_size=kept.num_rows)), dtype=int)
+    if isinstance(query, Skyline) and query.distinct:  # equal points have one owner
+        owners = np.array([hash((row["a"], row["b"], row["c"])) % 3 for row in kept.to_pylist()], dtype=int)
+    shares = pa.concat_tables([query.share(kept, owners == slot) for slot in range(3)])
+    return same(query.settle(shares), query.window(kept))
+
+
+def test_every_query_is_among_the_examples() -> None:
+    named = [getattr(queries, name) for name in queries.__all__]
+    concrete = {kind for kind in named if inspect.isclass(kind) and issubclass(kind, Query) and not inspect.isabstract(kind)}
+    assert concrete == set(EXAMPLES)
+
+
+@pytest.mark.parametrize("query", ALL, ids=repr)
+@given(rows=tables(), data=st.data())
+def test_merging(query: Query, rows: pa.Table, data: st.DataObject) -> None:
+    assert law_of_merging(query, rows, data.draw)
+
+
+@pytest.mark.parametrize("query", [q for q in ALL if q.can_share and not q.groups()], ids=repr)
+@given(rows=tables(), data=st.data())
+def test_sharing(query: Query, rows: pa.Table, data: st.DataObject) -> None:
+    assert law_of_sharing(query, rows, data.draw)
+
+
+@pytest.mark.parametrize("query", ALL, ids=repr)
+@given(rows=tables())
+def test_the_answer_has_the_schema_that_was_announced(query: Query, rows: pa.Table) -> None:
+    query.check(rows.schema)
+    assert query.window(query.pane(rows)).schema == query.schema(rows.schema)
+    assert query.pane(rows).schema == rows.schema
+
+
+class KeepsOnlyKDominant(KDominant):
+    """The guilty specimen: reduces a pane by k-dominance, as the papers' published program does."""
+
+    def pane(self, rows: pa.Table) -> pa.Table:
+        return KDominant(self.preference, self.nulls, self.k).window(rows)
+
+
+def test_the_law_of_merging_catches_a_pane_reduced_by_k_dominance() -> None:
+    # y 2-dominates x, z 2-dominates y, x 2-dominates z: together all fall, but a pane that drops y lets x pass.
+    rows = pa.table({"a": [0, 1, 2], "b": [1, 2, 0], "c": [2, 0, 1]})
+    guilty, sound = (kind(low("a") * low("b") * low("c"), k=2) for kind in (KeepsOnlyKDominant, KDominant))
+    for query, kept_apart in ((guilty, False), (sound, True)):
+        merged = query.window(pa.concat_tables([query.pane(rows.slice(0, 2)), query.pane(rows.slice(2, 1))]))
+        assert same(merged, sound.window(rows)) == kept_apart
+
+
+def groups(rows: list[reference.Row], query: PreferenceQuery) -> list[list[reference.Row]]:
+    by_group: dict[tuple[object, ...], list[reference.Row]] = {}
+    for row in rows:
+        by_group.setdefault(tuple(row[name] for name in query.groups()), []).append(row)
+    return list(by_group.values())
+
+
+def points(rows: list[reference.Row]) -> list[tuple[float, ...]]:
+    return [(row["a"], -row["b"], row["c"]) for row in rows]
+
+
+@given(rows=tables())
+def test_skyline_is_its_definition(rows: pa.Table) -> None:
+    for query in (Skyline(PREFERENCE), Skyline(GROUPED), Skyline(low("a") * (high("b") & low("c")))):
+        expected = [r for part in groups(rows.to_pylist(), query) for r in reference.best_rows(query.preference, part)]
+        assert same(query.window(rows), pa.Table.from_pylist(expected, SCHEMA))
+
+
+@given(rows=tables())
+def test_distinct_keeps_the_smallest_row_of_equal_ones(rows: pa.Table) -> None:
+    best = Skyline(PREFERENCE).window(rows).to_pylist()
+    expected: dict[tuple[float, ...], reference.Row] = {}
+    for point, row in zip(points(best), best, strict=True):
+        if point not in expected or (row["g"], row["id"]) < (expected[point]["g"], expected[point]["id"]):
+            expected[point] = row
+    answer = Skyline(PREFERENCE, distinct=True).window(rows)
+    assert same(answer, pa.Table.from_pylist(list(expected.values()), SCHEMA))
+
+
+@given(rows=tables(), k=st.integers(1, 4))
+def test_skyband_levels_and_dominance_are_their_definitions(rows: pa.Table, k: int) -> None:
+    band, level, dominant, delta = [], [], [], []
+    for part in groups(rows.to_pylist(), Skyline(GROUPED)):
+        cloud = points(part)
+        band += [r["id"] for r, n in zip(part, reference.dominators(cloud), strict=True) if n < k]
+        level += [(r["id"], n) for r, n in zip(part, reference.levels(cloud), strict=True) if n <= k]
+        smallest = reference.smallest_k(cloud)
+        dominant += [r["id"] for r, n in zip(part, smallest, strict=True) if n <= min(k, 3)]
+        enough = next((j for j in (1, 2, 3) if sum(n <= j for n in smallest) >= k), 3)
+        delta += [(r["id"], n) for r, n in zip(part, smallest, strict=True) if n <= enough]
+    assert sorted(Skyband(GROUPED, k=k).window(rows)["id"].to_pylist()) == sorted(band)
+    leveled = Levels(GROUPED, up_to=k).window(rows)
+    assert sorted(zip(leveled["id"].to_pylist(), leveled["level"].to_pylist(), strict=True)) == sorted(level)
+    assert sorted(KDominant(GROUPED, k=min(k, 3)).window(rows)["id"].to_pylist()) == sorted(dominant)
+    top = TopDelta(GROUPED, delta=k).window(rows)
+    assert sorted(zip(top["id"].to_pylist(), top["k"].to_pylist(), strict=True)) == sorted(delta)
+
+
+@given(rows=tables(), k=st.integers(1, 5))
+def test_top_k_is_a_sort_with_ties(rows: pa.Table, k: int) -> None:
+    scores = sorted((-row["b"], row["a"]) for row in rows.to_pylist())
+    last = scores[min(k, len(scores)) - 1] if scores else None
+    expected = [row["id"] for row in rows.to_pylist() if last and (-row["b"], row["a"]) <= last]
+    assert sorted(TopK(high("b") & low("a"), k=k).window(rows)["id"].to_pylist()) == sorted(expected)
+
+
+MISSING = pa.table({"x": [1.0, None, float("nan"), 3.0, float("inf")], "y": pa.array([5, 4, 3, 2, None], pa.int64())})
+
+
+def test_missing_values_are_refused_dropped_or_worst() -> None:
+    both = low("x") * low("y")
+    with pytest.raises(InvalidInput, match=r"NULL in column x, row .*'y': 4.*nulls=\"drop\""):
+        Skyline(both).pane(MISSING)
+    with pytest.raises(InvalidInput, match="NaN in column x"):
+        Skyline(low("x")).pane(MISSING.slice(2, 1))
+    assert Skyline(both, "drop").pane(MISSING)["y"].to_pylist() == [5, 2]
+    assert Skyline(both, "worst").pane(MISSING)["y"].to_pylist() == [5, 2]
+    assert Skyline(low("y"), "worst").pane(MISSING)["y"].to_pylist() == [2]
+    assert Skyline(high("x"), "worst").pane(MISSING)["x"].to_pylist() == [float("inf")]
+    only_missing = MISSING.slice(1, 2)
+    assert Skyline(low("x"), "worst").pane(only_missing).num_rows == 2
+    assert Skyline(low("x"), "drop").pane(only_missing).num_rows == 0
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        pa.array([2**60 + 1, 2**60, 2**60 + 2]),
+        pa.array([decimal.Decimal(text) for text in ("1.00000000000000000001", "1", "1.00000000000000000002")]),
+        pa.array([datetime.date(2026, 1, day) for day in (2, 1, 3)]),
+        pa.array([datetime.datetime(2026, 1, 1, 0, 0, 0, micros) for micros in (2, 1, 3)]),
+        pa.array([datetime.timedelta(days=days) for days in (2, 1, 3)]),
+        pa.array([1.5, -1.5, float("inf")], pa.float32()),
+        pa.array([2, 1, 3], pa.uint64()),
+    ],
+    ids=lambda array: str(array.type),
+)
+def test_every_ordered_type_is_compared_exactly(values: pa.Array) -> None:
+    rows = pa.table({"v": values})
+    for query, chosen in ((Skyline(low("v")), 1), (Skyline(high("v")), 2)):
+        query.check(rows.schema)
+        assert query.window(rows)["v"].to_pylist() == [values[chosen].as_py()]
+    assert Levels(low("v")).window(rows)["level"].to_pylist() == [2, 1, 3]
+
+
+def test_booleans_are_ordered() -> None:
+    assert Skyline(high("v")).window(pa.table({"v": [False, True]}))["v"].to_pylist() == [True]
+
+
+def test_what_cannot_be_asked_is_refused_before_anything_runs() -> None:
+    def refused(build: Callable[[], Query], *said: str) -> None:
+        with pytest.raises(InvalidInput) as error:
+            build().check(pa.schema([("price", pa.float64()), ("city", pa.string()), ("level", pa.int32())]))
+        assert all(text in str(error.value) for text in said), error.value
+
+    refused(lambda: Skyline(low("prize")), "no column 'prize'", "did you mean 'price'?")
+    refused(lambda: Skyline(low("city")), "of type string", "diff('city')")
+    refused(lambda: Skyline(low("price"), "ignore"), "nulls='ignore'", "'error', 'drop', 'worst'")  # type: ignore[arg-type]
+    refused(lambda: Levels(low("price")), "column level", "rename")
+    refused(lambda: Skyband(low("price"), k=0), "k=0", "at least 1")
+    refused(lambda: KDominant(low("price"), k=2), "k=2", "from 1 to 1")
+    refused(lambda: KDominant(low("price") & low("level"), k=1), "no meaning for priorities")
+    refused(lambda: TopDelta(low("price"), delta=1.5), "delta=1.5")  # type: ignore[arg-type]
+    refused(lambda: TopK(low("price") * low("level"), k=1), "one score")
+
+
+@dataclass(frozen=True)
+class MeanPrice(Query):
+    """A user's own query that keeps sums, not rows."""
+
+    def pane(self, rows: pa.Table) -> pa.Table:
+        if "total" in rows.column_names:
+            return pa.table({name: [sum(rows[name].to_pylist())] for name in ("total", "rows")})
+        return pa.table({"total": [sum(rows["a"].to_pylist())], "rows": [rows.num_rows]})
+
+    def window(self, kept: pa.Table) -> pa.Table:
+        total = self.pane(kept).to_pylist()[0]
+        return pa.table({"mean": [total["total"] / total["rows"] if total["rows"] else None]})
+
+
+@given(rows=tables(), data=st.data())
+def test_a_users_own_query_obeys_the_law(rows: pa.Table, data: st.DataObject) -> None:
+    assert law_of_merging(MeanPrice(), rows, data.draw)
