@@ -25,7 +25,7 @@ check: $(READY) ## style, types, layers, doctests and fast tests
 	@$(BIN)/ruff format --check --quiet
 	@$(BIN)/mypy --no-error-summary
 	@said=$$($(BIN)/lint-imports --no-logo) || { echo "$$said"; exit 1; }
-	@$(BIN)/python -m pytest -q -m "not slow"
+	@HYPOTHESIS_PROFILE=quick $(BIN)/python -m pytest -q -m "not slow"
 
 bench: $(READY) ## skytide against its peers
 	@$(BIN)/python -m benchmarks

@@ -82,9 +82,7 @@ def test_the_rows_agree_with_the_definition(hotels: DataFrame) -> None:
 
 
 def test_expressions_are_columns_too(hotels: DataFrame) -> None:
-    expected = rows_of(
-        skytide.skyline(hotels.withColumn("x", F.col("price") / F.col("stars")), low("x"), high("rating")).drop("x")
-    )
+    expected = rows_of(skytide.skyline(hotels.withColumn("x", F.col("price") / F.col("stars")), low("x"), high("rating")).drop("x"))
     assert rows_of(skytide.skyline(hotels, low(F.col("price") / F.col("stars")), high("rating"))) == expected
     assert rows_of(skytide.skyline(hotels, low("price / stars"), high("RATING"))) == expected
 

@@ -1,13 +1,17 @@
 """Elastic stream processing on Apache Spark."""
 
 from skytide.errors import InvalidInput, SkytideError
+from skytide.lateness import DropRatio, FixedSlack, KSlack
 from skytide.queries import Query, diff, high, low
-from skytide.spark import apply, k_dominant, levels, register, skyband, skyline, top_delta, top_k
+from skytide.spark import apply, k_dominant, levels, register, skyband, skyline, stream, top_delta, top_k, workload
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "DropRatio",
+    "FixedSlack",
     "InvalidInput",
+    "KSlack",
     "Query",
     "SkytideError",
     "apply",
@@ -19,6 +23,8 @@ __all__ = [
     "register",
     "skyband",
     "skyline",
+    "stream",
     "top_delta",
     "top_k",
+    "workload",
 ]

@@ -21,7 +21,11 @@ class _KDominance(PreferenceQuery):
 
     def pane(self, rows: pa.Table) -> pa.Table:
         """Give the skyline of the rows."""
-        return Skyline(self.preference, self.nulls).pane(rows)
+        return self.skyline_inside().pane(rows)
+
+    def skyline_inside(self) -> Skyline:
+        """Give the plain skyline."""
+        return Skyline(self.preference, self.nulls)
 
     def _smallest_k(self, kept: pa.Table) -> tuple[pa.Table, Indices]:
         """Give the skyline of what was kept, and of each of its rows the smallest k at which it stays."""

@@ -2,18 +2,21 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 
 from skytide.kernels import Mask
+
+if TYPE_CHECKING:
+    from skytide.queries.skyline import Skyline
 
 
 class Query(ABC):
     """Derive from this to bring a query of your own.
 
     The law that every query obeys (and that `skytide` builds on): split rows in any way, keep `pane(part)` of each part, put
-    those together in any order, take `pane` of some of them again if you like; `window` of it all is always the same rows.
+    those together in any order, `merge` some of them if you like; `window` of it all is always the same rows.
 
     >>> class Cheapest(Query):
     ...     def pane(self, rows):
@@ -30,10 +33,18 @@ class Query(ABC):
 
     @abstractmethod
     def window(self, kept: pa.Table) -> pa.Table:
-        """Give the answer, from all rows that were kept."""
+        """Give the answer, from all that was kept."""
+
+    def merge(self, kept: pa.Table) -> pa.Table:
+        """Reduce what was kept of several parts to what would have been kept of them together."""
+        return self.pane(kept)
+
+    def kept_schema(self, rows: pa.Schema) -> pa.Schema:
+        """Give the columns of what is kept: those of the rows, unless the query keeps something else."""
+        return rows
 
     def schema(self, rows: pa.Schema) -> pa.Schema:
-        """Give the columns of the answer: those of the rows, unless the query adds some."""
+        """Give the columns of the answer: those of the rows, unless the query adds some or gives something else."""
         return rows
 
     def check(self, rows: pa.Schema) -> None:
@@ -50,6 +61,10 @@ class Query(ABC):
     def groups(self) -> tuple[str, ...]:
         """Give columns whose values never meet: rows with different values can be worked on apart."""
         return ()
+
+    def skyline_inside(self) -> "Skyline | None":
+        """Give the skyline whose rows are all that `window` needs, if there is one: it can then be kept up to date cheaply."""
+        return None
 
     can_share = False
     share_is_final = True

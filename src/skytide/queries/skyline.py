@@ -1,6 +1,6 @@
 """The skyline, and what lies just behind it: the k-skyband and the levels."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -41,6 +41,10 @@ class Skyline(PreferenceQuery):
         kept, points = self.compared(kept)
         best = mine & (count_dominators(points, limit=1, tested=mine) == 0)
         return self._one_each(kept.filter(pa.array(best)), points[best])
+
+    def skyline_inside(self) -> "Skyline":
+        """Give itself, with all duplicates."""
+        return replace(self, distinct=False)
 
     def _one_each(self, rows: pa.Table, points: Points) -> pa.Table:
         if not self.distinct or rows.num_rows == 0:

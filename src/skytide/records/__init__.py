@@ -1,1 +1,5 @@
-"""Frozen values that travel between the layers, with units in their names."""
+"""Frozen values that layers exchange, with units in their names."""
+
+from skytide.records.stream import Status, WindowRow
+
+__all__ = ["Status", "WindowRow"]

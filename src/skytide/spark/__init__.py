@@ -3,5 +3,19 @@
 from skytide.spark.dataframe import apply, k_dominant, levels, skyband, skyline, top_delta, top_k
 from skytide.spark.session import local_session
 from skytide.spark.sql import register
+from skytide.spark.stream import stream
+from skytide.spark.workload_source import workload
 
-__all__ = ["apply", "k_dominant", "levels", "local_session", "register", "skyband", "skyline", "top_delta", "top_k"]
+__all__ = [
+    "apply",
+    "k_dominant",
+    "levels",
+    "local_session",
+    "register",
+    "skyband",
+    "skyline",
+    "stream",
+    "top_delta",
+    "top_k",
+    "workload",
+]

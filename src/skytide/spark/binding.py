@@ -40,15 +40,16 @@ def arrow_schema(schema: StructType) -> pa.Schema:
     return pa.schema([pa.field(field.name, _arrow_type(field.dataType)) for field in schema.fields])
 
 
-def result_schema(rows: StructType, query: Query) -> StructType:
-    """Give the Spark schema of the answer: the rows' own fields as they are, and those the query adds."""
+def spark_schema(rows: StructType, columns: pa.Schema) -> StructType:
+    """Give the Spark schema of some Arrow columns: fields of the rows as they are, and others by their Arrow type."""
     own = {field.name: field for field in rows.fields}
-    return StructType(
-        [
-            own.get(field.name) or StructField(field.name, from_arrow_type(field.type))
-            for field in query.schema(arrow_schema(rows))
-        ]
-    )
+    return StructType([own.get(field.name) or StructField(field.name, from_arrow_type(field.type)) for field in columns])
+
+
+def bounded(rows: StructType, time: str) -> StructType:
+    """Give the schema with the bounds of a window, which are of the same type as the time of a tuple."""
+    kind = rows[time].dataType
+    return StructType([StructField("window_start", kind), StructField("window_end", kind), *rows.fields])
 
 
 def _existing(df: DataFrame, what: Any) -> str | None:
@@ -79,6 +80,6 @@ def _with_expression(df: DataFrame, name: str, what: Any) -> DataFrame:
 
 def _arrow_type(kind: DataType) -> pa.DataType:
     try:
-        return to_arrow_type(kind)
+        return to_arrow_type(kind, timezone="UTC")
     except Exception:
         return pa.null()

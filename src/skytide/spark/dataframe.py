@@ -9,7 +9,7 @@ from pyspark.sql.types import StructType
 from skytide.errors import InvalidInput
 from skytide.queries import KDominant, Levels, Nulls, Query, Skyband, Skyline, TopDelta, TopK, combine, high
 from skytide.queries.preferences import Preference
-from skytide.spark.binding import bind, result_schema
+from skytide.spark.binding import arrow_schema, bind, spark_schema
 from skytide.spark.tasks import keep, share, whole
 
 MOST_SLOTS = 32  # every slot of a shared merge gets a copy of what was kept
@@ -67,8 +67,9 @@ def apply(df: DataFrame, query: Query) -> DataFrame:
             remedy="ask for windows: skytide.stream(df, time=...).window(...)",
         )
     rows, bound, added = bind(df, query)
-    schema = result_schema(rows.schema, bound)
-    kept = rows.mapInArrow(keep(bound), rows.schema)
+    given = arrow_schema(rows.schema)
+    schema = spark_schema(rows.schema, bound.schema(given))
+    kept = rows.mapInArrow(keep(bound), spark_schema(rows.schema, bound.kept_schema(given)))
     slots = min(_parallelism(df), MOST_SLOTS)
     if bound.groups():
         merged = kept.repartition(slots, *map(_column, bound.groups())).mapInArrow(whole(bound.window), schema)

@@ -14,7 +14,7 @@ from pyspark.sql.udtf import AnalyzeArgument, AnalyzeResult, PartitioningColumn,
 
 from skytide.errors import InvalidInput
 from skytide.queries import KDominant, Levels, Query, Skyband, Skyline, TopDelta, TopK, parse_preferences
-from skytide.spark.binding import arrow_schema, result_schema
+from skytide.spark.binding import arrow_schema, spark_schema
 
 ROW = "__skytide_row"
 BUFFER_ROWS = 65_536
@@ -87,7 +87,7 @@ def _table_function(build: Callable[..., Query]) -> type:
             query.check(schema)
             groups = query.groups()
             return _Plan(
-                schema=result_schema(table.dataType, query),
+                schema=spark_schema(table.dataType, query.schema(schema)),
                 withSinglePartition=not groups,
                 partitionBy=[PartitioningColumn(name) for name in groups],
                 query=query,

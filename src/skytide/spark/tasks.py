@@ -3,6 +3,8 @@
 from collections.abc import Callable, Iterator
 
 import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
 from skytide.queries import Query
 
@@ -12,22 +14,62 @@ Task = Callable[[Batches], Batches]
 BUFFER_ROWS = 65_536  # reduced together: large enough to spread the cost of a call, small enough to stay in the cache
 
 
+class Reducer:
+    """Keeps of rows that come in piece by piece what can still matter."""
+
+    def __init__(self, query: Query) -> None:
+        """Start with no rows."""
+        self.query = query
+        self.tuples = 0
+        self._raw: list[pa.Table] = []
+        self._raw_rows = 0
+        self._parts: list[pa.Table] = []
+
+    def add(self, rows: pa.Table) -> None:
+        """Take in some rows; they are reduced when enough of them wait."""
+        self.tuples += rows.num_rows
+        self._raw.append(rows)
+        self._raw_rows += rows.num_rows
+        if self._raw_rows >= BUFFER_ROWS:
+            self._reduce()
+
+    def kept(self) -> pa.Table:
+        """Give what was kept of all rows so far."""
+        if self._raw:
+            self._reduce()
+        if len(self._parts) > 1:
+            self._parts = [self.query.merge(pa.concat_tables(self._parts))]
+        return self._parts[0]
+
+    def _reduce(self) -> None:
+        self._parts.append(self.query.pane(pa.concat_tables(self._raw)))
+        self._raw, self._raw_rows = [], 0
+        if sum(part.num_rows for part in self._parts[1:]) >= max(BUFFER_ROWS, self._parts[0].num_rows):
+            self._parts = [self.query.merge(pa.concat_tables(self._parts))]
+
+
 def keep(query: Query) -> Task:
     """Give the task that keeps of a partition what can still matter, reducing as the rows come in."""
 
     def run(batches: Batches) -> Batches:
-        kept: list[pa.RecordBatch] = []
-        waiting = reduced = 0
+        reducer = Reducer(query)
         for batch in batches:
-            kept.append(batch)
-            waiting += batch.num_rows
-            if waiting - reduced >= max(BUFFER_ROWS, reduced):
-                kept = query.pane(pa.Table.from_batches(kept)).to_batches()
-                waiting = reduced = sum(part.num_rows for part in kept)
-        if kept:
-            yield from query.pane(pa.Table.from_batches(kept)).to_batches()
+            reducer.add(pa.Table.from_batches([batch]))
+        if reducer.tuples:
+            yield from reducer.kept().to_batches()
 
     return run
+
+
+def one_task(spark: SparkSession, work: Callable[[], Batches], schema: StructType) -> DataFrame:
+    """Give the rows of work that needs no input, done in one task."""
+
+    def run(batches: Batches) -> Batches:
+        for _ in batches:  # a worker that leaves input unread is not used again, and the next one starts from nothing
+            pass
+        yield from work()
+
+    return spark.range(0, 1, 1, 1).mapInArrow(run, schema)
 
 
 def whole(answer: Callable[[pa.Table], pa.Table]) -> Task:

@@ -1,1 +1,6 @@
-"""Sliding windows and their panes, as integer arithmetic over half-open intervals."""
+"""Integers of time: lengths, windows, panes."""
+
+from skytide.windows.duration import duration_us, shown
+from skytide.windows.sliding import Windows, sliding
+
+__all__ = ["Windows", "duration_us", "shown", "sliding"]

@@ -1,0 +1,1 @@
+"""What skytide costs, against what people use today: `python -m benchmarks`, or with the names of some parts."""

@@ -1,0 +1,86 @@
+"""The skyline of an array: skytide against moocore (C), paretoset (Numba) and block nested loops (Numba)."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import moocore
+import numpy as np
+import paretoset
+from numpy.typing import NDArray
+from rich.console import Console
+
+from benchmarks.bnl import block_nested_loops
+from benchmarks.timing import Goal, announce, check_agreement, durations, geometric_mean, race, show
+from skytide import kernels
+from skytide.workloads.points import CLOUDS, points
+
+DIMENSIONS = 8
+SIZES = (2_000, 10_000, 100_000)
+
+Contestant = Callable[[NDArray[np.float64]], NDArray[np.bool_]]
+
+
+def moocore_skyline(cloud: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Ask moocore for what `kernels.skyline` gives: smaller is better, duplicates are kept."""
+    return np.asarray(moocore.is_nondominated(cloud, maximise=False, keep_weakly=True))
+
+
+CONTESTANTS: dict[str, Contestant] = {
+    "skytide": kernels.skyline,
+    "moocore": moocore_skyline,
+    "paretoset": lambda cloud: np.asarray(paretoset.paretoset(cloud, distinct=False)),
+    "nested loops": block_nested_loops,
+}
+
+
+def run(
+    console: Console,
+    *,
+    contestants: dict[str, Contestant] = CONTESTANTS,
+    sizes: tuple[int, ...] = SIZES,
+    budget_s: float = 3.0,
+) -> dict[str, Any]:
+    """Race on every cell, and say whether the goals hold."""
+    for contestant in contestants.values():  # compile
+        contestant(points("independent", 1000, DIMENSIONS))
+    cells = [compare(contestants, kind, n, budget_s=budget_s) for kind in CLOUDS for n in sizes]
+    show(
+        console,
+        f"Kernel, d = {DIMENSIONS}: best times (* run once)",
+        ["points", "skyline", *contestants, "over best peer", "over moocore"],
+        [
+            [
+                f"{cell['kind']} {cell['n']:,}",
+                f"{cell['skyline']:,}",
+                *durations(cell["best_s"], cell["rounds"]),
+                f"{cell['over_best_peer']:.2f}",
+                f"{cell['over_moocore']:.2f}",
+            ]
+            for cell in cells
+        ],
+    )
+    mean = geometric_mean(cell["over_moocore"] for cell in cells)
+    goals = [
+        Goal("times as fast as the best peer, worst cell", min(cell["over_best_peer"] for cell in cells), 1.0),
+        Goal("times as fast as moocore, geometric mean", mean, 2.0),
+    ]
+    return {"cells": cells, "goals": announce(console, goals)}
+
+
+def compare(contestants: dict[str, Contestant], kind: str, n: int, *, budget_s: float) -> dict[str, Any]:
+    """Race on one cloud. Who takes seconds runs once; the others all run equally often."""
+    cloud = points(kind, n, DIMENSIONS)
+    starters = {name: partial(contestant, cloud) for name, contestant in contestants.items()}
+    runs = race(starters, least=5, most=200, budget_s=budget_s, slow_s=2.0)
+    check_agreement(f"{kind} {n:,} x {DIMENSIONS}", {name: run.answer for name, run in runs.items()})
+    ours, *peers = (run.best_s for run in runs.values())
+    return {
+        "kind": kind,
+        "n": n,
+        "skyline": int(runs["skytide"].answer.sum()),
+        "rounds": {name: len(run.seconds) for name, run in runs.items()},
+        "best_s": {name: run.best_s for name, run in runs.items()},
+        "over_best_peer": min(peers) / ours,
+        "over_moocore": runs["moocore"].best_s / ours,
+    }

@@ -1,0 +1,128 @@
+"""Clocks, tables and goals that all parts share."""
+
+import math
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from statistics import median
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.console import Console
+from rich.table import Table
+
+T = TypeVar("T")
+
+
+class Disagreement(Exception):
+    """Contestants that should give the same answer did not: their times mean nothing."""
+
+
+@dataclass(frozen=True)
+class Run(Generic[T]):
+    """What a contestant answered, and the seconds of each round."""
+
+    answer: T
+    seconds: tuple[float, ...]
+
+    @property
+    def best_s(self) -> float:
+        """The fastest round."""
+        return min(self.seconds)
+
+    @property
+    def median_s(self) -> float:
+        """The middle round."""
+        return median(self.seconds)
+
+
+@dataclass(frozen=True)
+class Goal:
+    """A number that was measured, and the least it should be."""
+
+    what: str
+    measured: float
+    at_least: float
+
+    @property
+    def reached(self) -> bool:
+        """Whether the goal holds."""
+        return self.measured >= self.at_least
+
+    def __str__(self) -> str:
+        """Say it in a line."""
+        verdict = "reached" if self.reached else "MISSED"
+        return f"Goal {verdict}: {self.what}: {self.measured:,.2f} (goal: {self.at_least:g})"
+
+
+def race(contestants: Mapping[str, Callable[[], T]], *, least: int, most: int, budget_s: float, slow_s: float) -> dict[str, Run[T]]:
+    """Let contestants run in turn, round after round, so that noise hits all alike and all have as many tries.
+
+    There are `least` to `most` rounds, as many as fit into `budget_s`. Only who needs more than `slow_s` runs once.
+    """
+    answers: dict[str, T] = {}
+    seconds: dict[str, list[float]] = {name: [] for name in contestants}
+    taking_part, used_s = dict(contestants), 0.0
+    for played in range(most):
+        if played >= least and used_s >= budget_s:
+            break
+        for name, contestant in taking_part.items():
+            start = time.perf_counter()
+            answers[name] = contestant()
+            seconds[name].append(time.perf_counter() - start)
+        taking_part = {name: each for name, each in taking_part.items() if seconds[name][0] <= slow_s}
+        used_s += sum(seconds[name][-1] for name in taking_part)
+    return {name: Run(answers[name], tuple(seconds[name])) for name in contestants}
+
+
+def check_agreement(cell: str, answers: Mapping[str, NDArray[Any]]) -> None:
+    """Raise Disagreement unless all answers are equal."""
+    (first, expected), *others = answers.items()
+    for name, answer in others:
+        if not np.array_equal(answer, expected):
+            raise Disagreement(f"{cell}: {name} answers otherwise than {first}: {_difference(answer, expected)}")
+
+
+def _difference(answer: NDArray[Any], expected: NDArray[Any]) -> str:
+    if answer.shape != expected.shape:
+        return f"{len(answer):,} rows instead of {len(expected):,}"
+    differing = np.flatnonzero(answer != expected)
+    return f"in {len(differing):,} rows, of which {differing[0]} is the first"
+
+
+def announce(console: Console, goals: Iterable[Goal]) -> list[dict[str, Any]]:
+    """Print goals, and give them for the machine-readable copy."""
+    told = []
+    for goal in goals:
+        console.print(str(goal), style="green" if goal.reached else "bold red")
+        told.append(asdict(goal) | {"reached": goal.reached})
+    return told
+
+
+def geometric_mean(ratios: Iterable[float]) -> float:
+    """Give the mean of ratios."""
+    logarithms = [math.log(ratio) for ratio in ratios]
+    return math.exp(sum(logarithms) / len(logarithms))
+
+
+def duration(seconds: float) -> str:
+    """Give a time in the unit that fits."""
+    value, unit = (seconds * 1000, "ms") if seconds < 1 else (seconds, "s")
+    return f"{value:.{3 if value < 1 else 2 if value < 10 else 1}f} {unit}"
+
+
+def durations(seconds: Mapping[str, float], rounds: Mapping[str, int]) -> list[str]:
+    """Give the times of contestants, with a star for who ran just once."""
+    return [duration(each) + ("*" if rounds[name] == 1 else "") for name, each in seconds.items()]
+
+
+def show(console: Console, title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Print a table, its first column to the left and numbers to the right."""
+    table = Table()
+    for i, column in enumerate(columns):
+        table.add_column(column, justify="right" if i else "left", no_wrap=True)
+    for row in rows:
+        table.add_row(*row)
+    console.print(title, style="bold", markup=False)
+    console.print(table)

@@ -1,0 +1,173 @@
+"""How long to wait for late tuples. Each method is a configuration, and builds a logic whose state survives a restart."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from skytide.errors import InvalidInput
+from skytide.lateness.delays import BUCKETS, Arrivals, bucket_end_us
+from skytide.windows import duration_us
+
+State = dict[str, Any]
+
+
+class SlackLogic(ABC):
+    """Watches arrivals and says how far the punctuation stays behind the newest tuple."""
+
+    @abstractmethod
+    def observe(self, arrivals: Arrivals) -> None:
+        """Take in what came with one batch."""
+
+    @property
+    @abstractmethod
+    def slack_us(self) -> int:
+        """How far the punctuation stays behind the newest tuple."""
+
+    @abstractmethod
+    def snapshot(self) -> State:
+        """Give the state, as plain values."""
+
+
+class Slack(ABC):
+    """A method to choose the slack."""
+
+    @abstractmethod
+    def build(self, resume: State | None = None) -> SlackLogic:
+        """Give a new logic, or one that goes on from a snapshot."""
+
+
+@dataclass(frozen=True)
+class FixedSlack(Slack):
+    """Always the same slack, as Spark's watermark.
+
+    >>> FixedSlack("2 s").build().slack_us
+    2000000
+    """
+
+    delay: object
+
+    def __post_init__(self) -> None:
+        """Refuse what is no length of time; no slack at all is written 0."""
+        if self.delay != 0:
+            duration_us(self.delay, "delay")
+
+    def build(self, resume: State | None = None) -> SlackLogic:
+        """Give the logic; it has no state."""
+        return _Fixed(0 if self.delay == 0 else duration_us(self.delay, "delay"))
+
+
+class _Fixed(SlackLogic):
+    def __init__(self, slack_us: int) -> None:
+        self._slack_us = slack_us
+
+    def observe(self, arrivals: Arrivals) -> None:
+        pass
+
+    @property
+    def slack_us(self) -> int:
+        return self._slack_us
+
+    def snapshot(self) -> State:
+        return {}
+
+
+@dataclass(frozen=True)
+class KSlack(Slack):
+    """Wait as long as the longest delay seen so far (K-slack: P0 section 3.1)."""
+
+    def build(self, resume: State | None = None) -> SlackLogic:
+        """Give the logic."""
+        return _K(**(resume or {}))
+
+
+class _K(SlackLogic):
+    def __init__(self, longest_us: int = 0) -> None:
+        self._longest_us = longest_us
+
+    def observe(self, arrivals: Arrivals) -> None:
+        self._longest_us = max(self._longest_us, arrivals.longest_delay_us)
+
+    @property
+    def slack_us(self) -> int:
+        return self._longest_us
+
+    def snapshot(self) -> State:
+        return {"longest_us": self._longest_us}
+
+
+@dataclass(frozen=True)
+class DropRatio(Slack):
+    """Wait only so long that at most a share of the tuples is dropped.
+
+    The slack is a quantile of recent delays. Which quantile is corrected by what was really dropped: tuples are judged against
+    the punctuation of the batch before, so fewer fall than the quantile says, and the slack may be shorter than that. As soon
+    as the measured share comes near the ratio, the longest delay counts again until it is safe.
+    """
+
+    ratio: float
+
+    def __post_init__(self) -> None:
+        """Refuse what is no share."""
+        if not 0 < self.ratio < 1:
+            raise InvalidInput(
+                value=f"DropRatio({self.ratio!r})",
+                reason="not a share of the tuples",
+                remedy="choose one between 0 and 1, as 0.01",
+            )
+
+    def build(self, resume: State | None = None) -> SlackLogic:
+        """Give the logic."""
+        return _Ratio(self.ratio, **(resume or {}))
+
+
+class _Ratio(SlackLogic):
+    HALF_LIFE_BATCHES = 64
+    NEAR = 0.8  # of the ratio: from here on nothing more is risked
+    FAR = 0.5
+    BOLDEST = 32.0
+
+    def __init__(
+        self,
+        ratio: float,
+        delays: list[float] | None = None,
+        tuples: int = 0,
+        late: int = 0,
+        longest_us: int = 0,
+        boldness: float = 1.0,
+    ) -> None:
+        self._ratio = ratio
+        self._delays = np.zeros(BUCKETS) if delays is None else np.array(delays)
+        self._tuples, self._late = tuples, late
+        self._longest_us = longest_us
+        self._boldness = boldness
+
+    def observe(self, arrivals: Arrivals) -> None:
+        self._delays = self._delays * 0.5 ** (1 / self.HALF_LIFE_BATCHES) + np.array(arrivals.delays)
+        self._tuples += arrivals.tuples
+        self._late += arrivals.late
+        self._longest_us = max(self._longest_us, arrivals.longest_delay_us)
+        if arrivals.tuples:
+            dropped = arrivals.late / arrivals.tuples
+            if dropped > self._ratio * self.NEAR:
+                self._boldness = max(self._boldness / 2, 0.25)
+            elif dropped < self._ratio * self.FAR:
+                self._boldness = min(self._boldness * 1.1, self.BOLDEST)
+
+    @property
+    def slack_us(self) -> int:
+        if self._late > self._ratio * self.NEAR * self._tuples:
+            return self._longest_us
+        beyond = np.cumsum(self._delays[::-1])[::-1]  # how many were at least so late
+        allowed = min(self._ratio * self._boldness, 0.5) * self._delays.sum()
+        return min(bucket_end_us(int((beyond > allowed).sum()) - 1) if beyond[0] > 0 else 0, self._longest_us)
+
+    def snapshot(self) -> State:
+        return {
+            "delays": self._delays.tolist(),
+            "tuples": self._tuples,
+            "late": self._late,
+            "longest_us": self._longest_us,
+            "boldness": self._boldness,
+        }

@@ -1,0 +1,40 @@
+"""What is known of a running stream."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class WindowRow:
+    """One window that came out, empty ones included."""
+
+    window_start_us: int
+    window_end_us: int
+    tuples: int
+    """Tuples that fell into it, without late ones."""
+    kept: int
+    """Rows of its result."""
+    late: int
+    """Tuples dropped as late since the window before came out."""
+    latency_s: float
+    """From the window's end to its result; means something where event time is the time of day."""
+
+
+@dataclass(frozen=True)
+class Status:
+    """How a continuous query is doing, after its latest batch."""
+
+    batch: int
+    input_rate_hz: float
+    """Tuples a second that came in with the latest batch, since the batch before."""
+    processing_rate_hz: float
+    """Tuples a second of the time the latest batch took."""
+    utilisation: float
+    """Time the latest batch took, over the time since the batch before began: from 1 on it does not keep up."""
+    backlog_s: float
+    """How far the newest tuple lies behind the wall clock; means something where event time is the time of day."""
+    open_panes: int
+    slack_us: int
+    tuples: int
+    late: int
+    windows_out: int
+    last_window: WindowRow | None

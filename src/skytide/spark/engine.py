@@ -1,0 +1,224 @@
+"""What happens in a micro-batch of a continuous query: pane level, progress, window level, sink, commit."""
+
+import threading
+import time
+from collections import deque
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+
+from skytide.lateness import Slack
+from skytide.queries import Query
+from skytide.records import Status, WindowRow
+from skytide.spark.jobs import Jobs
+from skytide.spark.pane_level import PaneReport, PaneTask
+from skytide.spark.sinks import ParquetSink, Sink
+from skytide.spark.store import State, Store
+from skytide.spark.window_level import WindowTask, result_columns
+from skytide.windows import Windows
+
+RECENT_WINDOWS = 1_000
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a continuous query is: set at its start, the same for every batch."""
+
+    query: Query
+    windows: Windows
+    slack: Slack
+    time: str
+    columns: pa.Schema
+    """The columns of the tuples, as the query reads them."""
+    helpers: tuple[str, ...]
+    """Those that hold expressions, and do not go to the sink."""
+    store: Store
+
+    def pane_task(self, before: State, sequence: int, late_wanted: bool) -> PaneTask:
+        """Give the task of the pane level for a batch that starts from a state."""
+        return PaneTask(
+            query=self.query,
+            columns=self.columns,
+            time=self.time,
+            pane_us=self.windows.pane_us,
+            newest_us=before.progress.newest_us,
+            punctuation_us=before.progress.punctuation_us,
+            store=self.store,
+            sequence=sequence,
+            late_wanted=late_wanted,
+        )
+
+    def window_task(self, state: State, panes: dict[int, tuple[str, ...]], ended: range, parquet: ParquetSink | None) -> WindowTask:
+        """Give the task of the window level that lets the ended windows out."""
+        return WindowTask(
+            query=self.query,
+            windows=self.windows,
+            rows=self.columns,
+            time_type=self.columns.field(self.time).type,
+            store=self.store,
+            sequence=state.sequence,
+            memory=state.memory,
+            panes=panes,
+            ended=ended,
+            helpers=self.helpers,
+            parquet=parquet,
+        )
+
+
+@dataclass(frozen=True)
+class Sinks:
+    """Where things go: results, and if wanted the late tuples and a row for each window."""
+
+    results: Sink
+    late: Sink | None = None
+    windows: Sink | None = None
+
+
+class Engine:
+    """Runs batches, and says how it is doing meanwhile."""
+
+    def __init__(self, plan: Plan, sinks: Sinks, trigger_s: float | None = None) -> None:
+        """Go on from where the plan's store stands."""
+        self.plan, self.sinks = plan, sinks
+        self._trigger_s = trigger_s
+        self._lock = threading.Lock()
+        self._recent: deque[WindowRow] = deque(maxlen=RECENT_WINDOWS)
+        self._began = time.time()
+        self._status = Status(-1, 0.0, 0.0, 0.0, 0.0, 0, 0, 0, 0, 0, None)
+        self.seconds: dict[str, float] = {}
+        """Where the time went, by step, over all batches."""
+
+    def run_batch(self, jobs: Jobs, batch: Any, batch_id: int) -> None:
+        """Run one batch. State and results depend only on the state before and the batch, so it may be run again."""
+        began = time.time()
+        before = self.plan.store.before(batch_id)
+        sequence = before.sequence + 1
+        report = PaneReport.read(jobs.panes(batch, self.plan.pane_task(before, sequence, self.sinks.late is not None)))
+        slack = self.plan.slack.build(before.slack or None)
+        progress = before.progress.advance(report.arrivals, list(report.files), self.plan.windows, slack)
+        state = replace(
+            before,
+            batch=batch_id,
+            sequence=sequence,
+            flushed=False,
+            progress=progress,
+            slack=slack.snapshot(),
+            open={p: (*before.open.get(p, ()), *report.files.get(p, ())) for p in {*before.open, *report.files}},
+            tuples={p: before.tuples.get(p, 0) + report.tuples.get(p, 0) for p in {*before.tuples, *report.tuples}},
+            source_end=max(before.source_end, report.source_end),
+        )
+        self._spent("pane level", began)
+        if self.sinks.late and report.late_files:
+            self.sinks.late(jobs.stored(self.plan.store, report.late_files, self.plan.columns), sequence)
+        self._commit(self._let_out(jobs, state))
+        self._note(self.plan.store.before(batch_id + 1), report, slack.slack_us, began)
+
+    def flush(self, jobs: Jobs) -> None:
+        """Let the last windows out, after the last batch of a stream that has ended."""
+        before = self.plan.store.latest()
+        if before.flushed or before.progress.newest_us is None:
+            return
+        progress = before.progress.flushed(self.plan.windows)
+        self._commit(self._let_out(jobs, replace(before, sequence=before.sequence + 1, flushed=True, progress=progress)))
+
+    def status(self) -> Status:
+        """Give the latest status."""
+        with self._lock:
+            return self._status
+
+    def recent_windows(self) -> list[WindowRow]:
+        """Give the latest windows that came out."""
+        with self._lock:
+            return list(self._recent)
+
+    def _let_out(self, jobs: Jobs, state: State) -> State:
+        """Give the state after all ended windows came out."""
+        windows = self.plan.windows
+        parquet = self.sinks.results if isinstance(self.sinks.results, ParquetSink) else None
+        ended = state.progress.ended(windows)
+        if not ended:
+            if parquet:
+                parquet.clear(state.sequence)
+            return state
+        began = time.time()
+        closed = {pane: files for pane, files in state.open.items() if pane < windows.panes_of(ended[-1]).stop}
+        kept: dict[int, int] = {}
+        if closed or state.memory:
+            task = self.plan.window_task(state, closed, ended, parquet)
+            kept = {row["window"]: row["kept"] for row in jobs.windows(task).to_pylist() if row["window"] is not None}
+            state = replace(state, memory=task.memory_file)
+            began = self._spent("window level", began)
+            if not parquet:
+                columns = result_columns(self.plan.query, self.plan.columns, task.time_type, self.plan.helpers)
+                self.sinks.results(jobs.stored(self.plan.store, (task.result_file,), columns), state.sequence)
+        rows = self._rows(ended, kept, state)
+        if isinstance(self.sinks.windows, ParquetSink):
+            self.sinks.windows.write(_table(rows), state.sequence)
+        elif self.sinks.windows:
+            self.sinks.windows(jobs.rows(_table(rows)), state.sequence)
+        self._spent("sink", began)
+        with self._lock:
+            self._recent.extend(rows)
+        first_needed = windows.panes_of(ended.stop).start
+        return replace(
+            state,
+            progress=state.progress.emitted(ended),
+            open={pane: files for pane, files in state.open.items() if pane not in closed},
+            tuples={pane: count for pane, count in state.tuples.items() if pane >= first_needed},
+            late_reported=state.progress.late,
+            windows_out=state.windows_out + len(ended),
+        )
+
+    def _rows(self, ended: range, kept: dict[int, int], state: State) -> list[WindowRow]:
+        now = time.time()
+        windows = self.plan.windows
+        return [
+            WindowRow(
+                window_start_us=windows.start_us(window),
+                window_end_us=windows.end_us(window),
+                tuples=sum(state.tuples.get(pane, 0) for pane in windows.panes_of(window)) if state.tuples else 0,
+                kept=kept.get(window, 0),
+                late=state.progress.late - state.late_reported if window == ended[0] else 0,
+                latency_s=now - windows.end_us(window) / 1e6,
+            )
+            for window in ended
+        ]
+
+    def _commit(self, state: State) -> None:
+        began = time.time()
+        self.plan.store.commit(state)
+        self._spent("commit", began)
+
+    def _spent(self, what: str, since: float) -> float:
+        now = time.time()
+        self.seconds[what] = self.seconds.get(what, 0.0) + now - since
+        return now
+
+    def _note(self, state: State, report: PaneReport, slack_us: int, began: float) -> None:
+        now = time.time()
+        interval = max(began - self._began, self._trigger_s or 0.0, 1e-9)
+        newest = state.progress.newest_us
+        with self._lock:
+            self._status = Status(
+                batch=state.batch,
+                input_rate_hz=report.arrivals.tuples / interval,
+                processing_rate_hz=report.arrivals.tuples / max(now - began, 1e-9),
+                utilisation=(now - began) / interval,
+                backlog_s=0.0 if newest is None else max(0.0, now - newest / 1e6),
+                open_panes=len(state.open),
+                slack_us=slack_us,
+                tuples=state.progress.tuples,
+                late=state.progress.late,
+                windows_out=state.windows_out,
+                last_window=self._recent[-1] if self._recent else None,
+            )
+        self._began = began
+
+
+def _table(rows: list[WindowRow]) -> pa.Table:
+    bounds = {
+        name: pa.array([getattr(row, f"{name}_us") for row in rows], pa.timestamp("us", "UTC"))
+        for name in ("window_start", "window_end")
+    }
+    return pa.table({**bounds, **{name: [getattr(row, name) for row in rows] for name in ("tuples", "kept", "late", "latency_s")}})

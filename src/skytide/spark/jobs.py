@@ -1,0 +1,63 @@
+"""The jobs of a batch, run by Spark."""
+
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from skytide.spark import pane_level, window_level
+from skytide.spark.binding import spark_schema
+from skytide.spark.pane_level import PaneTask
+from skytide.spark.store import Store
+from skytide.spark.tasks import one_task
+from skytide.spark.window_level import WindowTask
+
+
+class Jobs(Protocol):
+    """How the engine gets work done: its port to Spark."""
+
+    def panes(self, batch: Any, task: PaneTask) -> pa.Table:
+        """Run the pane level over the tuples of a batch, and give the reports."""
+
+    def windows(self, task: WindowTask) -> pa.Table:
+        """Run the window level, and give the report."""
+
+    def stored(self, store: Store, files: tuple[str, ...], columns: pa.Schema) -> Any:
+        """Give the rows of stored files as a sink takes them."""
+
+    def rows(self, table: pa.Table) -> Any:
+        """Give a small table as a sink takes it."""
+
+
+class SparkJobs:
+    """Jobs in a Spark session; `known` are the fields of the tuples, whose Spark types are kept."""
+
+    def __init__(self, spark: SparkSession, known: StructType, pushed_down: bool) -> None:
+        """Run jobs in this session; a source that runs the pane level itself delivers reports in place of tuples."""
+        self._spark, self._known, self._pushed_down = spark, known, pushed_down
+
+    def panes(self, batch: DataFrame, task: PaneTask) -> pa.Table:
+        """One task for each partition of the batch."""
+        if self._pushed_down:
+            return batch.toArrow()
+
+        def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            context = TaskContext.get()
+            yield from task.run(batches, part=str(context.partitionId() if context else 0))
+
+        return batch.mapInArrow(run, spark_schema(self._known, pane_level.REPORT)).toArrow()
+
+    def windows(self, task: WindowTask) -> pa.Table:
+        """One task."""
+        return one_task(self._spark, task.run, spark_schema(self._known, window_level.REPORT)).toArrow()
+
+    def stored(self, store: Store, files: tuple[str, ...], columns: pa.Schema) -> DataFrame:
+        """A lazy DataFrame that reads the files."""
+        return one_task(self._spark, lambda: window_level.read_results(store, files), spark_schema(self._known, columns))
+
+    def rows(self, table: pa.Table) -> DataFrame:
+        """A DataFrame of the table."""
+        return self._spark.createDataFrame(table)

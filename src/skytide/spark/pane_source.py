@@ -1,0 +1,78 @@
+"""The pane level inside a source of skytide's own: tuples never cross into the JVM, only reports do.
+
+The source makes the same tuples as "skytide-workload" and hands them to the same task as the pane level on any other DataFrame.
+"""
+
+import base64
+import pickle
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark import cloudpickle
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import DataSource, InputPartition
+from pyspark.sql.types import StructType
+
+from skytide.spark.binding import spark_schema
+from skytide.spark.engine import Plan
+from skytide.spark.pane_level import REPORT, PaneTask
+from skytide.spark.workload_source import Offset, SlotRange, WorkloadReader, WorkloadStream
+
+FORMAT = "skytide-panes"
+
+
+def load_panes(spark: SparkSession, source: WorkloadStream, plan: Plan, late_wanted: bool) -> DataFrame:
+    """Give the reports of the pane level over a workload, as a stream."""
+    spark.dataSource.register(PaneSource)
+    packed = base64.b64encode(cloudpickle.dumps((plan, late_wanted))).decode()  # type: ignore[no-untyped-call]
+    return spark.readStream.format(FORMAT).options(**source.options(), plan=packed).load()
+
+
+class PaneSource(DataSource):
+    """The format "skytide-panes"; used by skytide itself."""
+
+    @classmethod
+    def name(cls) -> str:
+        """Give the name of the format."""
+        return FORMAT
+
+    def schema(self) -> StructType:
+        """Give the columns of a report."""
+        return spark_schema(StructType([]), REPORT)
+
+    def streamReader(self, schema: StructType) -> "PaneReader":
+        """Give the reader that Spark's driver keeps for the whole query."""
+        options = dict(self.options)
+        plan, late_wanted = pickle.loads(base64.b64decode(options.pop("plan")))
+        return PaneReader(WorkloadStream.from_options(options), plan, late_wanted)
+
+
+@dataclass(frozen=True)
+class PaneRange(InputPartition):
+    """The slots that a task makes, and what it does with their tuples."""
+
+    slots: SlotRange
+    task: PaneTask
+    part: str
+    source_end: int
+
+
+class PaneReader(WorkloadReader):
+    """Plays a workload into the pane level. What a batch starts from is read from the manifests, as this is a process of its own."""
+
+    def __init__(self, stream: WorkloadStream, plan: Plan, late_wanted: bool) -> None:
+        super().__init__(stream)
+        self.plan, self.late_wanted = plan, late_wanted
+
+    def partitions(self, start: Offset, end: Offset) -> list[PaneRange]:  # type: ignore[override]
+        """Cut the slots of a batch into ranges, each with the task of the pane level."""
+        before = self.plan.store.latest_before_source(start["slot"])
+        task = self.plan.pane_task(before, before.sequence + 1, self.late_wanted)
+        ranges = super().partitions(start, end)
+        return [PaneRange(slots, task, str(number), end["slot"]) for number, slots in enumerate(ranges)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Make the tuples and reduce them at once."""
+        assert isinstance(partition, PaneRange)
+        yield from partition.task.run(super().read(partition.slots), partition.part, partition.source_end)

@@ -1,0 +1,279 @@
+"""Workloads as a streaming source, `spark.readStream.format("skytide-workload")`: generated in the tasks, from identity."""
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
+from pyspark.sql.types import StructType
+
+from skytide.errors import InvalidInput
+from skytide.windows.duration import duration_us
+from skytide.workloads.checks import one_of, whole
+from skytide.workloads.workload import Workload, typed
+
+FORMAT = "skytide-workload"
+PACES = ("real", "fast")
+SECOND_US = 1_000_000
+FAST_BATCH_US = 500_000
+
+Offset = dict[str, int]  # "slot": the next one; "start_us": when slot 0 began, so that a replay has the same times
+Length = str | timedelta
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkloadStream:
+    """A workload, and how it is played: what the source is told by its options. Made by `workload`."""
+
+    workload: Workload
+    partitions: int = 2
+    pace: str = "real"
+    batch_us: int | None = None
+    duration_us: int | None = None
+    start_us: int | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be played."""
+        whole("partitions", self.partitions, 1)
+        one_of("pace", self.pace, PACES)
+        for name, length_us in (("batch", self.batch_us), ("duration", self.duration_us)):
+            if length_us is not None and length_us < self.workload.slot_us:
+                raise InvalidInput(
+                    value=f"a {name} of {length_us:,} microseconds",
+                    reason=f"shorter than a slot, which has {self.workload.slot_us:,}",
+                    remedy=f"choose a longer {name}, or a shorter slot",
+                )
+
+    @property
+    def batch_slots(self) -> int | None:
+        """Give the most slots that a micro-batch takes, if there is a limit."""
+        batch_us = self.batch_us or (FAST_BATCH_US if self.pace == "fast" else None)
+        return batch_us and max(1, batch_us // self.workload.slot_us)
+
+    @property
+    def last_slot(self) -> int | None:
+        """Give the slot at which the stream ends, if it does."""
+        return self.duration_us and self.duration_us // self.workload.slot_us
+
+    def load(self, spark: SparkSession) -> DataFrame:
+        """Give the stream as a DataFrame with columns id, ts, arrival, x0, x1, and so on."""
+        register_sources(spark)
+        return spark.readStream.format(FORMAT).options(**self.options()).load()
+
+    def options(self) -> dict[str, str]:
+        """Give the options that tell the source all this.
+
+        >>> workload(rate=1000, delay="300 ms", pace="fast").options()
+        {'rate': '1000', 'delays': 'uniform', 'delay': '300000 us', 'partitions': '2', 'pace': 'fast'}
+        """
+        options = self.workload.to_json()
+        lengths: dict[str, object] = {"batch": self.batch_us, "duration": self.duration_us}
+        lengths |= {"delay": options.pop("delay_us", None), "slot": options.pop("slot_us", None)}
+        options |= {name: f"{length} us" for name, length in lengths.items() if length is not None}
+        options |= {"partitions": str(self.partitions), "pace": self.pace}
+        return options if self.start_us is None else options | {"start": str(self.start_us)}
+
+    @classmethod
+    def from_options(cls, options: Mapping[str, str]) -> "WorkloadStream":
+        """Read the options of the source.
+
+        >>> WorkloadStream.from_options({"rate": "1000", "speed": "3"})
+        Traceback (most recent call last):
+        ...
+        skytide.errors.InvalidInput: option='speed': not known; choose one of rate, arrivals, dispersion, ...
+        """
+        for name in options:
+            one_of("option", name, OPTIONS)
+        values: dict[str, Any] = {name: typed(name, text) for name, text in options.items()}
+        return workload(**values)
+
+
+def workload(
+    *,
+    rate: float | None = None,
+    arrivals: str = "poisson",
+    dispersion: float | None = None,
+    steps: str | None = None,
+    delay: Length | None = None,
+    delays: str | None = None,
+    late_share: float = 1.0,
+    points: str = "independent",
+    dimensions: int = 8,
+    seed: int = 0,
+    slot: Length = "10 ms",
+    partitions: int = 2,
+    pace: str = "real",
+    batch: Length | None = None,
+    duration: Length | None = None,
+    start: str | int | datetime | None = None,
+) -> WorkloadStream:
+    """Describe a stream that skytide generates by itself, the same one every time.
+
+    - How many: `rate` tuples a second with `arrivals` "constant", "poisson" or "map" (bursts of that index of `dispersion`), or
+      "steps" written as `steps="10:1000, 5:20000"`: ten seconds with 1,000 tuples a second, five with 20,000, and over again.
+    - How late: `delays` "uniform" up to `delay` (the papers' way, and the default), or "exponential" or "pareto" with that
+      mean, for a `late_share` of the tuples.
+    - What: `points` "independent", "correlated" or "anticorrelated", in so many `dimensions`, x0, x1, ...
+    - How it is played: at a `pace` of "real" time, or "fast", as fast as Spark asks for the next `batch` of stream time
+      ("500 ms"; in real time a batch takes all that has come, unless there is a `batch` to limit it). It ends after `duration`.
+      It `start`s now, or at a given time (ISO, UTC unless it says; or microseconds since 1970); a query that goes on from a
+      checkpoint keeps the time of its first start.
+
+    >>> workload(rate=1000, arrivals="map", dispersion=4000, delay="300 ms", late_share=0.2).workload.delay_us
+    300000
+    """
+    return WorkloadStream(
+        workload=Workload(
+            rate=rate,
+            arrivals=arrivals,
+            dispersion=dispersion,
+            steps=steps,
+            delays=delays,
+            delay_us=None if delay is None else duration_us(delay, "delay"),
+            late_share=late_share,
+            points=points,
+            dimensions=dimensions,
+            seed=seed,
+            slot_us=duration_us(slot, "slot"),
+        ),
+        partitions=partitions,
+        pace=pace,
+        batch_us=None if batch is None else duration_us(batch, "batch"),
+        duration_us=None if duration is None else duration_us(duration, "duration"),
+        start_us=None if start is None else _instant_us(start),
+    )
+
+
+OPTIONS = tuple(name for name in workload.__annotations__ if name != "return")
+
+
+def _instant_us(start: str | int | datetime) -> int:
+    try:
+        if isinstance(start, int) or (isinstance(start, str) and start.strip().isdigit()):
+            return int(start)
+        instant = start if isinstance(start, datetime) else datetime.fromisoformat(start)
+    except (TypeError, ValueError):
+        raise InvalidInput(
+            value=f"{start=}",
+            reason="not a time",
+            remedy='write it as "2026-01-31 12:00:00", or as microseconds since 1970',
+        ) from None
+    instant = instant if instant.tzinfo else instant.replace(tzinfo=UTC)
+    return (instant - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
+
+
+class WorkloadSource(DataSource):
+    """The format "skytide-workload"; its options are the arguments of `workload`, as texts."""
+
+    @classmethod
+    def name(cls) -> str:
+        """Give the name of the format."""
+        return FORMAT
+
+    def schema(self) -> str:
+        """Give the columns; Spark asks when the stream is loaded, so that wrong options are refused then."""
+        dimensions = WorkloadStream.from_options(self.options).workload.dimensions
+        points = (f"x{i} double" for i in range(dimensions))
+        return ", ".join(["id bigint", "ts timestamp", "arrival timestamp", *points])
+
+    def streamReader(self, schema: StructType) -> "WorkloadReader":
+        """Give the reader that Spark's driver keeps for the whole query; tasks have copies of their own."""
+        return WorkloadReader(WorkloadStream.from_options(self.options))
+
+
+def register_sources(spark: SparkSession) -> None:
+    """Make skytide's own formats known to a session."""
+    spark.dataSource.register(WorkloadSource)
+
+
+@dataclass(frozen=True)
+class SlotRange(InputPartition):
+    """The part of a stream that one task makes: the slots of [first, last)."""
+
+    workload: Workload
+    start_us: int
+    first: int
+    last: int
+
+
+def now_us() -> int:
+    """Read the clock on the wall."""
+    return time.time_ns() // 1000
+
+
+class WorkloadReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Plays a workload. Derive from it to make something else of the same tuples inside the tasks: override `read`.
+
+    On the driver: `initialOffset` says where a new query begins, `latestOffset` how far a batch goes, `partitions` which task
+    makes which slots. In a task, on a copy of the reader: `read`. All that `read` needs has to be in its partition, or in what
+    the reader was made of.
+    """
+
+    def __init__(self, stream: WorkloadStream, clock: Callable[[], int] = now_us) -> None:
+        self.stream = stream
+        self.clock = clock
+        self.start_us: int | None = None  # as in the offset seen last
+        self.stopped_us: int | None = None  # when the clock was stopped, for a query that takes what is available now
+
+    def initialOffset(self) -> Offset:
+        """Begin with slot 0, at the time asked for, or with the current second."""
+        start_us = self.stream.start_us
+        if start_us is None:
+            start_us = self.clock() // SECOND_US * SECOND_US
+        return {"slot": 0, "start_us": start_us}
+
+    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
+        """Go on to what has come by now, but by no more than a batch; `batch` is the limit, whatever the trigger is."""
+        self.start_us = start["start_us"]
+        ends = [self._come(self.start_us), self.stream.batch_slots and start["slot"] + self.stream.batch_slots]
+        end = min(end for end in ends if end is not None)
+        return {"slot": max(end, start["slot"]), "start_us": self.start_us}
+
+    def reportLatestOffset(self) -> Offset | None:
+        """Tell how far the stream has come, which is how Spark's progress shows the backlog."""
+        come = None if self.start_us is None else self._come(self.start_us)
+        return None if come is None or self.start_us is None else {"slot": come, "start_us": self.start_us}
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Stop the clock; refuse a stream of which all, or nothing, is available now."""
+        if self.stream.pace == "fast" and self.stream.last_slot is None:
+            raise InvalidInput(
+                value='trigger availableNow with pace="fast"',
+                reason="the stream has no end, so that all of it never comes",
+                remedy='give a duration, for instance "10 s"',
+            )
+        if self.stream.pace == "real" and self.stream.start_us is None:
+            raise InvalidInput(
+                value='trigger availableNow with pace="real"',
+                reason="the stream starts now, so that nothing is available yet",
+                remedy='choose pace="fast" and a duration, or give a start in the past',
+            )
+        self.stopped_us = self.clock()
+
+    def partitions(self, start: Offset, end: Offset) -> list[SlotRange]:
+        """Cut the slots of a batch into ranges of about as many tuples, as bursts would make equal ranges unequal work."""
+        workload, first, last = self.stream.workload, start["slot"], end["slot"]
+        come = np.append(0, np.cumsum(workload.counts(first, last)))
+        shares = np.linspace(0, come[-1], self.stream.partitions + 1)[1:-1]
+        cuts = [first, *(first + np.searchsorted(come, shares)).tolist(), last]
+        return [SlotRange(workload, start["start_us"], *cut) for cut in pairwise(cuts) if cut[0] < cut[1]]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Make the tuples of a range of slots, in order of arrival."""
+        assert isinstance(partition, SlotRange)
+        yield from partition.workload.tuples(partition.first, partition.last, partition.start_us)
+
+    def _come(self, start_us: int) -> int | None:
+        """Give the slots that have come by now, or None if they come for as long as somebody asks."""
+        if self.stream.pace == "fast":
+            return self.stream.last_slot
+        now = self.clock() if self.stopped_us is None else self.stopped_us
+        come = max(0, (now - start_us) // self.stream.workload.slot_us)
+        return come if self.stream.last_slot is None else min(come, self.stream.last_slot)

@@ -1,0 +1,69 @@
+"""Lengths of time: exact whole microseconds inside, whatever people write outside."""
+
+import re
+from datetime import timedelta
+from fractions import Fraction
+
+from skytide.errors import InvalidInput
+
+UNITS_US = {
+    "us": 1,
+    "microsecond": 1,
+    "ms": 1_000,
+    "millisecond": 1_000,
+    "s": 1_000_000,
+    "sec": 1_000_000,
+    "second": 1_000_000,
+    "m": 60_000_000,
+    "min": 60_000_000,
+    "minute": 60_000_000,
+    "h": 3_600_000_000,
+    "hour": 3_600_000_000,
+    "d": 86_400_000_000,
+    "day": 86_400_000_000,
+}
+
+
+def duration_us(value: object, name: str) -> int:
+    """Give a length of time in microseconds; `name` is what the user called it, for the error.
+
+    >>> duration_us("200 ms", "slide"), duration_us("1.5 seconds", "window"), duration_us(timedelta(minutes=1), "window")
+    (200000, 1500000, 60000000)
+    >>> duration_us("fast", "trigger")
+    Traceback (most recent call last):
+    ...
+    skytide.errors.InvalidInput: trigger='fast': not a length of time; write a number and a unit, for instance "200 ms"
+    """
+    if isinstance(value, timedelta):
+        exact = Fraction(value // timedelta(microseconds=1))
+    elif (
+        isinstance(value, str)
+        and (found := re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-z]+)\s*", value.lower()))
+        and (unit := UNITS_US.get(found[2]) or UNITS_US.get(found[2].removesuffix("s")))
+    ):
+        exact = Fraction(found[1]) * unit
+    else:
+        raise InvalidInput(
+            value=f"{name}={value!r}",
+            reason="not a length of time",
+            remedy='write a number and a unit, for instance "200 ms"',
+        )
+    if exact.denominator != 1 or exact <= 0:
+        raise InvalidInput(
+            value=f"{name}={value!r}",
+            reason="not a positive whole number of microseconds",
+            remedy="choose a longer or rounder one",
+        )
+    return int(exact)
+
+
+def shown(length_us: int) -> str:
+    """Write a length of time as people read it.
+
+    >>> shown(200_000), shown(90_000_000), shown(1)
+    ('200 ms', '1.5 min', '1 us')
+    """
+    for unit in ("d", "h", "min", "s", "ms"):
+        if length_us >= UNITS_US[unit]:
+            return f"{length_us / UNITS_US[unit]:g} {unit}"
+    return f"{length_us} us"

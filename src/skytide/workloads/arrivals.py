@@ -1,0 +1,232 @@
+"""Arrival processes (SPEC L1): how many tuples come in each slot of time.
+
+A slot is a short stretch of the stream, 10 ms say; slot 0 begins where the stream begins. A process can be asked for any
+slots, in any order and by anyone: what comes in a slot follows from the seed and the slot's number alone.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skytide.errors import InvalidInput
+from skytide.workloads.identity import derive
+
+Counts = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+BLOCK = 256  # slots whose randomness is drawn together
+SECOND_US = 1_000_000
+
+
+class Arrivals(ABC):
+    """Derive from this, or from `Modulated`, to bring an arrival process of your own."""
+
+    @property
+    @abstractmethod
+    def mean_hz(self) -> float:
+        """Give the tuples a second over a long time."""
+
+    @property
+    def peak_hz(self) -> float:
+        """Give the highest rate that is expected at any time."""
+        return self.mean_hz
+
+    @abstractmethod
+    def counts(self, first: int, last: int, *, slot_us: int, seed: int) -> Counts:
+        """Give the number of tuples of each slot of [first, last): the same ones, whichever range is asked."""
+
+    def offsets(self, random: np.random.Generator, n: int, slot_us: int) -> Counts:
+        """Give where in their slot `n` tuples come, in microseconds and in order: anywhere, each on its own."""
+        return np.sort(random.integers(0, slot_us, n))
+
+
+@dataclass(frozen=True)
+class Constant(Arrivals):
+    """Tuples at equal distances.
+
+    >>> Constant(250).counts(0, 8, slot_us=10_000, seed=0)
+    array([2, 3, 2, 3, 2, 3, 2, 3])
+    """
+
+    rate_hz: float
+
+    @property
+    def mean_hz(self) -> float:
+        """Give the rate."""
+        return self.rate_hz
+
+    def counts(self, first: int, last: int, *, slot_us: int, seed: int) -> Counts:
+        """Give the whole tuples that have come by the end of a slot, less those that had come before."""
+        come = np.arange(first, last + 1) * (self.rate_hz * slot_us) // SECOND_US
+        return np.diff(come).astype(np.int64)
+
+    def offsets(self, random: np.random.Generator, n: int, slot_us: int) -> Counts:
+        """Give equal distances."""
+        return np.arange(n) * slot_us // max(n, 1)
+
+
+class Modulated(Arrivals):
+    """A Poisson process whose rate changes: a process says what is expected of each slot, and chance does the rest."""
+
+    @abstractmethod
+    def expected(self, first: int, last: int, *, slot_us: int, seed: int) -> Floats:
+        """Give the mean number of tuples of each slot of [first, last), which are whole blocks of slots."""
+
+    def counts(self, first: int, last: int, *, slot_us: int, seed: int) -> Counts:
+        """Draw whole blocks, each with its own randomness, and give the slots asked for."""
+        if first >= last:
+            return np.zeros(0, np.int64)
+        blocks = range(first // BLOCK, (last - 1) // BLOCK + 1)
+        expected = self.expected(blocks.start * BLOCK, blocks.stop * BLOCK, slot_us=slot_us, seed=seed).reshape(-1, BLOCK)
+        drawn = [derive(seed, "arrivals", block).poisson(mean) for block, mean in zip(blocks, expected, strict=True)]
+        skipped = blocks.start * BLOCK
+        return np.concatenate(drawn)[first - skipped : last - skipped]
+
+
+@dataclass(frozen=True)
+class Poisson(Modulated):
+    """Tuples that know nothing of each other, at a steady mean rate.
+
+    >>> Poisson(1_000).counts(0, 100, slot_us=10_000, seed=1).sum()
+    np.int64(1032)
+    """
+
+    rate_hz: float
+
+    @property
+    def mean_hz(self) -> float:
+        """Give the rate."""
+        return self.rate_hz
+
+    def expected(self, first: int, last: int, *, slot_us: int, seed: int) -> Floats:
+        """Give the same for all slots."""
+        return np.full(last - first, self.rate_hz * slot_us / SECOND_US)
+
+
+@dataclass(frozen=True)
+class Steps(Modulated):
+    """Poisson arrivals at rates that hold for some seconds each, in turn and over again (P0 Fig. 9).
+
+    >>> Steps.parse("1:1000, 2:0").expected(0, 6, slot_us=500_000, seed=0)
+    array([500., 500.,   0.,   0.,   0.,   0.])
+    """
+
+    steps: tuple[tuple[float, float], ...]  # seconds, and tuples a second
+
+    @classmethod
+    def parse(cls, text: str) -> "Steps":
+        """Read steps written as "seconds:rate, seconds:rate, ..."."""
+        try:
+            steps = tuple((float(seconds), float(rate)) for seconds, rate in (step.split(":") for step in text.split(",")))
+        except (AttributeError, ValueError):
+            steps = ()
+        good = all(SECOND_US**-1 <= seconds < np.inf and 0 <= rate < np.inf for seconds, rate in steps)
+        if not (good and any(rate for _, rate in steps)):
+            raise InvalidInput(
+                value=f"steps={text!r}",
+                reason="not a list of seconds and rates, or no tuple ever comes",
+                remedy='write seconds:rate pairs, for instance "10:1000, 5:20000"',
+            )
+        return cls(steps)
+
+    @property
+    def mean_hz(self) -> float:
+        """Give the mean over all steps."""
+        return sum(seconds * rate for seconds, rate in self.steps) / sum(seconds for seconds, _ in self.steps)
+
+    @property
+    def peak_hz(self) -> float:
+        """Give the rate of the highest step."""
+        return max(rate for _, rate in self.steps)
+
+    def expected(self, first: int, last: int, *, slot_us: int, seed: int) -> Floats:
+        """Give the difference of what was expected by the two ends of each slot: a step may end inside one."""
+        lengths, rates = np.array(self.steps).T
+        times, tuples = np.append(0, np.cumsum(lengths * SECOND_US)), np.append(0, np.cumsum(lengths * rates))
+        rounds, into = np.divmod(np.arange(first, last + 1) * float(slot_us), times[-1])
+        come: Floats = rounds * tuples[-1] + np.interp(into, times, tuples)
+        return np.diff(come).clip(min=0)
+
+
+@dataclass(frozen=True)
+class MarkovModulated(Modulated):
+    """Bursts (P0 §5.2, P3 §4.3.2): a Markov chain switches between a fast and a slow state, Poisson arrivals in each.
+
+    The index of dispersion I = lim Var(N_t) / E(N_t) of a chain that is in the fast state for a share p of the time and forgets
+    its state at rate r is (Heffes and Lucantoni 1986; Fischer and Meier-Hellstern 1993)
+
+        I = 1 + 2 p (1 - p) (fast - slow)^2 / (mean r),      mean = p fast + (1 - p) slow.
+
+    Mean and I leave two numbers free. The series that P0 published to Fig. 3 has 4 and 1/4 times the mean rate, hence p = 1/5,
+    and r = 4.5 mean / (I - 1): a higher I means longer bursts, of (I - 1) / (3.6 mean) seconds on average. At 10,000 tuples a
+    second and I = 1,000 that is 28 ms of bursts, one every 139 ms.
+
+    To forget at rate r means: at the moments of a Poisson process of rate r the state is drawn afresh, fast with probability p.
+    So the state at any time is the one drawn last before it. It is found by looking back a block or two, the chain is exactly
+    the one asked for, and no block needs the whole past. States shorter than a slot count by the time spent in them.
+
+    >>> bursts = MarkovModulated(10_000, dispersion=1_000)
+    >>> round(1e3 / (bursts.renewals_hz * (1 - bursts.fast_share)))
+    28
+    """
+
+    rate_hz: float
+    dispersion: float
+
+    fast = 4.0  # times the mean rate
+    slow = 0.25
+    fast_share = (1 - slow) / (fast - slow)
+
+    @property
+    def mean_hz(self) -> float:
+        """Give the mean over both states."""
+        return self.rate_hz
+
+    @property
+    def peak_hz(self) -> float:
+        """Give the rate of the fast state."""
+        return self.fast * self.rate_hz
+
+    @property
+    def renewals_hz(self) -> float:
+        """Give how often the state is drawn afresh: the fit to the index of dispersion."""
+        spread = self.fast_share * (1 - self.fast_share) * (self.fast - self.slow) ** 2
+        return 2 * spread * self.rate_hz / (self.dispersion - 1)
+
+    def expected(self, first: int, last: int, *, slot_us: int, seed: int) -> Floats:
+        """Give what the time spent in each state lets expect of each slot."""
+        is_fast = self._state_before(first // BLOCK, slot_us, seed)
+        fast_time: list[Floats] = []
+        for block in range(first // BLOCK, last // BLOCK):
+            states, random = self._renewals(block, slot_us, seed)
+            moments = np.concatenate([[0], np.sort(random.random(len(states))) * BLOCK, [BLOCK]])
+            spent = np.diff(moments) * np.append(is_fast, states)
+            fast_time.append(np.diff(np.interp(np.arange(BLOCK + 1), moments, np.append(0, np.cumsum(spent)))))
+            is_fast = states[-1] if len(states) else is_fast
+        share = np.clip(np.concatenate(fast_time), 0, 1)
+        return self.rate_hz * slot_us / SECOND_US * (self.slow + (self.fast - self.slow) * share)
+
+    def _renewals(self, block: int, slot_us: int, seed: int) -> tuple[NDArray[np.bool_], np.random.Generator]:
+        """Draw the states that a block goes through; their moments are drawn next from the same generator."""
+        random = derive(seed, "states", block)
+        n = random.poisson(self.renewals_hz * BLOCK * slot_us / SECOND_US)
+        return random.random(n) < self.fast_share, random
+
+    def _state_before(self, block: int, slot_us: int, seed: int) -> bool:
+        for earlier in range(block - 1, -1, -1):
+            states, _ = self._renewals(earlier, slot_us, seed)
+            if len(states):
+                return bool(states[-1])
+        return bool(derive(seed, "states", "first").random() < self.fast_share)
+
+
+# Each kind: what makes it, and the fields of a workload that it is made of.
+ARRIVALS: dict[str, tuple[Callable[..., Arrivals], tuple[str, ...]]] = {
+    "constant": (Constant, ("rate",)),
+    "poisson": (Poisson, ("rate",)),
+    "steps": (Steps.parse, ("steps",)),
+    "map": (MarkovModulated, ("rate", "dispersion")),
+}

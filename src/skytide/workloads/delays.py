@@ -1,0 +1,73 @@
+"""How late tuples are (SPEC L4): the time from when something happened to when its tuple arrives."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Counts = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Delays(ABC):
+    """A law of delays, for the `share` of the tuples that are late at all; the others are not late by a microsecond."""
+
+    delay_us: int
+    share: float = 1.0
+
+    def draw(self, random: np.random.Generator, n: int) -> Counts:
+        """Draw the delays of `n` tuples, in microseconds.
+
+        >>> Uniform(1_000, share=0.5).draw(np.random.default_rng(4), 6)
+        array([  0,   0,   0, 802,   0, 175])
+        """
+        if self.share >= 1:
+            return np.ceil(self.late(random, n)).astype(np.int64)
+        delays = np.zeros(n, np.int64)
+        late = np.flatnonzero(random.random(n) < self.share)
+        delays[late] = np.ceil(self.late(random, len(late)))
+        return delays
+
+    @abstractmethod
+    def late(self, random: np.random.Generator, n: int) -> Floats:
+        """Draw the delays of `n` tuples that are late."""
+
+
+class InOrder(Delays):
+    """No tuple is late."""
+
+    def late(self, random: np.random.Generator, n: int) -> Floats:
+        """Give zeros."""
+        return np.zeros(n)
+
+
+class Uniform(Delays):
+    """Any delay up to `delay_us`, as in the papers: half of it on average."""
+
+    def late(self, random: np.random.Generator, n: int) -> Floats:
+        """Give them evenly spread."""
+        return random.random(n) * self.delay_us
+
+
+class Exponential(Delays):
+    """Delays of `delay_us` on average, long ones ever rarer."""
+
+    def late(self, random: np.random.Generator, n: int) -> Floats:
+        """Give them without memory."""
+        return random.standard_exponential(n) * self.delay_us
+
+
+class Pareto(Delays):
+    """Heavy tailed (Lomax, shape 2): `delay_us` on average, the median at 0.41 of it, and no finite variance.
+
+    One in 10,000 tuples is later than 99 times the mean, one in a million than 999 times.
+    """
+
+    def late(self, random: np.random.Generator, n: int) -> Floats:
+        """Give them by inversion: P(delay > y) = (1 + y / mean) ** -2."""
+        return self.delay_us * (1 / np.sqrt(1 - random.random(n)) - 1)
+
+
+DELAYS: dict[str, type[Delays]] = {"none": InOrder, "uniform": Uniform, "exponential": Exponential, "pareto": Pareto}

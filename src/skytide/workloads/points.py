@@ -1,0 +1,72 @@
+"""Point clouds of the skyline literature (Börzsönyi et al. 2001)."""
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skytide.errors import InvalidInput
+
+Points = NDArray[np.float64]
+Cloud = Callable[[np.random.Generator, int, int], Points]
+
+
+def points(kind: str, n: int, d: int, *, seed: int = 0) -> Points:
+    """Give `n` points in the unit cube of `d` dimensions, the same ones for the same arguments.
+
+    The kind says how dimensions go together: "independent" ones not at all, "correlated" ones are good or bad at once, and in
+    "anticorrelated" ones who is good in some is bad in others. So do skylines grow: tiny, large, most of the points.
+
+    >>> points("independent", 2, 3).shape
+    (2, 3)
+    >>> np.corrcoef(points("anticorrelated", 1000, 2).T)[0, 1] < -0.5
+    np.True_
+    >>> points("spherical", 2, 3)
+    Traceback (most recent call last):
+    ...
+    skytide.errors.InvalidInput: kind='spherical': no such cloud; choose one of independent, correlated, anticorrelated
+    """
+    if kind not in CLOUDS:
+        raise InvalidInput(value=f"{kind=}", reason="no such cloud", remedy=f"choose one of {', '.join(CLOUDS)}")
+    return np.ascontiguousarray(columns(kind, np.random.default_rng([seed, n, d, *kind.encode()]), n, d).T)
+
+
+def columns(kind: str, random: np.random.Generator, n: int, d: int) -> Points:
+    """Draw `n` points of a kind, one row of the result a dimension; those outside the unit cube are drawn again.
+
+    >>> columns("correlated", np.random.default_rng(0), 5, 3).shape
+    (3, 5)
+    """
+    if kind == "independent":
+        return _independent(random, n, d)
+    found, missing, ask = [np.empty((d, 0))], n, n
+    while missing > 0:
+        drawn = CLOUDS[kind](random, ask, d)
+        inside = np.flatnonzero(((drawn >= 0) & (drawn <= 1)).all(axis=0))[:missing]
+        found.append(drawn[:, inside])
+        missing -= len(inside)
+        ask = 16 + 2 * missing  # in 8 dimensions at least two of three are inside, in 16 every second
+    return np.concatenate(found, axis=1)
+
+
+def _independent(random: np.random.Generator, n: int, d: int) -> Points:
+    return random.random((d, n))
+
+
+def _correlated(random: np.random.Generator, n: int, d: int) -> Points:
+    """Close to the diagonal."""
+    return random.normal(0.5, 0.15, n) + random.normal(0, 0.05, (d, n))
+
+
+def _anticorrelated(random: np.random.Generator, n: int, d: int) -> Points:
+    """Close to the plane across the middle of the diagonal, on which all points have the same sum."""
+    free = random.random((d, n))
+    free += random.normal(0.5, 0.05, n) - free.mean(axis=0)
+    return free
+
+
+CLOUDS: dict[str, Cloud] = {
+    "independent": _independent,
+    "correlated": _correlated,
+    "anticorrelated": _anticorrelated,
+}

@@ -1,0 +1,175 @@
+"""A stream that is written down in a line: rate, bursts, disorder and points, and every tuple of it by identity."""
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+import pyarrow as pa
+
+from skytide.errors import InvalidInput
+from skytide.workloads.arrivals import ARRIVALS, SECOND_US, Arrivals, Counts
+from skytide.workloads.checks import given_if, one_of, positive_us, read_real, read_whole, real, whole
+from skytide.workloads.delays import DELAYS, Delays
+from skytide.workloads.identity import derive
+from skytide.workloads.points import CLOUDS, columns
+
+BATCH_ROWS = 65_536
+ID_BITS = 24  # of an id number the tuples of a slot, the others the slots
+MOST_PER_SLOT = 2 ** (ID_BITS - 2)  # on average, so that chance does not use up the numbers
+MOST_DIMENSIONS = 64
+MOST_DELAY_US = 24 * 3600 * SECOND_US
+TIME = pa.timestamp("us", tz="UTC")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workload:
+    """A generated stream. The same fields give the same tuples, whoever asks for which part of it.
+
+    `arrivals`: "constant", "poisson", "map" (bursts with this `dispersion`) at `rate` tuples a second, or "steps", which are
+    written in `steps` as "seconds:rate, seconds:rate, ...". `delays`: "uniform" up to `delay_us`, or "exponential" or "pareto"
+    with that mean, of the `late_share` of the tuples; "none" unless there is a delay. `points`: see `skytide.workloads.points`.
+
+    >>> stream = Workload(rate=1_000, dimensions=2)
+    >>> [batch.num_rows for batch in stream.tuples(0, 100, start_us=0)]
+    [969]
+    >>> stream.schema.names
+    ['id', 'ts', 'arrival', 'x0', 'x1']
+    """
+
+    rate: float | None = None
+    arrivals: str = "poisson"
+    dispersion: float | None = None
+    steps: str | None = None
+    delays: str | None = None
+    delay_us: int | None = None
+    late_share: float = 1.0
+    points: str = "independent"
+    dimensions: int = 8
+    seed: int = 0
+    slot_us: int = 10_000
+
+    def __post_init__(self) -> None:
+        """Refuse what makes no stream, and what would be ignored."""
+        if self.delays is None:
+            object.__setattr__(self, "delays", "none" if self.delay_us is None else "uniform")
+        one_of("arrivals", self.arrivals, ARRIVALS)
+        one_of("delays", self.delays, DELAYS)
+        one_of("points", self.points, CLOUDS)
+        whole("dimensions", self.dimensions, 1, MOST_DIMENSIONS)
+        whole("seed", self.seed, 0)
+        positive_us("slot", self.slot_us, 3600 * SECOND_US)
+        self._check_arrivals()
+        self._check_delays()
+
+    def _check_arrivals(self) -> None:
+        _, needed = ARRIVALS[self.arrivals]
+        for name in sorted({name for _, fields in ARRIVALS.values() for name in fields}):
+            given_if(name in needed, name, getattr(self, name), because=f"arrivals={self.arrivals!r}")
+        if self.rate is not None:
+            real("rate", self.rate, above=0, meaning="tuples a second, more than 0")
+        if self.dispersion is not None:
+            real("dispersion", self.dispersion, above=1, meaning="a number above 1, which is the one of Poisson arrivals")
+        peak = self.process.peak_hz
+        if peak * self.slot_us / SECOND_US > MOST_PER_SLOT:
+            raise InvalidInput(
+                value=f"up to {peak:,.0f} tuples a second",
+                reason=f"more than {MOST_PER_SLOT:,} in a slot of {self.slot_us:,} microseconds, so that ids would run out",
+                remedy="choose shorter slots or a lower rate",
+            )
+
+    def _check_delays(self) -> None:
+        given_if(self.delays != "none", "delay", self.delay_us, because=f"delays={self.delays!r}")
+        if self.delay_us is not None:
+            positive_us("delay", self.delay_us, MOST_DELAY_US)
+        real("late_share", self.late_share, above=0, up_to=1, meaning="a share of the tuples, above 0 and up to 1")
+        if self.delays == "none" and self.late_share != 1:
+            raise InvalidInput(value=f"late_share={self.late_share}", reason="nothing is late", remedy="say how late: give a delay")
+
+    @property
+    def process(self) -> Arrivals:
+        """Give the arrival process."""
+        make, fields = ARRIVALS[self.arrivals]
+        return make(*(getattr(self, name) for name in fields))
+
+    @property
+    def lateness(self) -> Delays:
+        """Give the law of the delays."""
+        return DELAYS[self.delays or "none"](self.delay_us or 0, self.late_share)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Give the columns of the tuples: id, event time, time of arrival, and the point."""
+        dimensions = [(f"x{i}", pa.float64()) for i in range(self.dimensions)]
+        return pa.schema([("id", pa.int64()), ("ts", TIME), ("arrival", TIME), *dimensions])
+
+    def counts(self, first: int, last: int) -> Counts:
+        """Give the number of tuples of each slot of [first, last)."""
+        return self.process.counts(first, last, slot_us=self.slot_us, seed=self.seed)
+
+    def tuples(self, first: int, last: int, start_us: int) -> Iterator[pa.RecordBatch]:
+        """Give the tuples that arrive in the slots of [first, last), in order of arrival; slot 0 begins at `start_us`.
+
+        The law: whatever [0, n) is cut into, and whoever makes the parts, together they are the same tuples.
+        """
+        counts = self.counts(first, last)
+        ends = np.cumsum(counts)
+        at = 0
+        while at < len(counts):
+            before = int(ends[at - 1]) if at else 0
+            after = max(at + 1, int(np.searchsorted(ends, before + BATCH_ROWS, side="right")))
+            if ends[after - 1] > before:
+                batch = self._batch(first + at, counts[at:after], start_us)
+                yield from (batch.slice(row, BATCH_ROWS) for row in range(0, batch.num_rows, BATCH_ROWS))
+            at = after
+
+    def _batch(self, first: int, counts: Counts, start_us: int) -> pa.RecordBatch:
+        process, lateness = self.process, self.lateness
+        rows = int(counts.sum())
+        ids, arrival, ts = np.empty((3, rows), np.int64)
+        points = np.empty((self.dimensions, rows))
+        end = 0
+        for slot, n in enumerate(counts.tolist(), first):
+            if not n:
+                continue
+            begin, end = end, end + n
+            here = slice(begin, end)
+            random = derive(self.seed, "tuples", slot)
+            ids[here] = np.arange(slot << ID_BITS, (slot << ID_BITS) + n)
+            arrival[here] = process.offsets(random, n, self.slot_us) + (start_us + slot * self.slot_us)
+            points[:, here] = columns(self.points, random, n, self.dimensions)
+            ts[here] = arrival[here] - lateness.draw(random, n)
+        times = [pa.array(time).view(TIME) for time in (ts, arrival)]
+        return pa.RecordBatch.from_arrays([pa.array(ids), *times, *map(pa.array, points)], schema=self.schema)
+
+    def to_json(self) -> dict[str, str]:
+        """Give the fields that were set, as texts by name.
+
+        >>> Workload(rate=5, delay_us=300).to_json()
+        {'rate': '5', 'delays': 'uniform', 'delay_us': '300'}
+        """
+        fields = {field.name: (getattr(self, field.name), field.default) for field in dataclasses.fields(self)}
+        return {name: str(value) for name, (value, default) in fields.items() if value != default}
+
+    @classmethod
+    def from_json(cls, texts: Mapping[str, str]) -> Self:
+        """Make a workload of such texts.
+
+        >>> Workload.from_json({"rate": "5"}) == Workload(rate=5)
+        True
+        """
+        fields = [field.name for field in dataclasses.fields(cls)]
+        for name in texts:
+            one_of("field", name, fields)
+        values: dict[str, Any] = {name: typed(name, text) for name, text in texts.items()}
+        return cls(**values)
+
+
+def typed(name: str, text: str) -> str | float:
+    """Read the text of a field, or of an option of that name, as the number that it stands for; others stay texts."""
+    if name in ("rate", "dispersion", "late_share"):
+        return read_real(name, text)
+    if name in ("dimensions", "seed", "partitions", "delay_us", "slot_us"):
+        return read_whole(name, text)
+    return text

@@ -1,0 +1,101 @@
+from collections.abc import Callable
+from io import StringIO
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+from numpy.typing import NDArray
+from rich.console import Console
+
+from benchmarks import kernel
+from benchmarks.bnl import block_nested_loops
+from benchmarks.timing import Disagreement, Goal, announce, check_agreement, duration, durations, geometric_mean, race
+from skytide import kernels
+
+Points = NDArray[np.float64]
+
+QUICK = {name: each for name, each in kernel.CONTESTANTS.items() if name != "paretoset"}  # takes seconds to compile
+
+few_values = st.integers(0, 4).map(float)
+tiny = arrays.arrays(np.float64, st.tuples(st.integers(0, 30), st.integers(1, 4)), elements=few_values)
+
+
+@given(tiny)
+def test_block_nested_loops_finds_the_skyline(cloud: Points) -> None:
+    no_worse = (cloud[:, None] <= cloud[None]).all(axis=2)
+    better = (cloud[:, None] < cloud[None]).any(axis=2)
+    assert np.array_equal(block_nested_loops(cloud), ~(no_worse & better).any(axis=0))
+
+
+def test_the_table_names_all_contestants_and_the_goals() -> None:
+    out = Console(file=StringIO(), width=130)
+    results = kernel.run(out, contestants=QUICK, sizes=(50, 100), budget_s=0)
+    said = out.file.getvalue()  # type: ignore[attr-defined]
+    for word in (*QUICK, "correlated 50", "anticorrelated 100", "best peer, worst cell", "geometric mean"):
+        assert word in said
+    for cell in results["cells"]:
+        ours, *peers = cell["best_s"].values()
+        assert cell["over_best_peer"] == min(peers) / ours
+        assert cell["over_moocore"] == cell["best_s"]["moocore"] / ours
+    worst, mean = results["goals"]
+    assert worst["measured"] == min(cell["over_best_peer"] for cell in results["cells"])
+    assert mean["measured"] == pytest.approx(np.prod([cell["over_moocore"] for cell in results["cells"]]) ** (1 / 6))
+
+
+def _forgets_the_last(cloud: Points) -> NDArray[np.bool_]:
+    mask = kernels.skyline(cloud)
+    mask[np.flatnonzero(mask)[-1]] = False
+    return mask
+
+
+def test_a_contestant_that_answers_wrongly_is_caught() -> None:
+    guilty = QUICK | {"guilty": _forgets_the_last}
+    with pytest.raises(Disagreement, match="correlated 100 x 8: guilty answers otherwise than skytide: in 1 rows"):
+        kernel.compare(guilty, "correlated", 100, budget_s=0)
+
+
+def test_a_missing_row_is_caught() -> None:
+    check_agreement("cell", {"one": np.array([1, 2]), "other": np.array([1, 2])})
+    with pytest.raises(Disagreement, match="cell: other answers otherwise than one: 1 rows instead of 2"):
+        check_agreement("cell", {"one": np.array([1, 2]), "other": np.array([1])})
+
+
+def test_a_goal_is_reached_or_missed() -> None:
+    out = Console(file=StringIO(), width=130)
+    told = announce(out, [Goal("ratio", 2.0, 2.0), Goal("ratio", 1.99, 2.0)])
+    assert [goal["reached"] for goal in told] == [True, False]
+    assert out.file.getvalue().splitlines() == [  # type: ignore[attr-defined]
+        "Goal reached: ratio: 2.00 (goal: 2)",
+        "Goal MISSED: ratio: 1.99 (goal: 2)",
+    ]
+
+
+def test_contestants_run_in_turn_and_slow_ones_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    turns: list[str] = []
+
+    def runner(name: str, *seconds: float) -> Callable[[], str]:
+        rounds = iter(seconds)
+
+        def run() -> str:
+            nonlocal now
+            turns.append(name)
+            now += next(rounds)
+            return name
+
+        return run
+
+    monkeypatch.setattr("time.perf_counter", lambda: now)
+    contestants = {"a": runner("a", 1, 3, 2), "slow": runner("slow", 9), "b": runner("b", 2, 2, 2)}
+    runs = race(contestants, least=2, most=9, budget_s=10, slow_s=5)
+    assert turns == ["a", "slow", "b", "a", "b", "a", "b"]
+    assert runs["a"].seconds == (1, 3, 2)
+    assert (runs["a"].best_s, runs["a"].median_s, runs["a"].answer) == (1, 2, "a")
+
+
+def test_numbers_are_readable() -> None:
+    assert (duration(0.00002), duration(0.0958), duration(12.34)) == ("0.020 ms", "95.8 ms", "12.3 s")
+    assert durations({"a": 1.5, "b": 40.0}, {"a": 5, "b": 1}) == ["1.50 s", "40.0 s*"]
+    assert geometric_mean([0.5, 8.0]) == pytest.approx(2.0)

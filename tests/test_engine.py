@@ -1,0 +1,279 @@
+"""The engine without Spark: random streams, batches, partitions, slacks and crashes against an oracle that recomputes windows.
+
+The jobs run in this process; everything else (tasks, store, progress, memory) is what runs on Spark.
+"""
+
+import tempfile
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_queries import same
+
+from skytide.errors import SkytideError
+from skytide.lateness import DropRatio, FixedSlack, KSlack, Progress, Slack, observe
+from skytide.queries import Aggregate, KDominant, Measure, Query, Skyline, TopK, high, low
+from skytide.spark import window_level
+from skytide.spark.engine import Engine, Plan, Sinks
+from skytide.spark.pane_level import PaneTask
+from skytide.spark.store import State, Store
+from skytide.spark.window_level import WindowTask
+from skytide.windows import Windows
+
+COLUMNS = pa.schema([("ts", pa.timestamp("us", "UTC")), ("a", pa.int64()), ("b", pa.float64()), ("id", pa.int64())])
+QUERIES: list[Query] = [
+    Skyline(low("a") * high("b")),
+    KDominant(low("a") * high("b"), k=1),
+    TopK(low("a") & high("b"), k=2),
+    Aggregate((Measure.parse("count(*)"), Measure.parse("sum(a)"), Measure.parse("last(b)")), time="ts"),
+]
+Part = list[int]  # the times of the tuples of one partition of a batch
+Batch = list[Part]
+
+
+class InProcess:
+    """Jobs that run right here; a batch is a list of partitions."""
+
+    def panes(self, batch: list[pa.Table], task: PaneTask) -> pa.Table:
+        return pa.Table.from_batches(
+            [report for number, part in enumerate(batch) for report in task.run(part.to_batches(max_chunksize=3), str(number))]
+        )
+
+    def windows(self, task: WindowTask) -> pa.Table:
+        return pa.Table.from_batches(list(task.run()))
+
+    def stored(self, store: Store, files: tuple[str, ...], columns: pa.Schema) -> pa.Table:
+        return pa.Table.from_batches(list(window_level.read_results(store, files)), columns)
+
+    def rows(self, table: pa.Table) -> pa.Table:
+        return table
+
+
+class Collected:
+    """A sink that overwrites by number."""
+
+    def __init__(self) -> None:
+        self.batches: dict[int, pa.Table] = {}
+
+    def __call__(self, results: pa.Table, number: int) -> None:
+        self.batches[number] = results
+
+    def rows(self) -> list[dict[str, Any]]:
+        return [row for number in sorted(self.batches) for row in self.batches[number].to_pylist()]
+
+
+def tuples(batches: list[Batch]) -> list[list[pa.Table]]:
+    """Give rows to times: values derive from a running number, so every tuple is another one."""
+    number = 0
+    out = []
+    for batch in batches:
+        parts = []
+        for times in batch:
+            ids = np.arange(number, number + len(times))
+            number += len(times)
+            values = {
+                "ts": pa.array(times, pa.timestamp("us", "UTC")),
+                "a": ids * 7 % 5,
+                "b": (ids * 11 % 7).astype(float),
+                "id": ids,
+            }
+            parts.append(pa.table(values, COLUMNS))
+        out.append(parts)
+    return out
+
+
+def oracle(batches: list[list[pa.Table]], plan: Plan) -> tuple[list[tuple[int, pa.Table]], int]:
+    """Every window that must come out, in order, computed from all its tuples; and the number of late tuples."""
+    slack, progress, accepted = plan.slack.build(), Progress(), []
+    seen_late = 0
+    for batch in batches:
+        arrivals = None
+        panes = []
+        for part in batch:
+            times = part["ts"].cast(pa.int64()).to_numpy()
+            seen = observe(times, progress.newest_us, progress.punctuation_us)
+            arrivals = seen if arrivals is None else arrivals + seen
+            in_time = times >= (progress.punctuation_us if progress.punctuation_us is not None else -(2**62))
+            seen_late += int((~in_time).sum())
+            accepted.append(part.filter(pa.array(in_time)))
+            panes += (times[in_time] // plan.windows.pane_us).tolist()
+        if arrivals is not None:
+            progress = progress.advance(arrivals, panes, plan.windows, slack)
+    rows = pa.concat_tables(accepted) if accepted else COLUMNS.empty_table()
+    times = rows["ts"].cast(pa.int64()).to_numpy()
+    if len(times) == 0:
+        return [], seen_late
+    first = plan.windows.first_of_pane(int(times.min()) // plan.windows.pane_us)
+    last = max(plan.windows.last_of_pane(int(progress.newest_us or 0) // plan.windows.pane_us), first)
+    expected = []
+    for window in range(first, last + 1):
+        inside = (times >= plan.windows.start_us(window)) & (times < plan.windows.end_us(window))
+        expected.append((window, plan.query.window(plan.query.pane(rows.filter(pa.array(inside))))))
+    return expected, seen_late
+
+
+@st.composite
+def streams(draw: st.DrawFn) -> list[Batch]:
+    """Batches of partitions of times: in order on the whole, with bursts, gaps, equal times and late ones."""
+    clock, batches = draw(st.integers(-50, 50)) * 100, []
+    for _ in range(draw(st.integers(0, 6))):
+        batch = []
+        for _ in range(draw(st.integers(1, 3))):
+            part = []
+            for _ in range(draw(st.integers(0, 8))):
+                clock += draw(st.sampled_from([0, 0, 1, 10, 50, 100, 130, 700]))
+                part.append(clock - draw(st.sampled_from([0, 0, 0, 5, 60, 150, 400])))
+            batch.append(part)
+        batches.append(batch)
+        clock += draw(st.sampled_from([0, 0, 100, 2_500]))
+    return batches
+
+
+windows_drawn = st.sampled_from([Windows(1_000, 200), Windows(300, 300), Windows(500, 200), Windows(100, 100)])
+slacks_drawn = st.sampled_from([KSlack(), FixedSlack(0), FixedSlack("150 us"), DropRatio(0.1)])
+
+
+def check(out: Collected, rows: Collected, expected: list[tuple[int, pa.Table]], plan: Plan, late: int) -> None:
+    results, stats = out.rows(), rows.rows()
+    assert [round(row["window_start"].timestamp() * 1e6) // plan.windows.slide_us for row in stats] == [w for w, _ in expected]
+    assert sum(row["late"] for row in stats) <= late
+    for (window, right), stat in zip(expected, stats, strict=True):
+        found = [row for row in results if round(row["window_start"].timestamp() * 1e6) == plan.windows.start_us(window)]
+        bare = [{name: value for name, value in row.items() if name not in ("window_start", "window_end")} for row in found]
+        assert same(pa.Table.from_pylist(bare, right.schema), right)
+        assert stat["kept"] == right.num_rows
+    order = [row["window_start"] for row in results]
+    assert order == sorted(order)
+
+
+@pytest.mark.parametrize("query", QUERIES, ids=repr)
+@given(batches=streams(), windows=windows_drawn, slack=slacks_drawn)
+def test_windows_are_the_oracles(query: Query, batches: list[Batch], windows: Windows, slack: Slack) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        plan = Plan(query, windows, slack, "ts", COLUMNS, (), Store(folder))
+        out, stats = Collected(), Collected()
+        engine = Engine(plan, Sinks(out, windows=stats))
+        data = tuples(batches)
+        for number, batch in enumerate(data):
+            engine.run_batch(InProcess(), batch, number)
+        engine.flush(InProcess())
+        expected, late = oracle(data, plan)
+        check(out, stats, expected, plan, late)
+
+
+class Crash(Exception):
+    """The process dies here."""
+
+
+class Fragile:
+    """Passes calls on until its time has come."""
+
+    def __init__(self, inner: Any, fuse: Iterator[bool]) -> None:
+        self._inner, self._fuse = inner, fuse
+
+    def __getattr__(self, name: str) -> Any:
+        attribute = getattr(self._inner, name)
+        if not callable(attribute) or name in ("read_table", "stored"):
+            return attribute
+
+        def call(*given: Any, **named: Any) -> Any:
+            if next(self._fuse, False):
+                raise Crash
+            answer = attribute(*given, **named)
+            if next(self._fuse, False):
+                raise Crash
+            return answer
+
+        return call
+
+    def __call__(self, *given: Any) -> Any:
+        if next(self._fuse, False):
+            raise Crash
+        answer = self._inner(*given)
+        if next(self._fuse, False):
+            raise Crash
+        return answer
+
+
+@given(batches=streams(), fuse=st.lists(st.booleans(), max_size=60), repeats=st.lists(st.booleans(), max_size=8))
+def test_a_crash_anywhere_changes_nothing(batches: list[Batch], fuse: list[bool], repeats: list[bool]) -> None:
+    """The process dies at any step and starts again; Spark repeats the batch it had not noted as done."""
+    data = tuples(batches)
+    with tempfile.TemporaryDirectory() as folder:
+        plan = Plan(QUERIES[0], Windows(1_000, 200), KSlack(), "ts", COLUMNS, (), Store(folder))
+        out, stats = Collected(), Collected()
+        bombs = iter(fuse)
+        steps: list[int] = [*range(len(data)), -1]
+        for step in steps:
+            tries = 2 if repeats and repeats.pop() else 1  # done, but Spark died before it noted so
+            while tries:
+                fragile = replace(plan, store=Fragile(plan.store, bombs))  # type: ignore[arg-type]
+                engine = Engine(fragile, Sinks(Fragile(out, bombs), windows=Fragile(stats, bombs)))
+                try:
+                    if step == -1:
+                        engine.flush(Fragile(InProcess(), bombs))  # type: ignore[arg-type]
+                    else:
+                        engine.run_batch(Fragile(InProcess(), bombs), data[step], step)  # type: ignore[arg-type]
+                except Crash:
+                    continue
+                tries -= 1
+        expected, late = oracle(data, plan)
+        check(out, stats, expected, plan, late)
+
+
+def run(folder: Path, batches: list[Batch], **options: Any) -> tuple[Engine, Collected]:
+    plan = Plan(QUERIES[0], Windows(1_000, 200), options.pop("slack", KSlack()), "ts", COLUMNS, (), Store(str(folder)))
+    out = Collected()
+    engine = Engine(plan, Sinks(out, **options))
+    for number, batch in enumerate(tuples(batches)):
+        engine.run_batch(InProcess(), batch, number)
+    return engine, out
+
+
+def test_late_tuples_are_counted_and_can_be_had(tmp_path: Path) -> None:
+    late = Collected()
+    engine, _ = run(tmp_path, [[[5_000]], [[4_000, 6_000]], [[4_500, 5_500, 7_000]]], slack=FixedSlack(0), late=late)
+    assert engine.status().late == 3
+    assert [row["ts"].microsecond for row in late.rows()] == [4_000, 4_500, 5_500]
+
+
+def test_a_gap_gives_its_empty_windows(tmp_path: Path) -> None:
+    stats = Collected()
+    engine, out = run(tmp_path, [[[0]], [[100_000]]], slack=FixedSlack(0), windows=stats)
+    assert len(stats.rows()) == engine.status().windows_out == 500
+    assert [row["tuples"] for row in stats.rows()[:6]] == [1, 1, 1, 1, 1, 0]
+    assert len(out.rows()) == 5
+
+
+def test_old_files_are_removed(tmp_path: Path) -> None:
+    sizes = []
+    batches = [[[t, t + 90]] for t in range(0, 20_000, 100)]
+    plan = Plan(QUERIES[0], Windows(1_000, 200), KSlack(), "ts", COLUMNS, (), Store(str(tmp_path)))
+    engine = Engine(plan, Sinks(Collected()))
+    for number, batch in enumerate(tuples(batches)):
+        engine.run_batch(InProcess(), batch, number)
+        sizes.append(sum(path.is_file() for path in tmp_path.rglob("*")))
+    assert max(sizes[100:]) <= max(sizes[20:100])
+
+
+def test_a_manifest_of_a_newer_version_is_refused(tmp_path: Path) -> None:
+    run(tmp_path, [[[0]]])
+    manifest = next((tmp_path / "manifests").glob("*.json"))
+    manifest.write_text(manifest.read_text().replace('"format": 1', '"format": 2'))
+    with pytest.raises(SkytideError, match="written by a newer skytide"):
+        Store(str(tmp_path)).latest()
+
+
+@given(batches=streams())
+@settings(max_examples=20)
+def test_a_state_survives_its_file(batches: list[Batch]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        engine, _ = run(Path(folder), batches)
+        state = engine.plan.store.latest()
+        assert State.from_json(state.to_json()) == state

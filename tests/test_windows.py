@@ -1,0 +1,52 @@
+"""Windows and panes, with drawings, and lengths of time."""
+
+from datetime import timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from skytide.errors import InvalidInput
+from skytide.windows import Windows, duration_us, sliding
+
+
+def test_a_window_of_five_seconds_every_two() -> None:
+    # panes     0   1   2   3   4   5   6   7
+    # window 0  [-------------------)
+    # window 1          [-------------------)
+    windows = sliding("5 s", slide="2 s")
+    assert (windows.pane_us, windows.panes_a_window) == (1_000_000, 5)
+    assert windows.panes_of(0) == range(5)
+    assert windows.panes_of(1) == range(2, 7)
+    assert [windows.first_of_pane(pane) for pane in (0, 1, 4, 5, 6)] == [-2, -1, 0, 1, 1]
+    assert [windows.last_of_pane(pane) for pane in (0, 1, 2, 5)] == [0, 0, 1, 2]
+    assert [windows.last_ended_by(t) for t in (4_999_999, 5_000_000, 6_999_999, 7_000_000)] == [-1, 0, 0, 1]
+
+
+lengths = st.integers(1, 60)
+
+
+@given(lengths, lengths, st.integers(-1000, 1000))
+def test_a_pane_is_in_exactly_the_windows_that_cover_it(a: int, b: int, pane: int) -> None:
+    windows = Windows(length_us=max(a, b), slide_us=min(a, b))
+    start, end = pane * windows.pane_us, (pane + 1) * windows.pane_us
+    inside = range(windows.first_of_pane(pane), windows.last_of_pane(pane) + 1)
+    for window in range(inside.start - 3, inside.stop + 3):
+        covers = windows.start_us(window) <= start and end <= windows.end_us(window)
+        disjoint = end <= windows.start_us(window) or windows.end_us(window) <= start
+        assert covers != disjoint
+        assert covers == (window in inside) == (pane in windows.panes_of(window))
+
+
+def test_lengths_of_time() -> None:
+    for text in ("1500 ms", "1.5 s", "1.5 seconds", "1500000us", "0.025 min"):
+        assert duration_us(text, "x") == 1_500_000
+    assert duration_us(timedelta(milliseconds=3), "x") == 3_000
+    for wrong in ("", "fast", "3", "3 parsecs", "-1 s", "0 s", "0.5 us", 7, None):
+        with pytest.raises(InvalidInput, match="x="):
+            duration_us(wrong, "x")
+
+
+def test_a_slide_longer_than_its_window_is_refused() -> None:
+    with pytest.raises(InvalidInput, match=r'slide="3 s": longer than window="2 s".*choose slide <= window'):
+        sliding("2 s", slide="3 s")
