@@ -7,10 +7,10 @@ PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check
 export PIP_CONSTRAINT := constraints.txt
 export PIP_BUILD_CONSTRAINT := constraints.txt
 
-.PHONY: help venv run test check bench clean
+.PHONY: help venv run test check bench bench-stream soak clean
 
 help: ## list the targets
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | while IFS='	' read -r name text; do printf 'make %-6s %s\n' "$$name" "$$text"; done
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | while IFS='	' read -r name text; do printf 'make %-12s %s\n' "$$name" "$$text"; done
 
 venv: $(READY) ## make or refresh the environment in .venv (the other targets do it too)
 
@@ -27,8 +27,14 @@ check: $(READY) ## style, types, layers, doctests and fast tests
 	@said=$$($(BIN)/lint-imports --no-logo) || { echo "$$said"; exit 1; }
 	@HYPOTHESIS_PROFILE=quick $(BIN)/python -m pytest -q -m "not slow"
 
-bench: $(READY) ## skytide against its peers
+bench: $(READY) ## queries on arrays and DataFrames against their peers
 	@$(BIN)/python -m benchmarks
+
+bench-stream: $(READY) ## continuous queries: the highest load they sustain, and their peers (about half an hour)
+	@$(BIN)/python -m benchmarks.stream
+
+soak: $(READY) ## ten minutes of a continuous query: memory and files must not grow
+	@$(BIN)/python -m benchmarks.stream.soak
 
 clean: ## remove the environment, results and caches
 	@rm -rf .venv out dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

@@ -9,7 +9,7 @@ from skytide.kernels.border import as_points
 from skytide.kernels.order import Indices, Points
 from skytide.kernels.scan import Mask, beaten, count_dominators, dominates
 
-FEW = 64  # so few points are compared pair by pair
+FEW = 128  # so few points are compared pair by pair
 HEAD = 8192  # the sample whose skyline sifts a large array
 
 
@@ -23,16 +23,25 @@ def skyline(points: Any) -> Mask:
     n, d = checked.shape
     if n == 0 or d == 0:
         return np.ones(n, dtype=np.bool_)
-    if d == 2:
-        return _sweep(checked, np.lexsort((checked[:, 1], checked[:, 0])))
     alive = sift(checked)
-    if len(alive) > 4 * HEAD:
-        alive = alive[_outlast_a_sample(checked[alive])]
     if len(alive) <= FEW:
-        return _pair_by_pair(checked, alive)
+        return _nested_loops(checked, alive)
+    rows = np.take(checked, alive, axis=0)
+    if d == 2:
+        best = _sweep(rows, np.lexsort((rows[:, 1], rows[:, 0])))
+    else:
+        best = _best_of_many(rows)
     mask = np.zeros(n, dtype=np.bool_)
-    mask[alive] = count_dominators(checked[alive], limit=1) == 0
+    mask[alive[best]] = True
     return mask
+
+
+def _best_of_many(points: Points) -> Mask:
+    if len(points) <= 4 * HEAD:
+        return np.asarray(count_dominators(points, limit=1) == 0)
+    best = _outlast_a_sample(points)
+    best[best] = count_dominators(points[best], limit=1) == 0
+    return best
 
 
 def _outlast_a_sample(points: Points) -> Mask:
@@ -88,7 +97,16 @@ def sift(points: Points) -> Indices:
         strong = points[best].copy()
         left = 0
         for i in alive:
-            if not dominates(strong, points[i]):
+            better = 0
+            for k in range(d):  # counted without a way out: vectors beat branches
+                better += points[i, k] < strong[k]
+            if better == 0:
+                for k in range(d):
+                    if points[i, k] > strong[k]:
+                        break
+                else:
+                    better = 1  # equal to the strong point, which stays
+            if better:
                 alive[left] = i
                 left += 1
         pays = left > FEW and left < 0.7 * len(alive)
@@ -97,12 +115,27 @@ def sift(points: Points) -> Indices:
 
 
 @njit(cache=True)
-def _pair_by_pair(points: Points, rows: Indices) -> Mask:
-    mask = np.zeros(points.shape[0], np.bool_)
-    for b in rows:
-        mask[b] = True
-        for a in rows:
-            if dominates(points[a], points[b]):
-                mask[b] = False
+def _nested_loops(points: Points, rows: Indices) -> Mask:
+    """Compare each row with those that are still unbeaten; who beats moves to the front, as it may well beat the next."""
+    best = np.empty(len(rows), np.int64)
+    size = 0
+    for i in rows:
+        beaten = False
+        j = 0
+        while j < size:
+            if dominates(points[best[j]], points[i]):
+                best[j], best[0] = best[0], best[j]
+                beaten = True
                 break
+            if dominates(points[i], points[best[j]]):
+                size -= 1
+                best[j] = best[size]
+            else:
+                j += 1
+        if not beaten:
+            best[size] = i
+            size += 1
+    mask = np.zeros(len(points), np.bool_)
+    for j in range(size):
+        mask[best[j]] = True
     return mask

@@ -28,7 +28,7 @@ def skyline(df: DataFrame, *preferences: Preference, distinct: bool = False, nul
 
 def skyband(df: DataFrame, *preferences: Preference | int, k: int | None = None, nulls: Nulls = "error") -> DataFrame:
     """Give the rows that fewer than `k` other rows dominate."""
-    count, rest = _count("k", k, preferences)
+    count, rest = count_of("k", k, preferences)
     return apply(df, Skyband(combine(rest), nulls, count))
 
 
@@ -39,13 +39,13 @@ def levels(df: DataFrame, *preferences: Preference, up_to: int | None = None, nu
 
 def k_dominant(df: DataFrame, *preferences: Preference | int, k: int | None = None, nulls: Nulls = "error") -> DataFrame:
     """Give the rows that no other row beats in any `k` of the preferred columns."""
-    count, rest = _count("k", k, preferences)
+    count, rest = count_of("k", k, preferences)
     return apply(df, KDominant(combine(rest), nulls, count))
 
 
 def top_delta(df: DataFrame, *preferences: Preference | int, delta: int | None = None, nulls: Nulls = "error") -> DataFrame:
     """Give the k-dominant skyline of the smallest k that holds at least `delta` rows, each row with its own `k`."""
-    count, rest = _count("delta", delta, preferences)
+    count, rest = count_of("delta", delta, preferences)
     return apply(df, TopDelta(combine(rest), nulls, count))
 
 
@@ -100,7 +100,7 @@ def _parallelism(df: DataFrame) -> int:
         return int(session.conf.get("spark.sql.shuffle.partitions") or 1)
 
 
-def _count(name: str, value: int | None, given: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
+def count_of(name: str, value: int | None, given: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
     """Take the count by name or as the first argument, as in `skyband(df, 3, low("price"))`."""
     if value is None and given and isinstance(given[0], int):
         return given[0], given[1:]

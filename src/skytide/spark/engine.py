@@ -111,8 +111,9 @@ class Engine:
         self._spent("pane level", began)
         if self.sinks.late and report.late_files:
             self.sinks.late(jobs.stored(self.plan.store, report.late_files, self.plan.columns), sequence)
-        self._commit(self._let_out(jobs, state))
-        self._note(self.plan.store.before(batch_id + 1), report, slack.slack_us, began)
+        state = self._let_out(jobs, state)
+        self._commit(state)
+        self._note(state, report, slack.slack_us, began)
 
     def flush(self, jobs: Jobs) -> None:
         """Let the last windows out, after the last batch of a stream that has ended."""

@@ -36,6 +36,7 @@ def _settings(cores: int) -> dict[str, str]:
         "spark.driver.extraJavaOptions": f"-Xss8m -Dlog4j2.configurationFile={log4j}",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
+        "spark.python.daemon.module": "skytide.spark.daemon",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.sql.shuffle.partitions": str(cores),
         # Made by Spark only when a table is saved.

@@ -16,6 +16,7 @@ from skytide.queries import Aggregate, KDominant, Levels, Measure, Nulls, Query,
 from skytide.queries.preferences import Preference
 from skytide.records import Status, WindowRow
 from skytide.spark.binding import arrow_schema, bind, bounded, spark_schema
+from skytide.spark.dataframe import count_of
 from skytide.spark.engine import Engine, Plan, Sinks
 from skytide.spark.jobs import SparkJobs
 from skytide.spark.pane_level import by_pane
@@ -87,21 +88,24 @@ class Windowed:
         """Ask for the skyline of each window."""
         return self.apply(Skyline(combine(preferences), nulls, distinct))
 
-    def skyband(self, k: int, *preferences: Preference, nulls: Nulls = "error") -> Any:
+    def skyband(self, *preferences: Preference | int, k: int | None = None, nulls: Nulls = "error") -> Any:
         """Ask for the rows of each window that fewer than k others dominate."""
-        return self.apply(Skyband(combine(preferences), nulls, k))
+        count, rest = count_of("k", k, preferences)
+        return self.apply(Skyband(combine(rest), nulls, count))
 
     def levels(self, *preferences: Preference, up_to: int | None = None, nulls: Nulls = "error") -> Any:
         """Ask for the skyline levels of each window."""
         return self.apply(Levels(combine(preferences), nulls, up_to))
 
-    def k_dominant(self, k: int, *preferences: Preference, nulls: Nulls = "error") -> Any:
+    def k_dominant(self, *preferences: Preference | int, k: int | None = None, nulls: Nulls = "error") -> Any:
         """Ask for the k-dominant skyline of each window."""
-        return self.apply(KDominant(combine(preferences), nulls, k))
+        count, rest = count_of("k", k, preferences)
+        return self.apply(KDominant(combine(rest), nulls, count))
 
-    def top_delta(self, delta: int, *preferences: Preference, nulls: Nulls = "error") -> Any:
+    def top_delta(self, *preferences: Preference | int, delta: int | None = None, nulls: Nulls = "error") -> Any:
         """Ask for the top-delta dominant rows of each window, each with its k."""
-        return self.apply(TopDelta(combine(preferences), nulls, delta))
+        count, rest = count_of("delta", delta, preferences)
+        return self.apply(TopDelta(combine(rest), nulls, count))
 
     def top_k(self, k: int, *, by: Any, nulls: Nulls = "error") -> Any:
         """Ask for the k best rows of each window by a score, and ties."""

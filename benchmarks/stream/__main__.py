@@ -1,0 +1,160 @@
+"""Raise the load until a query no longer keeps up; print the highest it did, and a machine-readable copy."""
+
+import argparse
+import json
+import tempfile
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+from pyspark.sql import SparkSession
+from rich.console import Console
+
+import skytide
+from benchmarks.stream.measure import MEASURED_S, TRIGGER, Measured, measure
+from benchmarks.stream.peers import (
+    Contestant,
+    aggregate_of,
+    recompute,
+    skyline_of,
+    skytide_chain,
+    spark_aggregate,
+    stateful,
+    top_hundred,
+)
+from benchmarks.timing import Disagreement, Goal, announce, show
+from skytide.spark import local_session
+
+ROOT = Path(__file__).resolve().parents[2]
+PAPER_HZ = 30_000  # the papers' own C++ program, built with -march=native, on the same kind of machine
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A contestant, its data, and the loads to try."""
+
+    name: str
+    contestant: Contestant
+    rates_hz: Sequence[int]
+    points: str = "independent"
+    family: str = "skyline"
+
+
+ENTRIES = [
+    Entry("skytide, own source", skytide_chain(True, skyline_of), (150_000, 300_000, 450_000, 600_000, 800_000)),
+    Entry("skytide, any DataFrame", skytide_chain(False, skyline_of), (75_000, 150_000, 300_000, 400_000)),
+    Entry("stateful function", stateful, (2_000, 5_000, 10_000, 20_000, 40_000)),
+    Entry("foreachBatch, recomputed", recompute, (20_000, 50_000, 100_000, 150_000, 200_000)),
+    Entry("skytide, own source", skytide_chain(True, skyline_of), (300_000, 600_000, 900_000), "correlated"),
+    Entry("skytide, own source", skytide_chain(True, skyline_of), (50_000, 100_000, 150_000), "anticorrelated"),
+    Entry("skytide, own source", skytide_chain(True, top_hundred), (75_000, 150_000, 250_000), "independent", "top-100"),
+    Entry("skytide, own source", skytide_chain(True, aggregate_of), (300_000, 800_000, 1_500_000), "independent", "aggregate"),
+    Entry("skytide, any DataFrame", skytide_chain(False, aggregate_of), (150_000, 300_000, 500_000), "independent", "aggregate"),
+    Entry("Spark's own windows", spark_aggregate, (150_000, 300_000, 500_000, 800_000), "independent", "aggregate"),
+]
+
+
+def main() -> None:
+    """Run and print."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.stream", description=__doc__)
+    parser.add_argument("only", nargs="*", help="numbers of the entries to run, from 0")
+    wanted = [int(number) for number in parser.parse_args().only] or list(range(len(ENTRIES)))
+    console = Console(width=130, highlight=False)
+    spark = local_session("skytide bench", cores=2, **{"spark.driver.memory": "4g"})
+    agree(spark)
+    console.print("Windows of 1 s every 200 ms, d = 8, local[2]: all contestants gave the same windows of one stream.")
+    results = []
+    for number in wanted:
+        entry = ENTRIES[number]
+        best, tried = climb(spark, entry, console)
+        results.append({**_named(entry), "best": best and asdict(best), "tried": [asdict(each) for each in tried]})
+    _report(console, results)
+    out = ROOT / "out" / "bench-stream.json"
+    out.parent.mkdir(exist_ok=True)
+    out.write_text(json.dumps(results, indent=2) + "\n")
+    spark.stop()
+
+
+def climb(spark: SparkSession, entry: Entry, console: Console) -> tuple[Measured | None, list[Measured]]:
+    """Raise the load until the contestant no longer keeps up, and give the last it did."""
+    best, tried = None, []
+    for rate_hz in entry.rates_hz:
+        found = measure(spark, entry.contestant, rate_hz, entry.points)
+        tried.append(found)
+        verdict = "kept up" if found.kept_up else f"did not keep up ({found.why})"
+        console.print(
+            f"{entry.family:9} {entry.points:14} {entry.name:26} {rate_hz:>9,}/s: {verdict}, {found.windows} windows, "
+            f"latency {found.latency_mean_s:.2f} s (p99 {found.latency_p99_s:.2f}), {found.cpu_s_per_million:.2f} CPU s a million"
+        )
+        if not found.kept_up:
+            break
+        best = found
+    return best, tried
+
+
+def agree(spark: SparkSession) -> None:
+    """Let everybody compute the same short stream, and compare all windows that all of them closed."""
+    families: dict[str, dict[str, dict[int, Any]]] = {}
+    for entry in ENTRIES:
+        answers = families.setdefault(f"{entry.family} {entry.points}", {})
+        with tempfile.TemporaryDirectory() as folder:
+            source = skytide.workload(
+                rate=2_000, arrivals="constant", points=entry.points, pace="fast", duration="4 s", start=1_700_000_000_000_000
+            )
+            entry.contestant(spark, source, folder, "availableNow").query.awaitTermination()
+            answers[entry.name] = _windows(folder, "x0" if entry.family != "aggregate" else "mean")
+    for family, answers in families.items():
+        (first, expected), *others = answers.items()
+        for name, windows in others:
+            common = sorted(set(expected) & set(windows))
+            if len(common) < 8 or any(not np.allclose(expected[end], windows[end], rtol=1e-12, atol=0) for end in common):
+                raise Disagreement(f"{family}: {name} answers otherwise than {first} in the {len(common)} windows of both")
+
+
+def _windows(folder: str, column: str) -> dict[int, Any]:
+    rows = pq.read_table([str(path) for path in Path(folder, "results").rglob("*.parquet") if "_windows" not in str(path)])
+    starts = rows["window_start"].cast("int64").to_numpy()
+    values = rows[column].to_numpy()
+    return {int(start): np.sort(values[starts == start]) for start in np.unique(starts)}
+
+
+def _named(entry: Entry) -> dict[str, str]:
+    return {"family": entry.family, "points": entry.points, "name": entry.name}
+
+
+def _report(console: Console, results: list[dict[str, Any]]) -> None:
+    rows, goals = [], []
+    own = {(r["family"], r["points"]): r["best"] for r in results if r["name"] == "skytide, own source"}
+    for result in results:
+        best = result["best"]
+        mine = own.get((result["family"], result["points"]))
+        ratio = f"{mine['rate_hz'] / best['rate_hz']:.1f} x" if mine and best else "-"
+        cells = (
+            [
+                f"{best['rate_hz']:,}",
+                ratio,
+                f"{best['latency_mean_s']:.2f}",
+                f"{best['latency_p99_s']:.2f}",
+                f"{best['cpu_s_per_million']:.2f}",
+            ]
+            if best
+            else [f"< {result['tried'][0]['rate_hz']:,}", "-", "-", "-", "-"]
+        )
+        rows.append([f"{result['family']}, {result['points']}", result["name"], *cells])
+        if result["name"] == "skytide, own source" and result["family"] == "skyline" and result["points"] == "independent":
+            fast = [each for each in result["tried"] if each["kept_up"] and each["latency_mean_s"] <= 1.0]
+            most = max((each["rate_hz"] for each in fast), default=0)
+            goals = [Goal("tuples a second with windows out within 1 s on average", most, 150_000), Goal("the same", most, 300_000)]
+    title = f"Highest load sustained for {MEASURED_S:.0f} s in real time, trigger {TRIGGER}"
+    show(console, title, ["query, data", "contestant", "tuples/s", "skytide is", "mean s", "p99 s", "CPU s/million"], rows)
+    console.print(
+        f"For orientation: the papers' own C++ program sustains {PAPER_HZ:,} tuples a second on this kind of machine (skyline)."
+    )
+    announce(console, goals)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,24 @@
+"""A daemon for Spark's Python workers that has the kernels ready before it forks: `spark.python.daemon.module`.
+
+A worker forked from it starts with everything imported and compiled code loaded, so that its first task is as fast as the next.
+"""
+
+import numpy as np
+import pyspark.daemon
+import pyspark.worker
+
+import skytide.spark  # noqa: F401
+from skytide.kernels import count_dominators, skyline
+
+
+def warm_up() -> None:
+    """Call the kernels once, on points that pass through all of their parts."""
+    points = np.random.default_rng(0).random((300, 4))
+    skyline(points)
+    half = np.arange(len(points)) < 150
+    count_dominators(points, 1, tested=half, dominating=~half)
+
+
+if __name__ == "__main__":
+    warm_up()
+    pyspark.daemon.manager()

@@ -1,0 +1,33 @@
+"""The examples of the README run as they stand, in order, in one session."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def blocks(text: str, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+
+
+def test_the_examples_of_the_readme_run(spark: SparkSession) -> None:
+    examples = blocks((ROOT / "README.md").read_text(), "python")
+    assert len(examples) >= 3
+    names: dict[str, Any] = {}
+    for example in examples:
+        exec(compile(example, "README.md", "exec"), names)
+
+
+def test_the_commands_of_the_readme_are_targets() -> None:
+    commands = re.findall(r"\bmake (\w[\w-]*)", (ROOT / "README.md").read_text())
+    targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert {"run", "test"} <= set(commands) <= set(targets)
+
+
+def test_every_link_of_the_docs_leads_somewhere() -> None:
+    for page in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")):
+        for link in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
+            assert (page.parent / link).exists(), f"{page.name}: {link}"
