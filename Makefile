@@ -7,14 +7,17 @@ PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check
 export PIP_CONSTRAINT := constraints.txt
 export PIP_BUILD_CONSTRAINT := constraints.txt
 
-.PHONY: help venv run test check bench bench-stream soak clean
+.PHONY: help venv run hotels test check bench bench-stream soak clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | while IFS='	' read -r name text; do printf 'make %-12s %s\n' "$$name" "$$text"; done
 
 venv: $(READY) ## make or refresh the environment in .venv (the other targets do it too)
 
-run: $(READY) ## the skyline of 100,000 hotels on local Spark, with a picture, in out/
+run: $(READY) ## a continuous skyline on a bursty, late stream on local Spark, live, with a picture, in out/
+	@$(BIN)/skytide run --out out
+
+hotels: $(READY) ## the skyline of 100,000 hotels on local Spark, with a picture, in out/
 	@$(BIN)/skytide hotels --out out
 
 test: $(READY) ## all tests

@@ -30,7 +30,8 @@ def test_the_table_is_plausible(spark: SparkSession) -> None:
 def test_the_command_says_what_it_can_do(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["--help"])
-    assert "hotels" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "hotels" in said and "run" in said
 
 
 @pytest.mark.slow

@@ -29,7 +29,7 @@ class Status:
     processing_rate_hz: float
     """Tuples a second of the time the latest batch took."""
     utilisation: float
-    """Time the latest batch took, over the time since the batch before began: from 1 on it does not keep up."""
+    """Time the latest batch took, without what Spark does around it, over the trigger's interval: near 1 it does not keep up."""
     backlog_s: float
     """How far the newest tuple lies behind the wall clock; means something where event time is the time of day."""
     open_panes: int

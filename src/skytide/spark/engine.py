@@ -87,7 +87,7 @@ class Engine:
         self._began = time.time()
         self._status = Status(-1, 0.0, 0.0, 0.0, 0.0, 0, 0, 0, 0, 0, None)
         self.seconds: dict[str, float] = {}
-        """Where the time went, by step, over all batches."""
+        """Where the time went over all batches: of the steps, and within the tasks of the two levels."""
 
     def run_batch(self, jobs: Jobs, batch: Any, batch_id: int) -> None:
         """Run one batch. State and results depend only on the state before and the batch, so it may be run again."""
@@ -109,19 +109,37 @@ class Engine:
             source_end=max(before.source_end, report.source_end),
         )
         self._spent("pane level", began)
+        self.seconds["pane tasks"] = self.seconds.get("pane tasks", 0.0) + report.busy_s
         if self.sinks.late and report.late_files:
             self.sinks.late(jobs.stored(self.plan.store, report.late_files, self.plan.columns), sequence)
+        else:
+            _clear(self.sinks.late, sequence)
         state = self._let_out(jobs, state)
         self._commit(state)
         self._note(state, report, slack.slack_us, began)
 
     def flush(self, jobs: Jobs) -> None:
-        """Let the last windows out, after the last batch of a stream that has ended."""
+        """Let the last windows out, after the last batch of a stream that has ended.
+
+        That it began is noted first: after a crash it is finished before anything else, as its number may have gone to a sink.
+        """
         before = self.plan.store.latest()
         if before.flushed or before.progress.newest_us is None:
             return
+        if not before.flushing:
+            before = replace(before, sequence=before.sequence + 1, flushing=True)
+            self._commit(before)
         progress = before.progress.flushed(self.plan.windows)
-        self._commit(self._let_out(jobs, replace(before, sequence=before.sequence + 1, flushed=True, progress=progress)))
+        state = self._let_out(jobs, replace(before, flushing=False, flushed=True, progress=progress))
+        self._commit(state)
+        with self._lock:
+            last = self._recent[-1] if self._recent else None
+            self._status = replace(self._status, open_panes=len(state.open), windows_out=state.windows_out, last_window=last)
+
+    def finish_flush(self, jobs: Jobs) -> None:
+        """Let out what a flush that was cut off still owes."""
+        if self.plan.store.latest().flushing:
+            self.flush(jobs)
 
     def status(self) -> Status:
         """Give the latest status."""
@@ -139,25 +157,31 @@ class Engine:
         parquet = self.sinks.results if isinstance(self.sinks.results, ParquetSink) else None
         ended = state.progress.ended(windows)
         if not ended:
-            if parquet:
-                parquet.clear(state.sequence)
+            _clear(self.sinks.results, state.sequence)
+            _clear(self.sinks.windows, state.sequence)
             return state
         began = time.time()
         closed = {pane: files for pane, files in state.open.items() if pane < windows.panes_of(ended[-1]).stop}
         kept: dict[int, int] = {}
         if closed or state.memory:
             task = self.plan.window_task(state, closed, ended, parquet)
-            kept = {row["window"]: row["kept"] for row in jobs.windows(task).to_pylist() if row["window"] is not None}
+            reports = jobs.windows(task).to_pylist()
+            kept = {row["window"]: row["kept"] for row in reports if row["window"] is not None}
+            self.seconds["window task"] = self.seconds.get("window task", 0.0) + sum(row["busy_s"] or 0.0 for row in reports)
             state = replace(state, memory=task.memory_file)
             began = self._spent("window level", began)
             if not parquet:
                 columns = result_columns(self.plan.query, self.plan.columns, task.time_type, self.plan.helpers)
                 self.sinks.results(jobs.stored(self.plan.store, (task.result_file,), columns), state.sequence)
+        else:
+            _clear(self.sinks.results, state.sequence)
         rows = self._rows(ended, kept, state)
-        if isinstance(self.sinks.windows, ParquetSink):
-            self.sinks.windows.write(_table(rows), state.sequence)
-        elif self.sinks.windows:
-            self.sinks.windows(jobs.rows(_table(rows)), state.sequence)
+        if self.sinks.windows:
+            table = _table(rows, self.plan.columns.field(self.plan.time).type)
+            if isinstance(self.sinks.windows, ParquetSink):
+                self.sinks.windows.write(table, state.sequence)
+            else:
+                self.sinks.windows(jobs.rows(table), state.sequence)
         self._spent("sink", began)
         with self._lock:
             self._recent.extend(rows)
@@ -205,7 +229,7 @@ class Engine:
                 batch=state.batch,
                 input_rate_hz=report.arrivals.tuples / interval,
                 processing_rate_hz=report.arrivals.tuples / max(now - began, 1e-9),
-                utilisation=(now - began) / interval,
+                utilisation=(now - began) / (self._trigger_s or now - began),
                 backlog_s=0.0 if newest is None else max(0.0, now - newest / 1e6),
                 open_panes=len(state.open),
                 slack_us=slack_us,
@@ -217,9 +241,12 @@ class Engine:
         self._began = began
 
 
-def _table(rows: list[WindowRow]) -> pa.Table:
-    bounds = {
-        name: pa.array([getattr(row, f"{name}_us") for row in rows], pa.timestamp("us", "UTC"))
-        for name in ("window_start", "window_end")
-    }
+def _clear(sink: Sink | None, number: int) -> None:
+    """Remove what an earlier try of a batch wrote that now has nothing to write."""
+    if isinstance(sink, ParquetSink):
+        sink.clear(number)
+
+
+def _table(rows: list[WindowRow], time_type: pa.DataType) -> pa.Table:
+    bounds = {name: pa.array([getattr(row, f"{name}_us") for row in rows], time_type) for name in ("window_start", "window_end")}
     return pa.table({**bounds, **{name: [getattr(row, name) for row in rows] for name in ("tuples", "kept", "late", "latency_s")}})

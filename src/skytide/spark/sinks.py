@@ -1,5 +1,6 @@
 """Where windows go. A sink gets a batch's results under a number, and the same number again if the batch is repeated."""
 
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -22,11 +23,11 @@ class ParquetSink:
 
     def __init__(self, path: str) -> None:
         """Write below a path."""
-        self.files = Store(path)
+        self.path, self.files = path, Store(path)
 
     def __call__(self, results: DataFrame, batch_id: int) -> None:
         """Write a batch of a DataFrame."""
-        results.write.mode("overwrite").parquet(f"{self.files.folder}/batch={batch_id}")
+        results.write.mode("overwrite").parquet(f"{self.path}/batch={batch_id}")
 
     def write(self, results: pa.Table, batch_id: int) -> None:
         """Write a batch."""
@@ -59,12 +60,12 @@ def console_sink(results: DataFrame, batch_id: int) -> None:
     results.orderBy("window_start").show(truncate=False)
 
 
-def sink_of(sink: Any, path: str | None) -> Sink:
+def sink_of(sink: Any, path: str | os.PathLike[str] | None) -> Sink:
     """Give the sink that a user asked for: a function, or a format by name."""
     if callable(sink):
         return sink  # type: ignore[no-any-return]
     if sink == "parquet" and path:
-        return ParquetSink(path)
+        return ParquetSink(os.fspath(path))
     if sink == "console":
         return console_sink
     if sink == "memory":
@@ -84,8 +85,8 @@ def side_sink_of(sink: Any, name: str) -> Sink | None:
         return None
     if callable(sink):
         return sink  # type: ignore[no-any-return]
-    if isinstance(sink, str):
-        return ParquetSink(sink)
+    if isinstance(sink, str | os.PathLike):
+        return ParquetSink(os.fspath(sink))
     raise InvalidInput(
         value=f"{name}={sink!r}", reason="not a sink", remedy="pass a function of (rows, batch_id), or the path of a Parquet folder"
     )

@@ -1,11 +1,12 @@
 """The state of a continuous query: immutable Arrow files, and a manifest a batch that names those in force.
 
-A manifest appears by an atomic rename, so a batch has happened wholly or not at all. The files of the two latest manifests are kept:
-Spark may repeat its latest batch, which then starts again from the manifest before.
+A manifest appears by an atomic rename, so a batch has happened wholly or not at all. Kept are the manifests of the latest batch (one
+more if the last windows were let out after it) and the one before, with their files: Spark may repeat its latest batch.
 """
 
 import json
 import posixpath
+import re
 import uuid
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +16,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
-from skytide.errors import SkytideError
+from skytide.errors import InvalidInput, SkytideError
 from skytide.lateness import Progress
 
 FORMAT = 1
@@ -29,6 +30,8 @@ class State:
     """The latest batch of Spark's that went in."""
     sequence: int = -1
     """The number of the latest output: that of the batch, and one more for each flush so far."""
+    flushing: bool = False
+    """The last windows are on their way out, under this sequence: that has to be finished before anything else."""
     flushed: bool = False
     progress: Progress = field(default_factory=Progress)
     slack: dict[str, Any] = field(default_factory=dict)
@@ -66,11 +69,16 @@ class Store:
 
     def __init__(self, folder: str) -> None:
         """Use a folder, which is made if it is not there."""
-        self.folder = folder if "://" in folder else Path(folder).absolute().as_uri()
+        self.folder = folder if re.match(r"[A-Za-z][\w+.-]+:/", folder) else Path(folder).absolute().as_uri()
         self._open()
 
     def _open(self) -> None:
-        self._fs, self._root = pafs.FileSystem.from_uri(self.folder)
+        try:
+            self._fs, self._root = pafs.FileSystem.from_uri(self.folder)
+        except pa.ArrowInvalid as error:
+            raise InvalidInput(
+                value=self.folder, reason=str(error), remedy="choose a local folder, or one on hdfs://, s3://, gs:// or abfs://"
+            ) from None
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Travel as the folder's name."""
@@ -99,24 +107,28 @@ class Store:
     def commit(self, state: State) -> None:
         """Make a state the one that the next batch starts from, and remove what no batch can ask for any more."""
         text = json.dumps({"format": FORMAT, **state.to_json()})
-        with self._replacing(f"manifests/{state.sequence:012}.json") as place:
+        with self._replacing(_manifest(state.sequence)) as place:
             place.write(text.encode())
-        latest = self._sequences()[-2:]
-        needed = {name for sequence in latest for name in self._load(sequence).files()}
-        for folder in ("panes", "memory", "results", "late"):
-            for name in self._names(folder):
-                if name not in needed and int(posixpath.basename(name).split("-")[0]) < latest[-1]:
+        states = [self._load(sequence) for sequence in self._sequences()]
+        latest = states[-1]
+        start = max((old.sequence for old in states if old.batch < latest.batch), default=latest.sequence)
+        kept = [old for old in states if old.sequence >= start]
+        needed = {name for old in kept for name in (*old.files(), _manifest(old.sequence))}
+        for folder in ("panes", "memory", "results", "late", "manifests"):
+            for name in self._names(folder, drafts=True):
+                if name not in needed and _sequence_of(name) < latest.sequence:
                     self._fs.delete_file(self._path(name))
-        for sequence in self._sequences()[:-2]:
-            self._fs.delete_file(self._path(f"manifests/{sequence:012}.json"))
 
     def before(self, batch: int) -> State:
         """Give the state that a batch starts from: the latest one that does not contain it."""
-        for sequence in reversed(self._sequences()):
-            state = self._load(sequence)
-            if state.batch < batch:
-                return state
-        return State()
+        states = [State(), *map(self._load, self._sequences())]
+        fitting = [state for state in states if state.batch == batch - 1]
+        if not fitting or states[-1].batch > batch:
+            raise SkytideError(
+                f"{self.folder}: holds the state after batch {states[-1].batch}, but Spark goes on with batch {batch}; "
+                "what Spark and skytide note belongs together: restore the whole checkpoint folder, or start with another one"
+            )
+        return fitting[-1]
 
     def latest(self) -> State:
         """Give the latest state."""
@@ -132,7 +144,7 @@ class Store:
         return State()
 
     def _load(self, sequence: int) -> State:
-        name = f"manifests/{sequence:012}.json"
+        name = _manifest(sequence)
         with self._fs.open_input_file(self._path(name)) as file:
             values = json.loads(file.read())
         if values.pop("format") > FORMAT:
@@ -143,17 +155,26 @@ class Store:
         return State.from_json(values)
 
     def _sequences(self) -> list[int]:
-        return sorted(int(posixpath.basename(name).split(".")[0]) for name in self._names("manifests"))
+        return sorted(map(_sequence_of, self._names("manifests")))
 
-    def _names(self, folder: str) -> list[str]:
+    def _names(self, folder: str, drafts: bool = False) -> list[str]:
         found = self._fs.get_file_info(pafs.FileSelector(self._path(folder), allow_not_found=True))
-        return [f"{folder}/{info.base_name}" for info in found if info.is_file and not info.base_name.startswith(".")]
+        return [f"{folder}/{info.base_name}" for info in found if info.is_file and (drafts or not info.base_name.startswith("."))]
 
     def _path(self, name: str) -> str:
         return posixpath.join(self._root, name)
 
     def _replacing(self, name: str) -> "_Replacing":
         return _Replacing(self._fs, self._path(name))
+
+
+def _manifest(sequence: int) -> str:
+    return f"manifests/{sequence:012}.json"
+
+
+def _sequence_of(name: str) -> int:
+    """Give the sequence a file or the draft of one belongs to."""
+    return int(re.split(r"[-.]", posixpath.basename(name).lstrip("."))[0])
 
 
 class _Replacing:

@@ -1,5 +1,6 @@
 """Continuous queries as people write them: `stream(df).window(...).skyline(...).start(...)`."""
 
+import os
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -143,7 +144,7 @@ class ContinuousQuery:
         *,
         checkpoint: str,
         trigger: Any = "500 ms",
-        path: str | None = None,
+        path: str | os.PathLike[str] | None = None,
         late: Any = None,
         windows: Any = None,
         flush: bool = False,
@@ -161,9 +162,9 @@ class ContinuousQuery:
             )
         if sink == "parquet" and path and windows is None:
             windows = f"{path}/_windows"
-        interval_s = None if trigger == AVAILABLE_NOW else duration_us(trigger, "trigger") / 1e6
+        interval_us = None if trigger == AVAILABLE_NOW else duration_us(trigger, "trigger")
         sinks = Sinks(sink_of(sink, path), side_sink_of(late, "late"), side_sink_of(windows, "windows"))
-        engine = Engine(self._plan(Store(f"{checkpoint}/skytide")), sinks, interval_s)
+        engine = Engine(self._plan(Store(f"{checkpoint}/skytide")), sinks, interval_us and interval_us / 1e6)
         known = bounded(self.rows.schema, self.time)
         pushed_down = self.source is not None and not self.helpers  # expressions are Spark's to compute
         rows = self.rows
@@ -176,8 +177,10 @@ class ContinuousQuery:
         writer = rows.writeStream.foreachBatch(run_batch).option("checkpointLocation", f"{checkpoint}/spark")
         if name:
             writer = writer.queryName(name)
-        timed = writer.trigger(availableNow=True) if interval_s is None else writer.trigger(processingTime=f"{interval_s} seconds")
-        return Run(timed.start(), engine, SparkJobs(rows.sparkSession, known, pushed_down), flush)
+        every = {"availableNow": True} if interval_us is None else {"processingTime": f"{interval_us} microseconds"}
+        jobs = SparkJobs(rows.sparkSession, known, pushed_down)
+        engine.finish_flush(jobs)
+        return Run(writer.trigger(**every).start(), engine, jobs, flush)
 
     def windows_of_all_rows(self) -> DataFrame:
         """Give the windows of rows that are all there: each window computed from its panes, in one lazy plan."""
@@ -255,6 +258,13 @@ class Run:
 
     def stop(self) -> None:
         """End the query after what it is doing now; a later start with the same checkpoint goes on from there."""
-        while self.query.isActive and self.query.status["isTriggerActive"] and self.query.status["isDataAvailable"]:
+        latest = self.status().batch
+        if self.query.isActive:
+            self._flushed = True  # the stream has not ended: its last windows stay open
+        while self.query.isActive and self.status().batch == latest and self._in_a_batch():
             self.query.awaitTermination(0.05)  # type: ignore[arg-type]
         self.query.stop()
+
+    def _in_a_batch(self) -> bool:
+        status = self.query.status
+        return bool(status["isTriggerActive"] and status["isDataAvailable"])

@@ -1,0 +1,150 @@
+"""Where the time of a continuous skyline goes: inside the tasks, without Spark; and around them, on Spark."""
+
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pyarrow as pa
+from rich.console import Console
+
+import skytide
+from benchmarks.stream.measure import _run_for
+from benchmarks.stream.peers import preferences
+from benchmarks.timing import show
+from skytide import KSlack
+from skytide.queries import Skyline, combine
+from skytide.spark import local_session
+from skytide.spark.engine import Engine, Plan, Sinks
+from skytide.spark.pane_level import PaneTask
+from skytide.spark.sinks import ParquetSink
+from skytide.spark.store import Store
+from skytide.spark.window_level import WindowTask
+from skytide.windows import Windows
+
+RATES_HZ = (150_000, 300_000, 600_000)
+BATCH_SLOTS = 50  # half a second
+WARM_UP, BATCHES = 8, 24
+CORES = 2
+
+
+class Timed:
+    """Core seconds by stage."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+
+    @contextmanager
+    def stage(self, name: str, less: str = "") -> Iterator[None]:
+        """Time a stage, without the part that another stage inside it accounts for."""
+        inner, began = self.seconds.get(less, 0.0), time.perf_counter()
+        yield
+        inside = self.seconds.get(less, 0.0) - inner
+        self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - began - inside
+
+
+class TimedStore(Store):
+    """A store whose reading and writing is timed."""
+
+    timed: Timed
+
+    def write_table(self, name: str, table: pa.Table) -> None:
+        with self.timed.stage("state"):
+            super().write_table(name, table)
+
+    def read_table(self, name: str) -> pa.Table:
+        with self.timed.stage("state"):
+            return super().read_table(name)
+
+
+class HereAndNow:
+    """Jobs in this process; a batch is a range of slots."""
+
+    def __init__(self, source: Any, timed: Timed) -> None:
+        self.source, self.timed = source, timed
+
+    def panes(self, batch: range, task: PaneTask) -> pa.Table:
+        reports = []
+        middle = (batch.start + batch.stop) // 2
+        for part, slots in enumerate((range(batch.start, middle), range(middle, batch.stop))):
+            with self.timed.stage("source"):
+                tuples = list(self.source.workload.tuples(slots.start, slots.stop, 0))
+            with self.timed.stage("pane kernel", less="state"):
+                reports += list(task.run(tuples, str(part)))
+        return pa.Table.from_batches(reports)
+
+    def windows(self, task: WindowTask) -> pa.Table:
+        with self.timed.stage("window kernel", less="state"):
+            return pa.Table.from_batches(list(task.run()))
+
+    def stored(self, store: Store, files: tuple[str, ...], columns: pa.Schema) -> Any:
+        raise AssertionError("results go to Parquet")
+
+    def rows(self, table: pa.Table) -> pa.Table:
+        return table
+
+
+def without_spark(rate_hz: int) -> dict[str, float]:
+    """Give the core seconds that a second of stream costs, by stage, if Spark cost nothing."""
+    folder = tempfile.mkdtemp(prefix="skytide-profile-")
+    timed = Timed()
+    source = skytide.workload(rate=rate_hz, arrivals="constant")
+    store = TimedStore(f"{folder}/state")
+    store.timed = timed
+    query = Skyline(combine(tuple(preferences(source))))
+    plan = Plan(query, Windows(1_000_000, 200_000), KSlack(), "ts", source.workload.schema, (), store)
+    engine = Engine(plan, Sinks(ParquetSink(f"{folder}/results")))
+    for number in range(BATCHES):
+        if number == WARM_UP:
+            timed.seconds.clear()
+        slots = range(number * BATCH_SLOTS, (number + 1) * BATCH_SLOTS)
+        engine.run_batch(HereAndNow(source, timed), slots, number)
+    shutil.rmtree(folder, ignore_errors=True)
+    stream_s = (BATCHES - WARM_UP) * BATCH_SLOTS * source.workload.slot_us / 1e6
+    return {name: spent / stream_s for name, spent in timed.seconds.items()}
+
+
+def on_spark(rate_hz: int, seconds: float = 30.0) -> dict[str, float]:
+    """Give the mean milliseconds of a batch, by step, of a real run."""
+    spark = local_session("skytide profile")
+    folder = tempfile.mkdtemp(prefix="skytide-profile-")
+    source = skytide.workload(rate=rate_hz, arrivals="constant")
+    asked = skytide.stream(source).window("1 second", slide="200 ms").skyline(*preferences(source))
+    run = asked.start("parquet", path=f"{folder}/results", checkpoint=f"{folder}/checkpoint", trigger="500 ms")
+    _run_for(run.query, 20.0)
+    before, first = dict(run._engine.seconds), run.status().batch
+    _run_for(run.query, seconds)
+    batches = run.status().batch - first
+    found = {name: 1000 * (spent - before[name]) / batches for name, spent in dict(run._engine.seconds).items()}
+    progress = [each.durationMs for each in run.query.recentProgress[-batches:]]
+    for phase in ("latestOffset", "queryPlanning", "walCommit", "commitOffsets"):
+        found[phase] = sum(each.get(phase, 0) for each in progress) / len(progress)
+    found["whole batch"] = sum(each["triggerExecution"] for each in progress) / len(progress)
+    run.query.stop()
+    spark.stop()
+    shutil.rmtree(folder, ignore_errors=True)
+    return found
+
+
+def main() -> None:
+    """Print both tables."""
+    console = Console(width=130, highlight=False)
+    stages = {rate_hz: without_spark(rate_hz) for rate_hz in RATES_HZ}
+    names = list(stages[RATES_HZ[0]])
+    rows = [[name, *(f"{stages[rate][name]:.3f}" for rate in RATES_HZ)] for name in names]
+    rows.append(["all", *(f"{sum(stages[rate].values()):.3f}" for rate in RATES_HZ)])
+    rows.append(["limit on two cores, tuples/s", *(f"{rate * CORES / sum(stages[rate].values()):,.0f}" for rate in RATES_HZ)])
+    show(console, "Core seconds for a second of stream, without Spark", ["stage", *(f"{rate:,}/s" for rate in RATES_HZ)], rows)
+    spent = on_spark(RATES_HZ[0])
+    show(
+        console,
+        f"Mean milliseconds of a batch on local[2], {RATES_HZ[0]:,} tuples/s, trigger 500 ms",
+        ["step", "ms"],
+        [[name, f"{value:.0f}"] for name, value in spent.items()],
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,37 @@
+"""Ctrl-C: asked once, a command ends in order; asked twice, at once."""
+
+import logging
+import signal
+from types import FrameType
+from typing import Any, Self
+
+
+class Interrupt:
+    """Notes Ctrl-C, to be used as a context in the main thread around the start of Spark and all that follows."""
+
+    def __init__(self) -> None:
+        """Start with no Ctrl-C."""
+        self.asked = False
+        self._spark_runs = False
+        self._before: Any = None
+
+    def __enter__(self) -> Self:
+        """Take over from the handler that is there. While Spark starts nothing is cut short: its Java would be left behind."""
+        self._before = signal.signal(signal.SIGINT, self._on_signal)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Give back."""
+        signal.signal(signal.SIGINT, self._before)
+
+    def spark_runs(self) -> None:
+        """Take over again, from the handler that Spark put in, which kills all its jobs; from now on the second Ctrl-C aborts."""
+        self._spark_runs = True
+        signal.signal(signal.SIGINT, self._on_signal)
+
+    def _on_signal(self, _: int, __: FrameType | None) -> None:
+        if self.asked and self._spark_runs:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            logging.disable()  # py4j would tell of the call that is cut short
+            raise KeyboardInterrupt
+        self.asked = True

@@ -1,0 +1,40 @@
+"""A streaming job to kill, run as `python streaming_job.py CHECKPOINT OUT OPTIONS`: one query over a stream, to its end.
+
+OPTIONS are JSON: `spark`, settings of the session; and `files`, a folder to read, unless a workload is played.
+"""
+
+import json
+import sys
+
+import skytide
+from skytide import DropRatio, FixedSlack, high, low
+from skytide.spark.session import local_session
+
+WORKLOAD = {"rate": 4_000, "arrivals": "map", "dispersion": 50, "dimensions": 4, "delay": "300 ms", "late_share": 0.3}
+START_US = 1_700_000_000_000_000
+COLUMNS = "id bigint, ts timestamp, arrival timestamp, x0 double, x1 double, x2 double, x3 double"
+
+
+def main(checkpoint: str, out: str, options: str) -> None:
+    """Get ready, wait for a line to come in, and run until the stream has ended."""
+    told = json.loads(options)
+    spark = local_session("a job to kill", **told["spark"])
+    print("ready", flush=True)
+    if not sys.stdin.readline():
+        return
+    if told.get("files"):
+        df = spark.readStream.schema(COLUMNS).option("maxFilesPerTrigger", 1).parquet(told["files"])
+        windowed = skytide.stream(df).window("1 s", slide="200 ms", slack=FixedSlack("300 ms"))
+    else:
+        source = skytide.workload(**WORKLOAD, pace="fast", batch="200 ms", duration="6 s", start=START_US, partitions=2)
+        windowed = skytide.stream(source).window("1 s", slide="200 ms", slack=DropRatio(0.02))
+    asked = windowed.skyline(low("x0"), low("x1"), high("x2"), high("x3"))
+    run = asked.start("parquet", path=out, late=f"{out}/_late", checkpoint=checkpoint, trigger="availableNow", flush=True)
+    run.await_termination()
+    executor = spark.sparkContext._jsc.sc().statusStore().executorList(False).apply(0)
+    print("failed tasks:", executor.failedTasks(), flush=True)
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

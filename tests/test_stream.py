@@ -1,0 +1,337 @@
+"""Continuous queries on Spark: the windows of rows that are all there, for every query, source, slack, trigger and sink."""
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+import skytide
+from skytide import DropRatio, FixedSlack, InvalidInput, KSlack, high, low
+from skytide.lateness import Slack
+from skytide.spark.stream import ContinuousQuery, Run, Windowed
+
+START_US = 1_700_000_000_000_000
+COLUMNS = "id bigint, ts timestamp, price bigint, stars int, rating double, city string"
+DISORDER = FixedSlack("400 ms")  # as much as the files below have
+DEADLINE_S = 120
+
+
+def hotels(first: int, last: int, rows: int = 250) -> list[pa.Table]:
+    """Tuples in order of arrival, a table for each second of [first, last), and each tuple up to 400 ms late."""
+    tables = []
+    for second in range(first, last):
+        rng = np.random.default_rng(second)
+        arrival = START_US + second * 1_000_000 + np.sort(rng.integers(0, 1_000_000, rows))
+        columns = {
+            "id": np.arange(second * rows, (second + 1) * rows),
+            "ts": pa.array(arrival - rng.integers(0, 400_000, rows)).cast(pa.timestamp("us", "UTC")),
+            "price": rng.integers(20, 400, rows),
+            "stars": rng.integers(1, 6, rows).astype(np.int32),
+            "rating": rng.integers(0, 100, rows) / 4,  # quarters add up exactly, in any order
+            "city": rng.choice(["Pisa", "Lucca", "Ilmenau"], rows),
+        }
+        tables.append(pa.table(columns))
+    return tables
+
+
+def write(folder: Path, tables: list[pa.Table], first: int = 0) -> str:
+    """Write files whose times make Spark read them in this order."""
+    folder.mkdir(exist_ok=True)
+    for number, table in enumerate(tables, first):
+        draft = folder / f".{number}"
+        pq.write_table(table, draft)
+        os.utime(draft, (number, number))
+        draft.rename(folder / f"{number}.parquet")
+    return str(folder)
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return write(tmp_path_factory.mktemp("hotels"), hotels(0, 4))
+
+
+def play(spark: SparkSession, folder: str, columns: str = COLUMNS) -> DataFrame:
+    return spark.readStream.schema(columns).option("maxFilesPerTrigger", 1).parquet(folder)
+
+
+def windowed(df: Any, slack: Slack = DISORDER) -> Windowed:
+    return skytide.stream(df).window("1 s", slide="300 ms", slack=slack)
+
+
+def finish(asked: ContinuousQuery, sink: Any, checkpoint: Path, flush: bool = True, **options: Any) -> Run:
+    run = asked.start(sink, checkpoint=str(checkpoint), trigger="availableNow", flush=flush, **options)
+    assert run.await_termination()
+    return run
+
+
+def rows_of(table: pa.Table | DataFrame) -> list[str]:
+    """Give rows to compare: in no order, and times as numbers, whatever the time zone."""
+    table = table.toArrow() if isinstance(table, DataFrame) else table
+    for place, field in enumerate(table.schema):
+        if pa.types.is_timestamp(field.type):
+            table = table.set_column(place, field.name, table[field.name].cast(pa.timestamp("us", field.type.tz)).cast(pa.int64()))
+    return sorted(str(sorted(row.items())) for row in table.to_pylist())
+
+
+class Kept:
+    """A sink that keeps what came under each number, and may be told to fail after it did."""
+
+    def __init__(self, fail_at: int | None = None) -> None:
+        self.batches: dict[int, pa.Table] = {}
+        self.second = threading.Event()
+        self.fail_at = fail_at
+
+    def __call__(self, rows: DataFrame, number: int) -> None:
+        assert isinstance(rows, DataFrame)
+        self.batches[number] = rows.toArrow()
+        if len(self.batches) == 2:
+            self.second.set()
+        if number == self.fail_at:
+            raise RuntimeError("told to fail")
+
+    def table(self) -> pa.Table:
+        return pa.concat_tables([self.batches[number] for number in sorted(self.batches)])
+
+
+class Dearest(skytide.Query):
+    """A user's own query: the dearest hotel, of the latest ones by id if there are several."""
+
+    def pane(self, rows: pa.Table) -> pa.Table:
+        return rows.sort_by([("price", "descending"), ("id", "descending")]).slice(0, 1)
+
+    def window(self, kept: pa.Table) -> pa.Table:
+        return self.pane(kept)
+
+
+THREE = low("price") * high("stars") * high("rating")
+MEASURES = ("count(*)", "sum(price)", "avg(rating)", "min(ts)", "max(stars)", "first(price)", "last(id)")
+CHAINS: dict[str, Callable[[Windowed], Any]] = {
+    "skyline": lambda w: w.skyline(low("price"), high("stars"), high("rating")),
+    "k_dominant": lambda w: w.k_dominant(3, THREE, high("id")),
+    "top_delta": lambda w: w.top_delta(3, THREE),
+    "top_k": lambda w: w.top_k(3, by="rating"),
+    "apply": lambda w: w.apply(Dearest()),
+    "aggregate": lambda w: w.aggregate(*MEASURES, keys=("city", "stars")),
+    "skyband": lambda w: w.skyband(3, THREE),
+    "levels": lambda w: w.levels(THREE, up_to=2),
+    "expressions": lambda w: w.skyline(low("price / stars"), high(F.col("rating") * 2)),
+}
+
+
+@pytest.mark.parametrize("chain", CHAINS)
+def test_a_stream_gives_the_windows_of_all_rows(spark: SparkSession, files: str, tmp_path: Path, chain: str) -> None:
+    ask = CHAINS[chain]
+    at_once = ask(windowed(spark.read.schema(COLUMNS).parquet(files)))
+    assert isinstance(at_once, DataFrame)
+    run = finish(ask(windowed(play(spark, files))), "memory", tmp_path)
+    results = run.results()
+    assert results.column_names == at_once.columns
+    assert rows_of(results) == rows_of(at_once)
+    starts = results["window_start"].to_pylist()
+    assert starts == sorted(starts)
+    assert len(set(starts)) == 17
+    assert (run.status().batch, run.status().tuples, run.status().late) == (3, 1_000, 0)
+
+
+def workload(partitions: int, **options: Any) -> Any:
+    known = {"rate": 400, "arrivals": "map", "dispersion": 30, "delay": "300 ms", "dimensions": 3, "start": START_US}
+    return skytide.workload(**known, pace="fast", batch="1 s", duration="5 s", partitions=partitions, **options)
+
+
+def best(w: Windowed) -> Any:
+    return w.skyline(low("x0"), low("x1"), high("x2"))
+
+
+def test_an_own_source_gives_the_same_pushed_down_or_not(spark: SparkSession, tmp_path: Path) -> None:
+    tuples = pa.Table.from_batches(workload(1).workload.tuples(0, 500, START_US))
+    expected = rows_of(best(windowed(spark.createDataFrame(tuples))))
+    for partitions in (1, 3):
+        source = workload(partitions)
+        for name, df in (("pushed", source), ("mapped", source.load(spark))):
+            run = finish(best(windowed(df, FixedSlack("300 ms"))), "memory", tmp_path / f"{name}{partitions}")
+            assert rows_of(run.results()) == expected
+            assert (run.status().late, run.status().tuples) == (0, tuples.num_rows)
+
+
+@pytest.mark.parametrize("slack", [KSlack(), DropRatio(0.05)], ids=repr)
+def test_an_own_source_drops_the_same_late_tuples_pushed_down_or_not(spark: SparkSession, tmp_path: Path, slack: Slack) -> None:
+    source = workload(2, delays="pareto", late_share=0.2)
+    seen = []
+    for name, df in (("pushed", source), ("mapped", source.load(spark))):
+        late, windows, results = Kept(), Kept(), Kept()
+        finish(best(windowed(df, slack)), results, tmp_path / name, late=late, windows=windows)
+        seen.append([rows_of(late.table()), rows_of(windows.table().drop_columns(["latency_s"])), rows_of(results.table())])
+    assert seen[0] == seen[1]
+    assert all(seen[0])
+
+
+def test_sinks_get_the_same_as_functions_and_as_parquet(
+    spark: SparkSession, files: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = CHAINS["skyline"](windowed(play(spark, files), FixedSlack("100 ms")))
+    results, late, windows = Kept(), Kept(), Kept()
+    run = finish(asked, results, tmp_path / "a", late=late, windows=windows)
+    out, lost = tmp_path / "out", tmp_path / "late"
+    finish(asked, "parquet", tmp_path / "b", path=str(out), late=str(lost))
+    for kept, path in ((results, out), (late, lost), (windows, out / "_windows")):
+        read = spark.read.parquet(str(path)).drop("latency_s")
+        numbers = {f"batch={number}" for number in kept.batches}
+        assert {child.name for child in path.iterdir() if not child.name.startswith(("_", "."))} == numbers
+        assert rows_of(read.drop("batch")) == rows_of(kept.table().drop_columns(["latency_s"]) if kept is windows else kept.table())
+    assert run.status().late == late.table().num_rows == sum(windows.table()["late"].to_pylist()) > 0
+    assert run.status().windows_out + 1 <= windows.table().num_rows == len(set(windows.table()["window_start"].to_pylist()))
+    assert sum(windows.table()["kept"].to_pylist()) == results.table().num_rows
+    with pytest.raises(InvalidInput, match=r'results\(\): they went to the sink; start with sink="memory"'):
+        run.results()
+    finish(asked, "console", tmp_path / "c")
+    printed = capsys.readouterr().out
+    assert all(text in printed for text in ("batch 1", "|window_start", f"|{results.table()['id'][0]} "))
+
+
+def test_an_interval_lets_the_same_windows_out(spark: SparkSession, files: str, tmp_path: Path) -> None:
+    asked = CHAINS["skyline"](windowed(play(spark, files)))
+    run = asked.start("memory", checkpoint=str(tmp_path / "interval"), trigger="100 ms", name="hotels")
+    run.query.processAllAvailable()
+    assert (run.query.name, run.query.isActive, run.status().batch) == ("hotels", True, 3)
+    assert [row.window_end_us for row in run.windows()] == [START_US + ms * 1_000 for ms in range(-100, 3_600, 300)]
+    run.stop()
+    assert not run.query.isActive
+    assert rows_of(run.results()) == rows_of(finish(asked, "memory", tmp_path / "now", flush=False).results())
+
+
+def test_stopped_and_failed_queries_go_on_exactly(spark: SparkSession, files: str, tmp_path: Path) -> None:
+    asked = CHAINS["top_delta"](windowed(play(spark, files)))
+    expected, sink = Kept(), Kept()
+    finish(asked, expected, tmp_path / "undisturbed")
+    run = asked.start(sink, checkpoint=str(tmp_path / "stopped"), trigger="10 ms")
+    assert sink.second.wait(DEADLINE_S)
+    run.stop()
+    assert not run.query.isActive
+    sink.fail_at = 3
+    with pytest.raises(StreamingQueryException, match="told to fail"):
+        finish(asked, sink, tmp_path / "stopped")
+    with pytest.raises(StreamingQueryException, match="told to fail"):
+        finish(asked, sink, tmp_path / "stopped")
+    sink.fail_at = None
+    finish(asked, sink, tmp_path / "stopped")
+    assert sink.batches == expected.batches
+
+
+def test_a_stream_without_end_stops_soon(spark: SparkSession, tmp_path: Path) -> None:
+    endless = skytide.workload(rate=1_000, dimensions=3, pace="fast", partitions=1, start=START_US)
+    sink = Kept()
+    run = best(windowed(endless)).start(sink, checkpoint=str(tmp_path), trigger="1 ms")
+    assert sink.second.wait(DEADLINE_S)
+    stopper = threading.Thread(target=run.stop)
+    stopper.start()
+    stopper.join(DEADLINE_S)
+    stopped = not stopper.is_alive()
+    run.query.stop()
+    assert stopped
+    assert run.await_termination()
+
+
+def test_a_stream_goes_on_after_its_last_windows_came_out(spark: SparkSession, tmp_path: Path) -> None:
+    folder, checkpoint, sink, late = tmp_path / "in", tmp_path / "checkpoint", Kept(), Kept()
+    asked = CHAINS["skyline"](windowed(play(spark, write(folder, hotels(0, 2)))))
+    finish(asked, sink, checkpoint, late=late)
+    finish(asked, sink, checkpoint, late=late)
+    assert sorted(sink.batches) == [0, 1, 2]
+    write(folder, hotels(5, 7), first=2)
+    write(folder, hotels(2, 3, rows=1), first=4)  # belongs into windows that are out
+    finish(asked, sink, checkpoint, late=late)
+    in_time = spark.createDataFrame(pa.concat_tables([*hotels(0, 2), *hotels(5, 7)]))
+    assert rows_of(sink.table()) == rows_of(CHAINS["skyline"](windowed(in_time)))
+    assert late.table().num_rows == 1
+
+
+def test_two_queries_run_at_once(spark: SparkSession, files: str, tmp_path: Path) -> None:
+    asked = [CHAINS["skyline"](windowed(play(spark, files))), best(windowed(workload(2)))]
+    runs = [
+        query.start("memory", checkpoint=str(tmp_path / str(number)), trigger="availableNow", flush=True)
+        for number, query in enumerate(asked)
+    ]
+    assert all(run.await_termination() for run in runs)
+    for number, query in enumerate(asked):
+        assert rows_of(runs[number].results()) == rows_of(finish(query, "memory", tmp_path / f"alone{number}").results())
+
+
+@pytest.fixture
+def new_york(spark: SparkSession) -> Iterator[SparkSession]:
+    zone = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", "America/New_York")
+    yield spark
+    spark.conf.set("spark.sql.session.timeZone", zone)
+
+
+@pytest.mark.parametrize("kind", ["timestamp", "timestamp_ntz"])
+def test_time_zones_change_nothing(new_york: SparkSession, tmp_path: Path, kind: str) -> None:
+    spark = new_york
+    tables = hotels(0, 2)
+    expected = rows_of(CHAINS["aggregate"](windowed(spark.createDataFrame(pa.concat_tables(tables)))))
+    if kind == "timestamp_ntz":
+        tables = [table.set_column(1, "ts", table["ts"].cast(pa.timestamp("us"))) for table in tables]
+    df = play(spark, write(tmp_path / "in", tables), COLUMNS.replace("timestamp", kind))
+    windows = Kept()
+    run = finish(CHAINS["aggregate"](windowed(df)), "memory", tmp_path / "memory", windows=windows)
+    assert rows_of(run.results()) == expected
+    assert set(windows.table()["window_start"].to_pylist()) == set(run.results()["window_start"].to_pylist())
+    out = tmp_path / "out"
+    finish(CHAINS["aggregate"](windowed(df)), "parquet", tmp_path / "parquet", path=str(out))
+    read = spark.read.parquet(str(out))
+    assert dict(read.dtypes)["window_start"] == dict(spark.read.parquet(f"{out}/_windows").dtypes)["window_start"] == kind
+    assert rows_of(read.drop("batch")) == expected
+
+
+@pytest.mark.parametrize(
+    ("ask", "said"),
+    [
+        (lambda df: skytide.stream(df, time="when"), "time='when': there is no such column; choose one of id, ts"),
+        (lambda df: skytide.stream(df, time="price"), "time='price' of type bigint: windows need a timestamp; cast it first"),
+        (lambda df: skytide.stream(df).window("1 s", slide="2 s"), "longer than window"),
+        (lambda df: skytide.stream(df).window("soon"), "window='soon': not a length of time"),
+        (lambda df: skytide.stream(df).window("1 s", slack="1 s"), "slack='1 s': not a slack"),
+        (lambda df: windowed(df).skyline(low("prize")), "did you mean 'price'?"),
+        (lambda df: windowed(df).aggregate(), "nothing to aggregate"),
+    ],
+)
+def test_what_cannot_be_asked_is_refused(spark: SparkSession, files: str, ask: Callable[[DataFrame], Any], said: str) -> None:
+    with pytest.raises(InvalidInput) as error:
+        ask(play(spark, files))
+    assert said in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("sink", "options", "said"),
+    [
+        ("memory", {"trigger": "often"}, "trigger='often': not a length of time"),
+        ("memory", {"flush": True}, 'flush=True: a stream that goes on has no last window; use trigger="availableNow"'),
+        ("kafka", {}, "sink='kafka': not a sink; pass a function of (results, batch_id), or one of 'parquet', 'console', 'memory'"),
+        ("parquet", {}, 'sink="parquet": it needs a folder to write to; pass path='),
+        ("memory", {"late": 5}, "late=5: not a sink"),
+    ],
+)
+def test_what_cannot_be_started_is_refused(
+    spark: SparkSession, files: str, tmp_path: Path, sink: str, options: dict[str, Any], said: str
+) -> None:
+    asked = CHAINS["skyline"](windowed(play(spark, files)))
+    with pytest.raises(InvalidInput) as error:
+        asked.start(sink, checkpoint=str(tmp_path), **options)
+    assert said in str(error.value)
+
+
+def test_a_tuple_without_a_time_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    table = hotels(0, 1)[0]
+    nothing = table.set_column(1, "ts", pa.array([None] * table.num_rows, table["ts"].type))
+    asked = CHAINS["skyline"](windowed(play(spark, write(tmp_path / "in", [nothing]))))
+    with pytest.raises(StreamingQueryException, match="NULL in the time column ts: a tuple without a time belongs to no window"):
+        finish(asked, "memory", tmp_path / "checkpoint")
