@@ -5,7 +5,7 @@ import json
 import os
 import tempfile
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -45,16 +45,16 @@ class Entry:
 
 
 ENTRIES = [
-    Entry("skytide, own source", skytide_chain(True, skyline_of), (150_000, 300_000, 450_000, 600_000)),
-    Entry("skytide, any DataFrame", skytide_chain(False, skyline_of), (150_000, 300_000)),
-    Entry("stateful function", stateful, (5_000, 10_000, 20_000)),
-    Entry("foreachBatch, recomputed", recompute, (50_000, 100_000, 150_000)),
-    Entry("skytide, own source", skytide_chain(True, skyline_of), (300_000, 600_000), "correlated"),
-    Entry("skytide, own source", skytide_chain(True, skyline_of), (50_000, 100_000), "anticorrelated"),
-    Entry("skytide, own source", skytide_chain(True, top_hundred), (75_000, 150_000), "independent", "top-100"),
-    Entry("skytide, own source", skytide_chain(True, aggregate_of), (600_000, 1_200_000), "independent", "aggregate"),
-    Entry("skytide, any DataFrame", skytide_chain(False, aggregate_of), (300_000, 500_000), "independent", "aggregate"),
-    Entry("Spark's own windows", spark_aggregate, (300_000, 600_000), "independent", "aggregate"),
+    Entry("skytide, own source", skytide_chain(True, skyline_of), (150_000, 300_000, 450_000, 600_000, 800_000)),
+    Entry("skytide, any DataFrame", skytide_chain(False, skyline_of), (75_000, 150_000, 300_000, 400_000)),
+    Entry("stateful function", stateful, (2_000, 5_000, 10_000, 20_000, 40_000)),
+    Entry("foreachBatch, recomputed", recompute, (20_000, 50_000, 100_000, 150_000, 200_000)),
+    Entry("skytide, own source", skytide_chain(True, skyline_of), (300_000, 600_000, 900_000), "correlated"),
+    Entry("skytide, own source", skytide_chain(True, skyline_of), (50_000, 100_000, 150_000), "anticorrelated"),
+    Entry("skytide, own source", skytide_chain(True, top_hundred), (75_000, 150_000, 250_000), "independent", "top-100"),
+    Entry("skytide, own source", skytide_chain(True, aggregate_of), (300_000, 600_000, 1_200_000), "independent", "aggregate"),
+    Entry("skytide, any DataFrame", skytide_chain(False, aggregate_of), (150_000, 300_000, 500_000), "independent", "aggregate"),
+    Entry("Spark's own windows", spark_aggregate, (150_000, 300_000, 600_000), "independent", "aggregate"),
 ]
 
 
@@ -62,15 +62,19 @@ def main() -> None:
     """Run and print."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.stream", description=__doc__)
     parser.add_argument("only", nargs="*", help="numbers of the entries to run, from 0")
-    wanted = [int(number) for number in parser.parse_args().only] or list(range(len(ENTRIES)))
+    parser.add_argument("--rates", help="tuples a second to try instead of each entry's own, as 150000,300000")
+    options = parser.parse_args()
+    wanted = [int(number) for number in options.only] or list(range(len(ENTRIES)))
     console = Console(width=130, highlight=False)
     os.environ["PYTHONWARNINGS"] = "ignore"  # pandas warns the peer's workers of its own future
     spark = local_session("skytide bench", cores=2, **{"spark.driver.memory": "4g"})
-    agree(spark)
+    agree(spark, [ENTRIES[number] for number in wanted])
     console.print("Windows of 1 s every 200 ms, d = 8, local[2]: all contestants gave the same windows of one stream.")
     results = []
     for number in wanted:
         entry = ENTRIES[number]
+        if options.rates:
+            entry = replace(entry, rates_hz=[int(rate) for rate in options.rates.split(",")])
         best, tried = climb(spark, entry, console)
         results.append({**_named(entry), "best": best and asdict(best), "tried": [asdict(each) for each in tried]})
     _report(console, results)
@@ -97,10 +101,10 @@ def climb(spark: SparkSession, entry: Entry, console: Console) -> tuple[Measured
     return best, tried
 
 
-def agree(spark: SparkSession) -> None:
+def agree(spark: SparkSession, entries: Sequence[Entry]) -> None:
     """Let everybody compute the same short stream, and compare all windows that all of them closed."""
     families: dict[str, dict[str, dict[int, Any]]] = {}
-    for entry in ENTRIES:
+    for entry in entries:
         answers = families.setdefault(f"{entry.family} {entry.points}", {})
         with tempfile.TemporaryDirectory() as folder:
             source = skytide.workload(
