@@ -15,7 +15,7 @@ from benchmarks.stream.peers import Contestant, Latencies
 
 WARM_UP_S = 15.0
 MEASURED_S = 30.0
-TRIGGER = "500 ms"
+TRIGGER = "500 milliseconds"
 CAUGHT_UP_S = 3.0
 
 
