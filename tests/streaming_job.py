@@ -5,12 +5,20 @@ OPTIONS are JSON: `spark`, settings of the session; and `files`, a folder to rea
 
 import json
 import sys
+from typing import Any
 
 import skytide
 from skytide import DropRatio, FixedSlack, high, low
 from skytide.spark.session import local_session
 
-WORKLOAD = {"rate": 4_000, "arrivals": "map", "dispersion": 50, "dimensions": 4, "delay": "300 ms", "late_share": 0.3}
+WORKLOAD: dict[str, Any] = {
+    "rate": 4_000,
+    "arrivals": "map",
+    "dispersion": 50,
+    "dimensions": 4,
+    "delay": "300 ms",
+    "late_share": 0.3,
+}
 START_US = 1_700_000_000_000_000
 COLUMNS = "id bigint, ts timestamp, arrival timestamp, x0 double, x1 double, x2 double, x3 double"
 

@@ -1,0 +1,95 @@
+"""What a crash must not do, without Spark: the corners of starting again that a random test seldom meets."""
+
+import contextlib
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from test_engine import COLUMNS, QUERIES, Batch, Collected, Crash, Fragile, InProcess, tuples
+
+from skytide.errors import InvalidInput, SkytideError
+from skytide.lateness import FixedSlack
+from skytide.spark.engine import Engine, Plan, Sinks
+from skytide.spark.store import Store
+from skytide.windows import Windows
+
+# The stream seems to end after two batches; the third one is so small that without a flush no window would end with it.
+BATCHES: list[Batch] = [[[0, 150, 900]], [[1_000, 2_010], [1_900]], [[2_020]], [[5_000, 5_050]], [[5_600]]]
+
+
+def plan_in(folder: Path) -> Plan:
+    return Plan(QUERIES[0], Windows(1_000, 200), FixedSlack("300 us"), "ts", COLUMNS, (), Store(str(folder)))
+
+
+def play(plan: Plan, sinks: Sinks, steps: list[int | str]) -> None:
+    """Run batches by number, and flush, each in an engine of its own, as after a restart."""
+    data = tuples(BATCHES)
+    for step in steps:
+        engine = Engine(plan, sinks)
+        engine.finish_flush(InProcess())
+        if isinstance(step, int):
+            engine.run_batch(InProcess(), data[step], step)
+        else:
+            engine.flush(InProcess())
+
+
+def windows_of(stats: Collected) -> list[int]:
+    return [round(row["window_start"].timestamp() * 1e6) for row in stats.rows()]
+
+
+@pytest.mark.parametrize("step", range(19))
+def test_a_flush_that_was_cut_off_happened_wholly_or_not_at_all(tmp_path: Path, step: int) -> None:
+    """Also if more data has come when the query starts again."""
+    plan, out, stats = plan_in(tmp_path / "cut"), Collected(), Collected()
+    play(plan, Sinks(out, windows=stats), [0, 1])
+    fuse = iter([False] * step + [True])
+    fragile = replace(plan, store=Fragile(plan.store, fuse))  # type: ignore[arg-type]
+    with contextlib.suppress(Crash):
+        Engine(fragile, Sinks(Fragile(out, fuse), windows=Fragile(stats, fuse))).flush(Fragile(InProcess(), fuse))
+    play(plan, Sinks(out, windows=stats), [2, 3, 4, "flush"])
+    happened = plan.store.latest().sequence == 6
+    expected, expected_stats = Collected(), Collected()
+    steps: list[int | str] = [0, 1, "flush", 2, 3, 4, "flush"] if happened else [0, 1, 2, 3, 4, "flush"]
+    play(plan_in(tmp_path / "whole"), Sinks(expected, windows=expected_stats), steps)
+    assert out.rows() == expected.rows()
+    assert windows_of(stats) == windows_of(expected_stats)
+
+
+def test_a_batch_repeated_after_the_flush_changes_nothing(tmp_path: Path) -> None:
+    whole, out, stats = Collected(), Collected(), Collected()
+    play(plan_in(tmp_path / "whole"), Sinks(whole), [0, 1, "flush", 2, 3, 4, "flush"])
+    play(plan_in(tmp_path / "again"), Sinks(out, windows=stats), [0, 1, "flush", 1, "flush", 2, 2, 3, 4, "flush", 4])
+    assert out.rows() == whole.rows()
+    assert windows_of(stats) == sorted(set(windows_of(stats)))
+
+
+def test_half_a_checkpoint_is_refused(tmp_path: Path) -> None:
+    store = Store(str(tmp_path / "skytide"))
+    with pytest.raises(SkytideError, match=r"the state after batch -1, but Spark goes on with batch 7; .* restore the whole"):
+        store.before(7)
+    play(plan_in(tmp_path / "skytide"), Sinks(Collected()), [0, 1, 2])
+    with pytest.raises(SkytideError, match="the state after batch 2, but Spark goes on with batch 0"):
+        store.before(0)
+    assert [store.before(batch).batch for batch in (2, 3)] == [1, 2]
+
+
+def test_what_a_killed_task_left_half_written_is_removed(tmp_path: Path) -> None:
+    plan = plan_in(tmp_path)
+    play(plan, Sinks(Collected()), [0])
+    drafts = [tmp_path / "panes" / ".0-1-3.arrow.5f3a", tmp_path / "manifests" / ".000000000000.json.5f3a"]
+    for draft in drafts:
+        draft.write_text("half")
+    play(plan, Sinks(Collected()), [1])
+    assert not any(draft.exists() for draft in drafts)
+
+
+def test_a_folder_on_an_unknown_file_system_is_refused() -> None:
+    with pytest.raises(InvalidInput, match=r"nowhere://x: Unrecognized filesystem type .*; choose a local folder, or one on"):
+        Store("nowhere://x")
+
+
+def test_only_what_a_repeated_batch_needs_is_kept(tmp_path: Path) -> None:
+    plan = plan_in(tmp_path)
+    play(plan, Sinks(Collected()), [0, 1, 2, 3, "flush"])
+    assert sorted(path.name for path in (tmp_path / "manifests").iterdir()) == [f"{number:012}.json" for number in (2, 3, 4)]
+    assert plan.store.latest().flushed
