@@ -75,7 +75,7 @@ class Job:
             assert self.process.poll() is None, f"ended before its time: {self.log.read_text()}"
             assert time.monotonic() < deadline, f"the moment never came: {self.log.read_text()}"
             with contextlib.suppress(subprocess.TimeoutExpired):
-                self.process.wait(0.005)
+                self.process.wait(0.01)
 
     def kill(self) -> None:
         """Kill Python and Java at once; the workers notice in their own time that Java is gone."""
