@@ -41,9 +41,7 @@ class InProcess:
     """Jobs that run right here; a batch is a list of partitions."""
 
     def panes(self, batch: list[pa.Table], task: PaneTask) -> pa.Table:
-        return pa.Table.from_batches(
-            [report for number, part in enumerate(batch) for report in task.run(part.to_batches(max_chunksize=3), str(number))]
-        )
+        return pa.Table.from_batches([report for part in batch for report in task.run(part.to_batches(max_chunksize=3))])
 
     def windows(self, task: WindowTask) -> pa.Table:
         return pa.Table.from_batches(list(task.run()))
@@ -214,8 +212,8 @@ def test_a_crash_anywhere_changes_nothing(batches: list[Batch], fuse: list[bool]
             tries = 2 if repeats and repeats.pop() else 1  # done, but Spark died before it noted so
             while tries:
                 fragile = replace(plan, store=Fragile(plan.store, bombs))  # type: ignore[arg-type]
-                engine = Engine(fragile, Sinks(Fragile(out, bombs), windows=Fragile(stats, bombs)))
                 try:
+                    engine = Engine(fragile, Sinks(Fragile(out, bombs), windows=Fragile(stats, bombs)))
                     if step == -1:
                         engine.flush(Fragile(InProcess(), bombs))  # type: ignore[arg-type]
                     else:

@@ -5,6 +5,7 @@ import json
 import os
 import random
 import re
+import select
 import signal
 import subprocess
 import sys
@@ -99,11 +100,8 @@ class Job:
             self.kill()
         assert self.process.stdin
         self.process.stdin.close()
-        deadline = time.monotonic() + DEADLINE_S / 4
-        while (left := self.members()) and time.monotonic() < deadline:
-            time.sleep(0.02)
-        for pid in left:
-            os.kill(pid, signal.SIGKILL)
+        for pid in self.members():
+            _end(pid)
 
     def members(self) -> dict[int, list[str]]:
         """Give the processes of the job: all that share its session and live."""
@@ -125,6 +123,19 @@ def _stat(pid: int) -> list[str]:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
     except (FileNotFoundError, ProcessLookupError):
         return []
+
+
+def _end(pid: int) -> None:
+    """Wait for a process that is not our child to end by itself, and kill it if it does not."""
+    try:
+        watched = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    try:
+        if not select.select([watched], [], [], DEADLINE_S / 4)[0]:
+            signal.pidfd_send_signal(watched, signal.SIGKILL)
+    finally:
+        os.close(watched)
 
 
 def _command(pid: int) -> str:

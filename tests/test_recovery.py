@@ -4,13 +4,16 @@ import contextlib
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from test_engine import COLUMNS, QUERIES, Batch, Collected, Crash, Fragile, InProcess, tuples
 
 from skytide.errors import InvalidInput, SkytideError
-from skytide.lateness import FixedSlack
+from skytide.lateness import DropRatio, FixedSlack, KSlack, Slack
 from skytide.spark.engine import Engine, Plan, Sinks
+from skytide.spark.pane_level import PaneTask
 from skytide.spark.store import Store
+from skytide.spark.window_level import WindowTask
 from skytide.windows import Windows
 
 # The stream seems to end after two batches; the third one is so small that without a flush no window would end with it.
@@ -21,16 +24,16 @@ def plan_in(folder: Path) -> Plan:
     return Plan(QUERIES[0], Windows(1_000, 200), FixedSlack("300 us"), "ts", COLUMNS, (), Store(str(folder)))
 
 
-def play(plan: Plan, sinks: Sinks, steps: list[int | str]) -> None:
+def play(plan: Plan, sinks: Sinks, steps: list[int | str], jobs: InProcess | None = None) -> None:
     """Run batches by number, and flush, each in an engine of its own, as after a restart."""
     data = tuples(BATCHES)
     for step in steps:
         engine = Engine(plan, sinks)
-        engine.finish_flush(InProcess())
+        engine.finish_flush(jobs or InProcess())
         if isinstance(step, int):
-            engine.run_batch(InProcess(), data[step], step)
+            engine.run_batch(jobs or InProcess(), data[step], step)
         else:
-            engine.flush(InProcess())
+            engine.flush(jobs or InProcess())
 
 
 def windows_of(stats: Collected) -> list[int]:
@@ -86,6 +89,36 @@ def test_what_a_killed_task_left_half_written_is_removed(tmp_path: Path) -> None
 def test_a_folder_on_an_unknown_file_system_is_refused() -> None:
     with pytest.raises(InvalidInput, match=r"nowhere://x: Unrecognized filesystem type .*; choose a local folder, or one on"):
         Store("nowhere://x")
+
+
+@pytest.mark.parametrize("slack", [KSlack(), DropRatio(0.1)])
+def test_another_slack_may_go_on_with_a_checkpoint(tmp_path: Path, slack: Slack) -> None:
+    whole, out = Collected(), Collected()
+    play(plan_in(tmp_path / "whole"), Sinks(whole), [0, 1, 2, 3, 4, "flush"])
+    play(plan_in(tmp_path / "changed"), Sinks(out), [0, 1])
+    play(replace(plan_in(tmp_path / "changed"), slack=slack), Sinks(out), [2, 3, 4, "flush"])
+    assert out.rows() == whole.rows()  # nothing is late here
+
+
+class LeftBehind(InProcess):
+    """Jobs of which an earlier try, that divided the batch otherwise, still writes when the next one has ended."""
+
+    def panes(self, batch: list[pa.Table], task: PaneTask) -> pa.Table:
+        reports = super().panes(batch, task)
+        super().panes([pa.concat_tables(reversed(batch))], task)
+        return reports
+
+    def windows(self, task: WindowTask) -> pa.Table:
+        reports = super().windows(task)
+        super().windows(replace(task, panes={pane: files[:1] for pane, files in task.panes.items()}))
+        return reports
+
+
+def test_what_an_earlier_try_still_writes_harms_nothing(tmp_path: Path) -> None:
+    expected, out = Collected(), Collected()
+    play(plan_in(tmp_path / "alone"), Sinks(expected), [0, 1, 2, 3, 4, "flush"])
+    play(plan_in(tmp_path / "left"), Sinks(out), [0, 1, 2, 3, 4, "flush"], LeftBehind())
+    assert out.rows() == expected.rows()
 
 
 def test_only_what_a_repeated_batch_needs_is_kept(tmp_path: Path) -> None:

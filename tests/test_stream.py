@@ -172,9 +172,9 @@ def test_an_own_source_gives_the_same_pushed_down_or_not(spark: SparkSession, tm
 
 @pytest.mark.parametrize("slack", [KSlack(), DropRatio(0.05)], ids=repr)
 def test_an_own_source_drops_the_same_late_tuples_pushed_down_or_not(spark: SparkSession, tmp_path: Path, slack: Slack) -> None:
-    source = workload(2, batch="800 ms", delays="pareto", late_share=0.2)
+    sources = [workload(partitions, batch="800 ms", delays="pareto", late_share=0.2) for partitions in (1, 3)]
     seen = []
-    for name, df in (("pushed", source), ("mapped", source.load(spark))):
+    for name, df in (("pushed", sources[1]), ("mapped", sources[0].load(spark))):  # a DataFrame's partitions may come at once
         late, windows, results = Kept(), Kept(), Kept()
         finish(best(windowed(df, slack)), results, tmp_path / name, late=late, windows=windows)
         seen.append([rows_of(late.table()), rows_of(windows.table().drop_columns(["latency_s"])), rows_of(results.table())])
@@ -299,6 +299,36 @@ def test_time_zones_change_nothing(new_york: SparkSession, tmp_path: Path, kind:
     read = spark.read.parquet(str(out))
     assert dict(read.dtypes)["window_start"] == dict(spark.read.parquet(f"{out}/_windows").dtypes)["window_start"] == kind
     assert rows_of(read.drop("batch")) == expected
+    windows = Kept()
+    finish(CHAINS["aggregate"](windowed(df)), Kept(), tmp_path / "windows", windows=windows)
+    written = spark.read.parquet(f"{out}/_windows").drop("batch", "latency_s")
+    assert rows_of(windows.table().drop_columns(["latency_s"])) == rows_of(written)
+
+
+def test_columns_may_have_the_names_that_reports_use(spark: SparkSession, files: str, tmp_path: Path) -> None:
+    def named(df: DataFrame) -> Windowed:
+        return windowed(df.withColumnsRenamed({"city": "late", "rating": "file", "stars": "kept", "id": "tuples"}))
+
+    for name, ask in {
+        "skyline": lambda w: w.skyline(low("price"), high("kept"), high("file")),
+        "aggregate": lambda w: w.aggregate("avg(price) AS price", "max(file) AS late", keys="kept"),
+    }.items():
+        run = finish(ask(named(play(spark, files))), "memory", tmp_path / name)
+        assert rows_of(run.results()) == rows_of(ask(named(spark.read.schema(COLUMNS).parquet(files))))
+
+
+def test_a_changed_query_needs_another_checkpoint(spark: SparkSession, files: str, tmp_path: Path) -> None:
+    df = play(spark, files)
+    finish(windowed(df).skyline(low("price / stars")), "memory", tmp_path)
+    for changed, said in [
+        (windowed(df).skyline(low("price * stars")), "query: "),
+        (skytide.stream(df).window("1 s", slide="500 ms").skyline(low("price / stars")), "windows: 1 s every 500 ms"),
+        (windowed(df.drop("city")).skyline(low("price / stars")), "columns: "),
+    ]:
+        with pytest.raises(InvalidInput, match="start a changed query with another checkpoint folder") as error:
+            finish(changed, "memory", tmp_path)
+        assert str(error.value).startswith(said)
+    finish(windowed(df, KSlack()).skyline(low("price / stars")), "memory", tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -311,6 +341,12 @@ def test_time_zones_change_nothing(new_york: SparkSession, tmp_path: Path, kind:
         (lambda df: skytide.stream(df).window("1 s", slack="1 s"), "slack='1 s': not a slack"),  # type: ignore[arg-type]
         (lambda df: windowed(df).skyline(low("prize")), "did you mean 'price'?"),
         (lambda df: windowed(df).aggregate(), "nothing to aggregate"),
+        (lambda df: CHAINS["top_k"](windowed(df.withColumn("window_start", F.lit(1)))), "column window_start: the results have a"),
+        (lambda df: CHAINS["top_k"](windowed(df.select("*", "price"))), "column price: several columns have that name; rename or"),
+        (
+            lambda df: CHAINS["top_k"](windowed(df.withColumn("age", F.expr("INTERVAL '2' YEAR")))),
+            "column age: its type interval year has no Arrow form; cast or drop it before skytide.stream",
+        ),
     ],
 )
 def test_what_cannot_be_asked_is_refused(spark: SparkSession, files: str, ask: Callable[[DataFrame], Any], said: str) -> None:

@@ -28,7 +28,7 @@ class Clock:
 
 
 def at(slot: int, start_us: int = START_US) -> Offset:
-    return {"slot": slot, "start_us": start_us}
+    return {"slot": slot, "slot_us": 10_000, "start_us": start_us}
 
 
 def test_options_say_all_that_was_asked_for() -> None:
@@ -186,6 +186,12 @@ def test_a_restart_goes_on_without_loss_or_duplicate(spark: SparkSession, tmp_pa
     rows = sink.rows()
     start_us = int(rows["arrival"][0].value) // 1_000_000 * 1_000_000  # not given: kept from the first start
     assert rows.equals(tuples_of(stream, 0, 200, start_us))
+
+
+def test_a_stream_with_other_slots_needs_another_checkpoint(spark: SparkSession, tmp_path: Path) -> None:
+    play(spark, workload(rate=50, pace="fast", duration="1 s"), Sink(), tmp_path)
+    with pytest.raises(StreamingQueryException, match="slots of 20,000 microseconds: the checkpoint counts slots of 10,000"):
+        play(spark, workload(rate=50, pace="fast", duration="1 s", slot="20 ms"), Sink(), tmp_path)
 
 
 def test_wrong_options_are_refused_when_the_stream_is_loaded(spark: SparkSession) -> None:

@@ -68,11 +68,11 @@ class HereAndNow:
     def panes(self, batch: range, task: PaneTask) -> pa.Table:
         reports = []
         middle = (batch.start + batch.stop) // 2
-        for part, slots in enumerate((range(batch.start, middle), range(middle, batch.stop))):
+        for slots in (range(batch.start, middle), range(middle, batch.stop)):
             with self.timed.stage("source"):
                 tuples = list(self.source.workload.tuples(slots.start, slots.stop, 0))
             with self.timed.stage("pane kernel", less="state"):
-                reports += list(task.run(tuples, str(part)))
+                reports += list(task.run(tuples))
         return pa.Table.from_batches(reports)
 
     def windows(self, task: WindowTask) -> pa.Table:

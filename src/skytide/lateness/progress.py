@@ -7,7 +7,7 @@ from skytide.lateness.delays import Arrivals
 from skytide.lateness.slack import SlackLogic
 from skytide.windows import Windows, shown
 
-MOST_WINDOWS_AT_ONCE = 10_000_000
+MOST_WINDOWS_AT_ONCE = 1_000_000
 
 
 @dataclass(frozen=True)

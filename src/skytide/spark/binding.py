@@ -42,8 +42,8 @@ def arrow_schema(schema: StructType) -> pa.Schema:
 
 def spark_schema(rows: StructType, columns: pa.Schema) -> StructType:
     """Give the Spark schema of some Arrow columns: fields of the rows as they are, and others by their Arrow type."""
-    own = {field.name: field for field in rows.fields}
-    return StructType([own.get(field.name) or StructField(field.name, from_arrow_type(field.type)) for field in columns])
+    own = {(field.name, _arrow_type(field.dataType)): field for field in rows.fields}
+    return StructType([own.get((f.name, f.type)) or StructField(f.name, from_arrow_type(f.type)) for f in columns])
 
 
 def bounded(rows: StructType, time: str) -> StructType:

@@ -1,5 +1,6 @@
 """What happens in a micro-batch of a continuous query: pane level, progress, window level, sink, commit."""
 
+import re
 import threading
 import time
 from collections import deque
@@ -8,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from skytide.errors import InvalidInput
 from skytide.lateness import Slack
 from skytide.queries import Query
 from skytide.records import Status, WindowRow
@@ -16,7 +18,7 @@ from skytide.spark.pane_level import PaneReport, PaneTask
 from skytide.spark.sinks import ParquetSink, Sink
 from skytide.spark.store import State, Store
 from skytide.spark.window_level import WindowTask, result_columns
-from skytide.windows import Windows
+from skytide.windows import Windows, shown
 
 RECENT_WINDOWS = 1_000
 
@@ -34,6 +36,28 @@ class Plan:
     helpers: tuple[str, ...]
     """Those that hold expressions, and do not go to the sink."""
     store: Store
+    wording: str = ""
+    """The query as it was asked, before expressions became columns."""
+
+    def identity(self) -> dict[str, str]:
+        """Give what must not change between two starts with one checkpoint, as texts."""
+        return {
+            "query": re.sub(r" at 0x[0-9a-f]+", "", self.wording or repr(self.query)),
+            "windows": f"{shown(self.windows.length_us)} every {shown(self.windows.slide_us)}",
+            "time": self.time,
+            "columns": ", ".join(f"{field.name} {field.type}" for field in self.columns),
+        }
+
+    def check_store(self) -> None:
+        """Refuse to go on with the state of another query."""
+        before, now = self.store.latest().identity, self.identity()
+        for what in before.keys() & now.keys():
+            if before[what] != now[what]:
+                raise InvalidInput(
+                    value=f"{what}: {now[what]}",
+                    reason=f"the checkpoint {self.store.folder} belongs to a query with {before[what]}",
+                    remedy="start a changed query with another checkpoint folder",
+                )
 
     def pane_task(self, before: State, sequence: int, late_wanted: bool) -> PaneTask:
         """Give the task of the pane level for a batch that starts from a state."""
@@ -80,6 +104,7 @@ class Engine:
 
     def __init__(self, plan: Plan, sinks: Sinks, trigger_s: float | None = None) -> None:
         """Go on from where the plan's store stands."""
+        plan.check_store()
         self.plan, self.sinks = plan, sinks
         self._trigger_s = trigger_s
         self._lock = threading.Lock()
@@ -95,7 +120,8 @@ class Engine:
         before = self.plan.store.before(batch_id)
         sequence = before.sequence + 1
         report = PaneReport.read(jobs.panes(batch, self.plan.pane_task(before, sequence, self.sinks.late is not None)))
-        slack = self.plan.slack.build(before.slack or None)
+        kind = repr(self.plan.slack)
+        slack = self.plan.slack.build(before.slack.get(kind))
         progress = before.progress.advance(report.arrivals, list(report.files), self.plan.windows, slack)
         state = replace(
             before,
@@ -103,7 +129,7 @@ class Engine:
             sequence=sequence,
             flushed=False,
             progress=progress,
-            slack=slack.snapshot(),
+            slack={kind: slack.snapshot()},
             open={p: (*before.open.get(p, ()), *report.files.get(p, ())) for p in {*before.open, *report.files}},
             tuples={p: before.tuples.get(p, 0) + report.tuples.get(p, 0) for p in {*before.tuples, *report.tuples}},
             source_end=max(before.source_end, report.source_end),
@@ -165,14 +191,14 @@ class Engine:
         kept: dict[int, int] = {}
         if closed or state.memory:
             task = self.plan.window_task(state, closed, ended, parquet)
-            reports = jobs.windows(task).to_pylist()
-            kept = {row["window"]: row["kept"] for row in reports if row["window"] is not None}
-            self.seconds["window task"] = self.seconds.get("window task", 0.0) + sum(row["busy_s"] or 0.0 for row in reports)
-            state = replace(state, memory=task.memory_file)
+            *reports, whole = jobs.windows(task).to_pylist()
+            kept = {row["window"]: row["kept"] for row in reports}
+            self.seconds["window task"] = self.seconds.get("window task", 0.0) + whole["busy_s"]
+            state = replace(state, memory=whole["memory"])
             began = self._spent("window level", began)
             if not parquet:
                 columns = result_columns(self.plan.query, self.plan.columns, task.time_type, self.plan.helpers)
-                self.sinks.results(jobs.stored(self.plan.store, (task.result_file,), columns), state.sequence)
+                self.sinks.results(jobs.stored(self.plan.store, (whole["results"],), columns), state.sequence)
         else:
             _clear(self.sinks.results, state.sequence)
         rows = self._rows(ended, kept, state)
@@ -212,7 +238,7 @@ class Engine:
 
     def _commit(self, state: State) -> None:
         began = time.time()
-        self.plan.store.commit(state)
+        self.plan.store.commit(replace(state, identity=self.plan.identity()))
         self._spent("commit", began)
 
     def _spent(self, what: str, since: float) -> float:

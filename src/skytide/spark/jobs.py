@@ -1,10 +1,8 @@
 """The jobs of a batch, run by Spark."""
 
-from collections.abc import Iterator
 from typing import Any, Protocol
 
 import pyarrow as pa
-from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
@@ -44,15 +42,11 @@ class SparkJobs:
         if self._pushed_down:
             return batch.toArrow()
 
-        def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            context = TaskContext.get()
-            yield from task.run(batches, part=str(context.partitionId() if context else 0))
-
-        return batch.mapInArrow(run, spark_schema(self._known, pane_level.REPORT)).toArrow()
+        return batch.mapInArrow(task.run, spark_schema(StructType([]), pane_level.REPORT)).toArrow()
 
     def windows(self, task: WindowTask) -> pa.Table:
         """One task."""
-        return one_task(self._spark, task.run, spark_schema(self._known, window_level.REPORT)).toArrow()
+        return one_task(self._spark, task.run, spark_schema(StructType([]), window_level.REPORT)).toArrow()
 
     def stored(self, store: Store, files: tuple[str, ...], columns: pa.Schema) -> DataFrame:
         """A lazy DataFrame that reads the files."""
@@ -60,4 +54,5 @@ class SparkJobs:
 
     def rows(self, table: pa.Table) -> DataFrame:
         """A DataFrame of the table."""
-        return self._spark.createDataFrame(table)
+        bounds = StructType(self._known.fields[:2])  # otherwise a time without a zone would be taken for local time
+        return self._spark.createDataFrame(table, spark_schema(bounds, table.schema))

@@ -1,6 +1,7 @@
 """The pane level: tasks that turn tuples into partial results of panes, and report only what they did."""
 
 import time
+import uuid
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
@@ -43,9 +44,13 @@ class PaneTask:
     sequence: int
     late_wanted: bool = False
 
-    def run(self, batches: Iterable[pa.RecordBatch], part: str, source_end: int = 0) -> Iterator[pa.RecordBatch]:
-        """Reduce tuples pane by pane, write what is kept, and report; `part` tells tasks of a batch apart."""
+    def run(self, batches: Iterable[pa.RecordBatch], source_end: int = 0) -> Iterator[pa.RecordBatch]:
+        """Reduce tuples pane by pane, write what is kept, and report.
+
+        Every attempt writes files of its own, so that one that was left behind by an earlier try of the batch harms nothing.
+        """
         began = time.perf_counter()
+        attempt = uuid.uuid4().hex
         panes: dict[int, Reducer] = {}
         late: list[pa.Table] = []
         arrivals = Arrivals(newest_us=self.newest_us)
@@ -62,12 +67,12 @@ class PaneTask:
                 panes.setdefault(pane, Reducer(self.query)).add(part_rows)
         reports = []
         for pane, reducer in sorted(panes.items()):
-            name = f"panes/{self.sequence}-{part}-{pane}.arrow"
+            name = f"panes/{self.sequence}-{pane}-{attempt}.arrow"
             self.store.write_table(name, reducer.kept())
             reports.append({"pane": pane, "tuples": reducer.tuples, "file": name})
         late_file = None
         if late:
-            late_file = f"late/{self.sequence}-{part}.arrow"
+            late_file = f"late/{self.sequence}-{attempt}.arrow"
             self.store.write_table(late_file, pa.concat_tables(late))
         whole = {
             "tuples": arrivals.tuples,

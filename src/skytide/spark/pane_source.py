@@ -6,7 +6,7 @@ The source makes the same tuples as "skytide-workload" and hands them to the sam
 import base64
 import pickle
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 from pyspark import cloudpickle
@@ -54,8 +54,9 @@ class PaneRange(InputPartition):
 
     slots: SlotRange
     task: PaneTask
-    part: str
-    source_end: int
+    batch_first: int
+    """The slot that the batch begins with."""
+    batch_last: int
 
 
 class PaneReader(WorkloadReader):
@@ -69,10 +70,16 @@ class PaneReader(WorkloadReader):
         """Cut the slots of a batch into ranges, each with the task of the pane level."""
         before = self.plan.store.latest_before_source(start["slot"])
         task = self.plan.pane_task(before, before.sequence + 1, self.late_wanted)
-        ranges = super().partitions(start, end)
-        return [PaneRange(slots, task, str(number), end["slot"]) for number, slots in enumerate(ranges)]
+        return [PaneRange(slots, task, start["slot"], end["slot"]) for slots in super().partitions(start, end)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Make the tuples and reduce them at once."""
+        """Make the tuples and reduce them at once.
+
+        How late they are is told by the newest tuple before them, also by one that another task makes.
+        """
         assert isinstance(partition, PaneRange)
-        yield from partition.task.run(super().read(partition.slots), partition.part, partition.source_end)
+        slots, task = partition.slots, partition.task
+        newest_us = slots.workload.newest_us(partition.batch_first, slots.first, slots.start_us)
+        if newest_us is not None and (task.newest_us is None or task.newest_us < newest_us):
+            task = replace(task, newest_us=newest_us)
+        yield from task.run(super().read(slots), partition.batch_last)

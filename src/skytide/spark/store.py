@@ -35,6 +35,7 @@ class State:
     flushed: bool = False
     progress: Progress = field(default_factory=Progress)
     slack: dict[str, Any] = field(default_factory=dict)
+    """The state of the slack, by its method: another one starts anew."""
     tuples: dict[int, int] = field(default_factory=dict)
     """Of each pane that a window to come still needs, the number of its tuples."""
     open: dict[int, tuple[str, ...]] = field(default_factory=dict)
@@ -43,6 +44,8 @@ class State:
     """The file with what is remembered of closed panes."""
     late_reported: int = 0
     windows_out: int = 0
+    identity: dict[str, str] = field(default_factory=dict)
+    """What query this is the state of."""
     source_end: int = 0
     """For a source of skytide's own: where the batch ended."""
 

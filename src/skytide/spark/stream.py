@@ -9,14 +9,14 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
-from pyspark.sql.types import TimestampNTZType, TimestampType
+from pyspark.sql.types import NullType, StructType, TimestampNTZType, TimestampType
 
 from skytide.errors import InvalidInput
 from skytide.lateness import KSlack, Slack
 from skytide.queries import Aggregate, KDominant, Levels, Measure, Nulls, Query, Skyband, Skyline, TopDelta, TopK, combine, high
 from skytide.queries.preferences import Preference
 from skytide.records import Status, WindowRow
-from skytide.spark.binding import arrow_schema, bind, bounded, spark_schema
+from skytide.spark.binding import HELPER, arrow_schema, bind, bounded, spark_schema
 from skytide.spark.dataframe import count_of
 from skytide.spark.engine import Engine, Plan, Sinks
 from skytide.spark.jobs import SparkJobs
@@ -25,7 +25,7 @@ from skytide.spark.pane_source import load_panes
 from skytide.spark.sinks import MemorySink, side_sink_of, sink_of
 from skytide.spark.store import Store
 from skytide.spark.tasks import Reducer
-from skytide.spark.window_level import result_columns, with_bounds
+from skytide.spark.window_level import BOUNDS, result_columns, with_bounds
 from skytide.spark.workload_source import WorkloadStream
 from skytide.windows import Windows, duration_us, sliding
 
@@ -121,8 +121,9 @@ class Windowed:
 
     def apply(self, query: Query) -> Any:
         """Ask any query, also one of your own."""
+        _check_columns(self.df)
         rows, bound, helpers = bind(self.df, query)
-        asked = ContinuousQuery(rows, self.time, self.windows, self.slack, bound, tuple(helpers), self.source)
+        asked = ContinuousQuery(rows, self.time, self.windows, self.slack, bound, tuple(helpers), self.source, repr(query))
         return asked if self.df.isStreaming else asked.windows_of_all_rows()
 
 
@@ -137,6 +138,7 @@ class ContinuousQuery:
     query: Query
     helpers: tuple[str, ...]
     source: WorkloadStream | None = None
+    wording: str = ""
 
     def start(
         self,
@@ -216,7 +218,22 @@ class ContinuousQuery:
             columns=arrow_schema(self.rows.schema),
             helpers=self.helpers,
             store=store,
+            wording=self.wording,
         )
+
+
+def _check_columns(df: DataFrame) -> None:
+    """Refuse columns that could not come out again beside the bounds of their window."""
+    for number, field in enumerate(df.schema.fields):
+        if field.name.lower() in BOUNDS or field.name.startswith(HELPER):
+            reason, remedy = "the results have a column of that name themselves", "rename it before skytide.stream"
+        elif field.name in df.columns[:number]:
+            reason, remedy = "several columns have that name", "rename or drop all but one before skytide.stream"
+        elif not isinstance(field.dataType, NullType) and pa.types.is_null(arrow_schema(StructType([field])).field(0).type):
+            reason, remedy = f"its type {field.dataType.simpleString()} has no Arrow form", "cast or drop it before skytide.stream"
+        else:
+            continue
+        raise InvalidInput(value=f"column {field.name}", reason=reason, remedy=remedy)
 
 
 class Run:

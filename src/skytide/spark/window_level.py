@@ -1,6 +1,7 @@
 """The window level: the task that adds closed panes to the memory and answers the windows that ended."""
 
 import time
+import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -13,14 +14,22 @@ from skytide.spark.sinks import ParquetSink
 from skytide.spark.store import Store
 from skytide.windows import Windows
 
-REPORT = pa.schema([("window", pa.int64()), ("kept", pa.int64()), ("busy_s", pa.float64())])
-START, END = "window_start", "window_end"
+REPORT = pa.schema(
+    [
+        ("window", pa.int64()),  # null in the row about the task as a whole
+        ("kept", pa.int64()),
+        ("memory", pa.string()),
+        ("results", pa.string()),
+        ("busy_s", pa.float64()),
+    ]
+)
+BOUNDS = ("window_start", "window_end")
 
 
 def result_columns(query: Query, rows: pa.Schema, time_type: pa.DataType, helpers: tuple[str, ...] = ()) -> pa.Schema:
     """Give the columns of the results: the window's bounds, then the answer's, without helpers."""
     answer = [field for field in query.schema(rows) if field.name not in helpers]
-    return pa.schema([pa.field(START, time_type), pa.field(END, time_type), *answer])
+    return pa.schema([*(pa.field(name, time_type) for name in BOUNDS), *answer])
 
 
 @dataclass(frozen=True)
@@ -42,19 +51,11 @@ class WindowTask:
     parquet: ParquetSink | None = None
     """Where the results go at once, instead of to a file for the sink to read."""
 
-    @property
-    def memory_file(self) -> str:
-        """Where the new memory goes."""
-        return f"memory/{self.sequence}-memory.arrow"
-
-    @property
-    def result_file(self) -> str:
-        """Where the results go."""
-        return f"results/{self.sequence}-results.arrow"
-
     def run(self) -> Iterator[pa.RecordBatch]:
-        """Add panes and answer windows in order; report the sizes of the results."""
+        """Add panes and answer windows in order; report the sizes of the results and the files, which are this attempt's own."""
         began = time.perf_counter()
+        attempt = uuid.uuid4().hex
+        memory_file, result_file = (f"{kind}/{self.sequence}-{attempt}.arrow" for kind in ("memory", "results"))
         sliding = sliding_memory(self.query)
         memory = self.store.read_table(self.memory) if self.memory else sliding.empty(self.rows)
         waiting = sorted(self.panes)
@@ -70,13 +71,14 @@ class WindowTask:
             results.append(with_bounds(answer, self.windows, window, self.time_type))
             reports.append({"window": window, "kept": answer.num_rows})
             memory = sliding.forget(memory, panes.start + self.windows.panes_a_slide)
-        self.store.write_table(self.memory_file, memory)
+        self.store.write_table(memory_file, memory)
         rows = pa.concat_tables(results).drop_columns(list(self.helpers))
         if self.parquet:
             self.parquet.write(rows, self.sequence)
         else:
-            self.store.write_table(self.result_file, rows)
-        yield pa.RecordBatch.from_pylist([*reports, {"busy_s": time.perf_counter() - began}], REPORT)
+            self.store.write_table(result_file, rows)
+        whole = {"memory": memory_file, "results": None if self.parquet else result_file, "busy_s": time.perf_counter() - began}
+        yield pa.RecordBatch.from_pylist([*reports, whole], REPORT)
 
     def _with_tuples(self, memory: pa.Table) -> list[int]:
         """Give the ended windows that hold a remembered or a new pane; all others are empty."""
@@ -92,7 +94,7 @@ class WindowTask:
 
 def with_bounds(answer: pa.Table, windows: Windows, window: int, time_type: pa.DataType) -> pa.Table:
     """Put the window's bounds before the columns of its answer."""
-    for place, (name, time_us) in enumerate(((START, windows.start_us(window)), (END, windows.end_us(window)))):
+    for place, (name, time_us) in enumerate(zip(BOUNDS, (windows.start_us(window), windows.end_us(window)), strict=True)):
         bound = pa.array(np.full(answer.num_rows, time_us, dtype=np.int64)).cast(time_type)
         answer = answer.add_column(place, pa.field(name, time_type), bound)
     return answer

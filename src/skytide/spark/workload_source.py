@@ -24,7 +24,8 @@ PACES = ("real", "fast")
 SECOND_US = 1_000_000
 FAST_BATCH_US = 500_000
 
-Offset = dict[str, int]  # "slot": the next one; "start_us": when slot 0 began, so that a replay has the same times
+Offset = dict[str, int]
+"""Where a stream stands: "slot", the next one; "slot_us", their length; "start_us", when slot 0 began, so that a replay has the same times."""
 Length = str | timedelta
 
 
@@ -227,19 +228,25 @@ class WorkloadReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         start_us = self.stream.start_us
         if start_us is None:
             start_us = self.clock() // SECOND_US * SECOND_US
-        return {"slot": 0, "start_us": start_us}
+        return self._offset(0, start_us)
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
         """Go on to what has come by now, but by no more than a batch; `batch` is the limit, whatever the trigger is."""
+        if start["slot_us"] != self.stream.workload.slot_us:
+            raise InvalidInput(
+                value=f"slots of {self.stream.workload.slot_us:,} microseconds",
+                reason=f"the checkpoint counts slots of {start['slot_us']:,}",
+                remedy="start with another checkpoint folder",
+            )
         self.start_us = start["start_us"]
         ends = [self._come(self.start_us), self.stream.batch_slots and start["slot"] + self.stream.batch_slots]
         end = min(end for end in ends if end is not None)
-        return {"slot": max(end, start["slot"]), "start_us": self.start_us}
+        return self._offset(max(end, start["slot"]), self.start_us)
 
     def reportLatestOffset(self) -> Offset | None:
         """Tell how far the stream has come, which is how Spark's progress shows the backlog."""
         come = None if self.start_us is None else self._come(self.start_us)
-        return None if come is None or self.start_us is None else {"slot": come, "start_us": self.start_us}
+        return None if come is None or self.start_us is None else self._offset(come, self.start_us)
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Stop the clock; refuse a stream of which all, or nothing, is available now."""
@@ -269,6 +276,9 @@ class WorkloadReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Make the tuples of a range of slots, in order of arrival."""
         assert isinstance(partition, SlotRange)
         yield from partition.workload.tuples(partition.first, partition.last, partition.start_us)
+
+    def _offset(self, slot: int, start_us: int) -> Offset:
+        return {"slot": slot, "slot_us": self.stream.workload.slot_us, "start_us": start_us}
 
     def _come(self, start_us: int) -> int | None:
         """Give the slots that have come by now, or None if they come for as long as somebody asks."""

@@ -124,6 +124,20 @@ class Workload:
                 yield from (batch.slice(row, BATCH_ROWS) for row in range(0, batch.num_rows, BATCH_ROWS))
             at = after
 
+    def newest_us(self, first: int, last: int, start_us: int) -> int | None:
+        """Give the newest event time of the slots of [first, last), or None if there is no tuple.
+
+        Nothing happens after it arrives, so it is found by looking back from the end, seldom further than a slot or two.
+        """
+        newest: int | None = None
+        for slot in reversed(range(first, last)):
+            if newest is not None and newest >= start_us + (slot + 1) * self.slot_us:
+                break
+            for batch in self.tuples(slot, slot + 1, start_us):
+                here = int(batch["ts"].cast(pa.int64()).to_numpy().max())
+                newest = here if newest is None else max(newest, here)
+        return newest
+
     def _batch(self, first: int, counts: Counts, start_us: int) -> pa.RecordBatch:
         process, lateness = self.process, self.lateness
         rows = int(counts.sum())
