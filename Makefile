@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check
 export PIP_CONSTRAINT := constraints.txt
 export PIP_BUILD_CONSTRAINT := constraints.txt
 
-.PHONY: help venv run hotels test check bench bench-stream soak clean
+.PHONY: help venv run hotels test check bench bench-bursts bench-stream soak clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | while IFS='	' read -r name text; do printf 'make %-12s %s\n' "$$name" "$$text"; done
@@ -32,6 +32,9 @@ check: $(READY) ## style, types, layers, doctests and fast tests
 
 bench: $(READY) ## queries on arrays and DataFrames against their peers
 	@$(BIN)/python -m benchmarks
+
+bench-bursts: $(READY) ## a bursty stream with every way to split panes (about ten minutes)
+	@$(BIN)/python -m benchmarks.stream.bursts
 
 bench-stream: $(READY) ## continuous queries: the highest load they sustain, and their peers (about half an hour)
 	@$(BIN)/python -m benchmarks.stream

@@ -10,9 +10,9 @@ import paretoset
 from numpy.typing import NDArray
 from rich.console import Console
 
-from benchmarks.bnl import block_nested_loops
 from benchmarks.timing import Goal, announce, check_agreement, durations, geometric_mean, race, show
 from skytide import kernels
+from skytide.kernels.bnl import block_nested_loops
 from skytide.workloads.points import CLOUDS, points
 
 DIMENSIONS = 8

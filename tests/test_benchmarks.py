@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from rich.console import Console
 
 from benchmarks import kernel
-from benchmarks.bnl import block_nested_loops
 from benchmarks.timing import Disagreement, Goal, announce, check_agreement, duration, durations, geometric_mean, race
 from skytide import kernels
+from skytide.kernels.bnl import block_nested_loops
 
 Points = NDArray[np.float64]
 

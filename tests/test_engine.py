@@ -3,14 +3,16 @@
 The jobs run in this process; everything else (tasks, store, progress, memory) is what runs on Spark.
 """
 
+import json
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -19,11 +21,11 @@ from test_queries import same
 from skytide.errors import SkytideError
 from skytide.lateness import DropRatio, FixedSlack, KSlack, Progress, Slack, observe
 from skytide.queries import Aggregate, KDominant, Measure, Query, Skyline, TopK, high, low
+from skytide.routing import STRATEGIES, Router, Splitting
 from skytide.spark import window_level
 from skytide.spark.engine import Engine, Plan, Sinks
-from skytide.spark.pane_level import PaneTask
+from skytide.spark.pane_level import SLOT, PaneTask
 from skytide.spark.store import State, Store
-from skytide.spark.window_level import WindowTask
 from skytide.windows import Windows
 
 COLUMNS = pa.schema([("ts", pa.timestamp("us", "UTC")), ("a", pa.int64()), ("b", pa.float64()), ("id", pa.int64())])
@@ -41,10 +43,22 @@ class InProcess:
     """Jobs that run right here; a batch is a list of partitions."""
 
     def panes(self, batch: list[pa.Table], task: PaneTask) -> pa.Table:
-        return pa.Table.from_batches([report for part in batch for report in task.run(part.to_batches(max_chunksize=3))])
+        parts = [[(None, piece) for piece in part.to_batches(max_chunksize=3)] for part in batch]
+        return pa.Table.from_batches([report for slot, part in enumerate(parts) for report in task.run(part, slot)])
 
-    def windows(self, task: WindowTask) -> pa.Table:
-        return pa.Table.from_batches(list(task.run()))
+    def panes_routed(self, batch: list[pa.Table], task: PaneTask, router: Router) -> pa.Table:
+        slots, state = len(router.slots), json.loads(json.dumps(router.snapshot()))
+        split = [
+            rows
+            for number, part in enumerate(batch)
+            for rows in task.split(part.to_batches(max_chunksize=3), router.strategy.build(slots, state), number, 1 / len(batch))
+        ]
+        sent = pa.Table.from_batches(split)
+        mine = [sent.filter(pc.equal(sent[SLOT], slot)).to_batches(max_chunksize=3) for slot in range(slots)]
+        return pa.Table.from_batches([report for slot, rows in enumerate(mine) for report in task.run_routed(rows, slot)])
+
+    def window_task(self, work: Callable[[], Iterator[pa.RecordBatch]]) -> pa.Table:
+        return pa.Table.from_batches(list(work()))
 
     def stored(self, store: Store, files: tuple[str, ...], columns: pa.Schema) -> pa.Table:
         return pa.Table.from_batches(list(window_level.read_results(store, files)), columns)
@@ -163,6 +177,34 @@ def test_windows_are_the_oracles(query: Query, batches: list[Batch], windows: Wi
         engine.flush(InProcess())
         expected, late = oracle(data, plan)
         check(out, stats, expected, plan, late)
+
+
+@pytest.mark.parametrize("splitting", STRATEGIES.values(), ids=STRATEGIES)
+@given(
+    batches=streams(),
+    windows=windows_drawn,
+    slack=slacks_drawn,
+    sizes=st.lists(st.tuples(st.integers(1, 4), st.integers(1, 3)), min_size=6, max_size=6),
+    query=st.sampled_from([QUERIES[0], QUERIES[3]]),
+)
+@settings(max_examples=40)
+def test_no_plan_changes_a_result(
+    splitting: Splitting, batches: list[Batch], windows: Windows, slack: Slack, sizes: list[tuple[int, int]], query: Query
+) -> None:
+    """Tuples go to slots by any strategy, slots come and go with every batch, and the window level is spread whenever it can be."""
+    with tempfile.TemporaryDirectory() as folder:
+        plan = Plan(query, windows, slack, "ts", COLUMNS, (), Store(folder), splitting=splitting)
+        out, stats, late = Collected(), Collected(), Collected()
+        engine = Engine(plan, Sinks(out, windows=stats, late=late), routes=True)
+        engine._spread.worth_s = 0.0
+        data = tuples(batches)
+        for number, (batch, (pane_slots, window_slots)) in enumerate(zip(data, sizes, strict=False)):
+            engine.resize(pane_slots, window_slots)
+            engine.run_batch(InProcess(), batch, number)
+        engine.flush(InProcess())
+        expected, dropped = oracle(data, plan)
+        check(out, stats, expected, plan, dropped)
+        assert len(late.rows()) == dropped
 
 
 class Crash(Exception):

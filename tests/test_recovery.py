@@ -1,6 +1,7 @@
 """What a crash must not do, without Spark: the corners of starting again that a random test seldom meets."""
 
 import contextlib
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -108,9 +109,11 @@ class LeftBehind(InProcess):
         super().panes([pa.concat_tables(reversed(batch))], task)
         return reports
 
-    def windows(self, task: WindowTask) -> pa.Table:
-        reports = super().windows(task)
-        super().windows(replace(task, panes={pane: files[:1] for pane, files in task.panes.items()}))
+    def window_task(self, work: Callable[[], Iterator[pa.RecordBatch]]) -> pa.Table:
+        reports = super().window_task(work)
+        task = getattr(work, "__self__", None)
+        if isinstance(task, WindowTask):
+            super().window_task(replace(task, panes={pane: files[:1] for pane, files in task.panes.items()}).run)
         return reports
 
 

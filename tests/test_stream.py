@@ -182,6 +182,28 @@ def test_an_own_source_drops_the_same_late_tuples_pushed_down_or_not(spark: Spar
     assert all(seen[0])
 
 
+@pytest.mark.parametrize("splitting", ["PB_RR", "AS_PID"])
+def test_no_way_to_split_panes_changes_a_result(spark: SparkSession, tmp_path: Path, splitting: str) -> None:
+    """Tuples reach their slots inside the source or by a shuffle; slots change while the query runs; late tuples are the same."""
+    source = workload(1, batch="800 ms", delays="pareto", late_share=0.2)
+    seen = []
+    for name, df in (("plain", source), ("pushed", source), ("shuffled", source.load(spark))):
+        late, results = Kept(), Kept()
+        options: dict[str, Any] = {} if name == "plain" else {"splitting": splitting, "pane_slots": 3, "window_slots": 2}
+        asked = best(windowed(df, KSlack()))
+        run = asked.start(results, checkpoint=str(tmp_path / name), trigger="availableNow", flush=True, late=late, **options)
+        if name != "plain":
+            run._engine._spread.worth_s = 0.0
+            run.resize(pane_slots=2)
+        assert run.await_termination()
+        seen.append((rows_of(late.table()), rows_of(results.table())))
+        status = run.status()
+        assert (status.pane_slots, status.window_plan.startswith("one task")) in ((1, True), (2, False), (3, False))
+    assert seen[0] == seen[1] == seen[2]
+    with pytest.raises(InvalidInput, match="pane_slots=0: work must go somewhere"):
+        run.resize(pane_slots=0)
+
+
 def test_sinks_get_the_same_as_functions_and_as_parquet(
     spark: SparkSession, files: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

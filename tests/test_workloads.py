@@ -1,26 +1,53 @@
 """Generated streams: the same for whoever asks for which part, and measured they are what was asked for."""
 
+import atexit
+import os
+import tempfile
 from collections.abc import Callable, Iterator
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skytide.errors import InvalidInput
-from skytide.workloads.arrivals import ARRIVALS, BLOCK, Arrivals, Constant, Counts, MarkovModulated, Poisson, Steps
+from skytide.workloads.arrivals import BLOCK, Arrivals, Constant, Counts, MarkovModulated, OnOff, Poisson, Steps
 from skytide.workloads.delays import DELAYS
-from skytide.workloads.points import CLOUDS
+from skytide.workloads.estimate import hurst, index_of_dispersion
+from skytide.workloads.fleet import FLEETS, Fleet
+from skytide.workloads.kinds import ARRIVALS
+from skytide.workloads.points import CLOUDS, DRIFTING, columns
+from skytide.workloads.variable import RandomWalk, Replay, SelfSimilar
 from skytide.workloads.workload import BATCH_ROWS, Workload
 
 SLOT_US = 10_000
+
+
+def recorded(name: str, columns: dict[str, object]) -> str:
+    """Write a small record, and give its path."""
+    path = Path(tempfile.gettempdir()) / f"skytide-test-{os.getpid()}-{name}.parquet"
+    pq.write_table(pa.table(columns), path)
+    atexit.register(path.unlink, missing_ok=True)
+    return str(path)
+
+
+RATES = recorded("rates", {"stream": ["a"] * 4 + ["b"] * 4, "second": [0, 1, 2, 3] * 2, "tuples": [500, 100, 0, 900, 7, 7, 7, 7]})
+TIMES = recorded("times", {"ts": pa.array([5, 90_000, 150_000, 2_000_000, 2_000_000], pa.timestamp("us"))})
+LATE = recorded("late", {"ts": pa.array([0, 10, 20], pa.timestamp("us")), "arrival": pa.array([7, 40, 1_020], pa.timestamp("us"))})
 PROCESSES: dict[str, Arrivals] = {
     "constant": Constant(1_234.5),
     "poisson": Poisson(1_000),
     "steps": Steps.parse("0.5:400, 0.033:0, 1:9000"),
     "map": MarkovModulated(5_000, dispersion=300),
+    "selfsimilar": SelfSimilar(5_000, hurst=0.8),
+    "walk": RandomWalk(5_000),
+    "onoff": OnOff(5_000, on_us=700_000, off_us=2_000_000),
+    "replay": Replay(f"{RATES}#a"),
+    **{name: fleet(5_000, streams=7) for name, fleet in FLEETS.items()},
 }
 kinds = st.sampled_from(list(ARRIVALS))
 seeds = st.integers(0, 2**64)
@@ -32,15 +59,24 @@ Tuples = Callable[[int, int], Iterator[pa.RecordBatch]]
 def workloads(draw: st.DrawFn) -> Workload:
     kind = draw(kinds)
     late = draw(st.sampled_from(list(DELAYS)))
+    fields = {
+        "rate": draw(st.floats(1, 20_000)),
+        "dispersion": draw(st.floats(2, 8_000)),
+        "steps": "0.1:3000, 0.05:0, 0.2:500",
+        "hurst": draw(st.sampled_from([0.5, 0.7])),
+        "on_us": draw(st.integers(1_000, 10**7)),
+        "off_us": draw(st.integers(1_000, 10**7)),
+        "series": draw(st.sampled_from([f"{RATES}#b", TIMES])),
+        "streams": draw(st.integers(1, 9)),
+    }
     return Workload(
-        rate=None if kind == "steps" else draw(st.floats(1, 20_000)),
+        **{name: fields[name] for name in ARRIVALS[kind][1]},  # type: ignore[arg-type]
         arrivals=kind,
-        dispersion=draw(st.floats(2, 8_000)) if kind == "map" else None,
-        steps="0.1:3000, 0.05:0, 0.2:500" if kind == "steps" else None,
         delays=late,
-        delay_us=None if late == "none" else draw(st.integers(1, 10**7)),
-        late_share=1.0 if late == "none" else draw(st.floats(0.01, 1)),
-        points=draw(st.sampled_from(list(CLOUDS))),
+        delay_us=None if late in ("none", "replay") else draw(st.integers(1, 10**7)),
+        delay_series=LATE if late == "replay" else None,
+        late_share=1.0 if late in ("none", "replay") else draw(st.floats(0.01, 1)),
+        points=draw(st.sampled_from([*CLOUDS, DRIFTING])),
         dimensions=draw(st.integers(1, 4)),
         seed=draw(seeds),
         slot_us=draw(st.sampled_from([1_000, 10_000, 7_777])),
@@ -110,6 +146,109 @@ def test_bursts_measure_what_was_asked(rate: float, asked: float) -> None:
     assert found == pytest.approx(asked, rel=0.2)
 
 
+@pytest.mark.parametrize("asked", [1_000, 2_500, 8_000])
+def test_the_estimator_finds_the_index_of_dispersion(asked: float) -> None:
+    """From counts alone, as for a stream that nobody described."""
+    counts = MarkovModulated(100_000, asked).counts(0, 100_000, slot_us=SLOT_US, seed=5)
+    assert index_of_dispersion(counts) == pytest.approx(asked, rel=0.2)
+
+
+@pytest.mark.parametrize("asked", [0.5, 0.6, 0.7, 0.8, 0.9])
+@pytest.mark.parametrize("slot_us", [10_000, 50_000])
+def test_self_similar_arrivals_have_the_hurst_parameter_that_was_asked(asked: float, slot_us: int) -> None:
+    counts = SelfSimilar(30_000, asked).counts(0, 2**18 * 10_000 // slot_us, slot_us=slot_us, seed=2)
+    assert hurst(counts) == pytest.approx(asked, abs=0.05)
+    assert counts.mean() * 1e6 / slot_us == pytest.approx(30_000, rel=0.02)
+
+
+def test_heavy_tailed_slots_alone_are_not_self_similar() -> None:
+    """A guilty specimen: slots that know nothing of each other, however wild, have a Hurst parameter of one half."""
+    counts = (np.random.default_rng(1).pareto(1.5, 2**16) * 100).astype(np.int64)
+    assert hurst(counts) < 0.55
+
+
+@pytest.mark.parametrize("kind", [kind for kind in ARRIVALS if kind not in ("steps", "replay")])
+def test_rates_measure_what_was_asked(kind: str) -> None:
+    process = PROCESSES[kind]
+    cycle_slots = 256 * 5 * 100  # the longest cycle but that of self-similar arrivals, which has its own test
+    mean = np.mean(
+        [process.counts(0, cycle_slots, slot_us=SLOT_US, seed=seed).mean() for seed in range(1 if kind == "walk" else 4)]
+    )
+    tolerance = 0.1 if kind in ("selfsimilar", "onoff") else 0.02  # these wander more than a cycle of 21 minutes averages out
+    assert mean * 1e6 / SLOT_US == pytest.approx(process.mean_hz, rel=tolerance)
+
+
+def test_a_random_walk_wanders() -> None:
+    counts = RandomWalk(10_000).counts(0, 256 * 500, slot_us=SLOT_US, seed=4).reshape(256, 500).mean(axis=1)
+    assert counts.max() / counts.mean() > 1.5
+    assert abs(np.diff(np.log(counts))).mean() == pytest.approx(0.15 * np.sqrt(2 / np.pi), rel=0.25)
+
+
+def test_on_and_off_last_as_long_as_was_asked() -> None:
+    counts = OnOff(50_000, on_us=1_000_000, off_us=3_000_000).counts(0, 400_000, slot_us=SLOT_US, seed=1)
+    on = counts > 0
+    assert on.mean() == pytest.approx(0.25, abs=0.04)
+    turns = np.count_nonzero(np.diff(on.astype(int)) == 1)
+    assert turns == pytest.approx(1_000, rel=0.15)
+    assert counts[on].mean() == pytest.approx(2_000, rel=0.05)
+
+
+def test_records_are_played_again_and_again() -> None:
+    counts = Replay(f"{RATES}#a").counts(0, 4_000, slot_us=SLOT_US, seed=1).reshape(10, 4, 100).sum(axis=2)
+    assert counts.mean(axis=0) == pytest.approx([500, 100, 0, 900], rel=0.1)
+    assert Replay(TIMES).mean_hz == pytest.approx(5 / 2)
+    with pytest.raises(InvalidInput, match=r"series='/nowhere.parquet': .*; give a Parquet file"):
+        Workload(arrivals="replay", series="/nowhere.parquet")
+    with pytest.raises(InvalidInput, match="neither rates nor times, but arrival, seconds"):
+        Workload(arrivals="replay", series=recorded("wrong", {"arrival": [1], "seconds": [2]}))
+
+
+def test_recorded_delays_come_in_their_order() -> None:
+    stream = Workload(rate=1_000, delay_series=LATE)
+    (batch,) = stream.tuples(0, 1, 0)
+    delays = [(b - a).microseconds for a, b in zip(batch["ts"].to_pylist(), batch["arrival"].to_pylist(), strict=True)]
+    record = [7, 30, 1_000]
+    assert delays == [record[(record.index(delays[0]) + place) % 3] for place in range(len(delays))]
+
+
+@pytest.mark.parametrize("name", FLEETS)
+def test_fleets_go_up_and_down_as_they_should(name: str) -> None:
+    fleet: Fleet = FLEETS[name](8_000, streams=80)
+    rates = fleet.rates_hz(np.arange(0, 60, 0.25), seed=3)
+    assert rates.shape == (80, 240)
+    assert (rates > 0).all()
+    assert rates.mean(axis=1).sum() == pytest.approx(8_000, rel=0.02)
+    total, single = rates.sum(axis=0), rates[0]
+    assert (total.std() / total.mean() > 0.2) == (name in ("sfvar", "tfvar"))
+    assert (single.std() > 1e-6) == (name != "constw")
+    steps = np.abs(np.diff(single)).max() / single.mean()
+    assert (steps > 1) == (name in ("psfcw", "sfvar"))
+    if name in ("psfcw", "ptfcw"):
+        assert np.corrcoef(rates[0], rates[1])[0, 1] == pytest.approx(-1)
+
+
+def test_tuples_of_a_fleet_say_which_stream_they_came_with() -> None:
+    stream = Workload(rate=20_000, arrivals="sfvar", streams=5, dimensions=1)
+    table = whole(stream.tuples(0, 6_000, 0), stream.schema)
+    shares = np.bincount(table["stream"].to_numpy(), minlength=5) / table.num_rows
+    fleet = stream.process
+    assert isinstance(fleet, Fleet)
+    assert shares == pytest.approx(fleet.rates_hz(np.arange(0, 60, 0.5), stream.seed).mean(axis=1) / 20_000, abs=0.01)
+
+
+def test_drifting_points_go_from_cloud_to_cloud() -> None:
+    stream = Workload(rate=20_000, points=DRIFTING, dimensions=2)
+
+    def correlation(second: int) -> float:
+        table = whole(stream.tuples(second * 100, second * 100 + 100, 0), stream.schema)
+        return float(np.corrcoef(table["x0"].to_numpy(), table["x1"].to_numpy())[0, 1])
+
+    found = [correlation(second) for second in (0, 30, 45, 60)]
+    expected = [np.corrcoef(columns(kind, np.random.default_rng(0), 20_000, 2))[0, 1] for kind in CLOUDS]
+    assert [found[0], found[1], found[3]] == pytest.approx(expected, abs=0.1)
+    assert expected[2] < found[2] < expected[1]
+
+
 def test_arrivals_without_bursts_do_not_measure_as_bursts() -> None:
     mean, found = measured(Poisson(30_000), 100)
     assert mean == pytest.approx(30_000, rel=0.02)
@@ -132,7 +271,7 @@ def test_steps_hold_their_rates_and_come_again() -> None:
     assert counts.mean() * 100 == pytest.approx(Steps.parse("2:1000, 1:50000, 1:0").mean_hz, rel=0.02)
 
 
-@pytest.mark.parametrize("kind", DELAYS)
+@pytest.mark.parametrize("kind", [kind for kind in DELAYS if kind != "replay"])
 @pytest.mark.parametrize("share", [1.0, 0.2])
 def test_delays_have_the_share_and_the_law_that_was_asked(kind: str, share: float) -> None:
     delays = DELAYS[kind](300_000, share).draw(np.random.default_rng(1), 400_000)

@@ -45,10 +45,10 @@ class Entry:
 
 
 ENTRIES = [
-    Entry("skytide, own source", skytide_chain(True, skyline_of), (150_000, 300_000, 450_000, 600_000, 800_000)),
-    Entry("skytide, any DataFrame", skytide_chain(False, skyline_of), (75_000, 150_000, 300_000, 400_000)),
-    Entry("stateful function", stateful, (2_000, 5_000, 10_000, 20_000, 40_000)),
-    Entry("foreachBatch, recomputed", recompute, (20_000, 50_000, 100_000, 150_000, 200_000)),
+    Entry("skytide, own source", skytide_chain(True, skyline_of), (150_000, 300_000, 450_000, 600_000, 800_000, 1_000_000)),
+    Entry("skytide, any DataFrame", skytide_chain(False, skyline_of), (75_000, 150_000, 300_000, 400_000, 500_000)),
+    Entry("stateful function", stateful, (10_000, 20_000, 40_000, 80_000, 120_000)),
+    Entry("foreachBatch, recomputed", recompute, (100_000, 200_000, 300_000, 450_000)),
     Entry("skytide, own source", skytide_chain(True, skyline_of), (300_000, 600_000, 900_000), "correlated"),
     Entry("skytide, own source", skytide_chain(True, skyline_of), (50_000, 100_000, 150_000), "anticorrelated"),
     Entry("skytide, own source", skytide_chain(True, top_hundred), (75_000, 150_000, 250_000), "independent", "top-100"),
@@ -127,6 +127,11 @@ def _windows(folder: str, column: str) -> dict[int, Any]:
     return {int(start): np.sort(values[starts == start]) for start in np.unique(starts)}
 
 
+def _within_a_second(tried: dict[str, Any]) -> bool:
+    """Say if windows came out at most a second after they ended, on average."""
+    return bool(tried["kept_up"] and tried["latency_mean_s"] <= 1.0)
+
+
 def _named(entry: Entry) -> dict[str, str]:
     return {"family": entry.family, "points": entry.points, "name": entry.name}
 
@@ -138,7 +143,8 @@ def _report(console: Console, results: list[dict[str, Any]]) -> None:
         best = result["best"]
         mine = own.get((result["family"], result["points"]))
         ratio = f"{mine['rate_hz'] / best['rate_hz']:.1f} x" if mine and best else "-"
-        cells = (
+        quick = max((each["rate_hz"] for each in result["tried"] if _within_a_second(each)), default=None)
+        kept = (
             [
                 f"{best['rate_hz']:,}",
                 ratio,
@@ -149,13 +155,18 @@ def _report(console: Console, results: list[dict[str, Any]]) -> None:
             if best
             else [f"< {result['tried'][0]['rate_hz']:,}", "-", "-", "-", "-"]
         )
+        cells = [f"{quick:,}" if quick else "-", *kept]
         rows.append([f"{result['family']}, {result['points']}", result["name"], *cells])
         if result["name"] == "skytide, own source" and result["family"] == "skyline" and result["points"] == "independent":
-            fast = [each for each in result["tried"] if each["kept_up"] and each["latency_mean_s"] <= 1.0]
-            most = max((each["rate_hz"] for each in fast), default=0)
+            most = quick or 0
             goals = [Goal("tuples a second with windows out within 1 s on average", most, 150_000), Goal("the same", most, 300_000)]
     title = f"Highest load sustained for {MEASURED_S:.0f} s in real time, trigger {TRIGGER}"
-    show(console, title, ["query, data", "contestant", "tuples/s", "skytide is", "mean s", "p99 s", "CPU s/million"], rows)
+    show(
+        console,
+        title,
+        ["query, data", "contestant", "within 1 s", "tuples/s", "skytide is", "mean s", "p99 s", "CPU s/million"],
+        rows,
+    )
     console.print(
         f"For orientation: the papers' own C++ program sustains {PAPER_HZ:,} tuples a second on this kind of machine (skyline)."
     )

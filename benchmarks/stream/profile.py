@@ -3,7 +3,7 @@
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -16,12 +16,12 @@ from benchmarks.stream.peers import preferences
 from benchmarks.timing import show
 from skytide import KSlack
 from skytide.queries import Skyline, combine
+from skytide.routing import Router
 from skytide.spark import local_session
 from skytide.spark.engine import Engine, Plan, Sinks
 from skytide.spark.pane_level import PaneTask
 from skytide.spark.sinks import ParquetSink
 from skytide.spark.store import Store
-from skytide.spark.window_level import WindowTask
 from skytide.windows import Windows
 
 RATES_HZ = (150_000, 300_000, 600_000)
@@ -68,16 +68,19 @@ class HereAndNow:
     def panes(self, batch: range, task: PaneTask) -> pa.Table:
         reports = []
         middle = (batch.start + batch.stop) // 2
-        for slots in (range(batch.start, middle), range(middle, batch.stop)):
+        for slot, slots in enumerate((range(batch.start, middle), range(middle, batch.stop))):
             with self.timed.stage("source"):
-                tuples = list(self.source.workload.tuples(slots.start, slots.stop, 0))
+                tuples = [(None, piece) for piece in self.source.workload.tuples(slots.start, slots.stop, 0)]
             with self.timed.stage("pane kernel", less="state"):
-                reports += list(task.run(tuples))
+                reports += list(task.run(tuples, slot))
         return pa.Table.from_batches(reports)
 
-    def windows(self, task: WindowTask) -> pa.Table:
+    def panes_routed(self, batch: range, task: PaneTask, router: Router) -> pa.Table:
+        raise AssertionError("tuples are worked on where they are made")
+
+    def window_task(self, work: Callable[[], Iterator[pa.RecordBatch]]) -> pa.Table:
         with self.timed.stage("window kernel", less="state"):
-            return pa.Table.from_batches(list(task.run()))
+            return pa.Table.from_batches(list(work()))
 
     def stored(self, store: Store, files: tuple[str, ...], columns: pa.Schema) -> Any:
         raise AssertionError("results go to Parquet")

@@ -22,15 +22,32 @@ def main(arguments: Sequence[str] | None = None) -> int:
     hotels = commands.add_parser("hotels", help="the skyline of 100,000 made-up hotels, as a table and a picture")
     hotels.add_argument("--out", type=Path, default=Path("out"), help="folder for the results (default: %(default)s)")
     hotels.set_defaults(run=_hotels)
+    _add_lab(commands.add_parser("lab", help="what the papers measured, measured again"))
     options = parser.parse_args(arguments)
     try:
-        options.run(options)
+        return options.run(options) or 0
     except SkytideError as error:
         print(f"skytide: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130  # as a shell says it
-    return 0
+
+
+def _add_lab(parser: argparse.ArgumentParser) -> None:
+    commands = parser.add_subparsers(required=True, metavar="what")
+    commands.add_parser("list", help="the experiments there are").set_defaults(run=lambda _: _module("lab").show_list())
+    run = commands.add_parser(
+        "run", help="run experiments: a table, a picture and a verdict each; the status is 0 if all claims hold"
+    )
+    run.add_argument("names", nargs="+", help="X1 and so on, or all")
+    run.set_defaults(run=lambda options: _module("lab").run(options.names, options.out))
+    report = commands.add_parser("report", help="one page of all experiments that were run")
+    report.set_defaults(run=lambda options: _module("lab").report(options.out))
+    calibrate = commands.add_parser("calibrate", help="measure what work costs on this machine, for the simulator")
+    calibrate.add_argument("algorithms", nargs="*", default=["bnl", "skytide"], help="bnl, skytide (default: both)")
+    calibrate.set_defaults(run=lambda options: _module("lab").run_calibration(options.algorithms, options.out))
+    for each in (run, report, calibrate):
+        each.add_argument("--out", type=Path, default=Path("out"), help="folder for the results (default: %(default)s)")
 
 
 def _run(options: argparse.Namespace) -> None:

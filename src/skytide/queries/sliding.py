@@ -18,7 +18,11 @@ from skytide.queries.skyline import Skyline
 
 PANE = "__skytide_pane"
 BLOCKED = "__skytide_blocked"
+KILLED = "__skytide_killed"
 NEVER = np.iinfo(np.int64).min
+ALIVE = np.iinfo(np.int64).max
+Panes = list[tuple[int, pa.Table]]
+"""New panes, from the oldest to the youngest, and what was kept of each."""
 
 
 class Sliding(ABC):
@@ -101,6 +105,48 @@ class Incremental(Sliding):
         free = (memory[PANE].to_numpy() >= panes.start) & (memory[BLOCKED].to_numpy() < panes.start)
         best = memory.filter(pa.array(free)).drop_columns([PANE, BLOCKED])
         return best if self.query == self.skyline else self.query.window(best)
+
+    def compare(self, memory: pa.Table, panes: Panes) -> tuple[Indices, Indices]:
+        """Compare a slice of the memory with new panes: which pane drops each of its rows, and which blocks each new row.
+
+        Slices can be compared apart from each other: a row that is dropped meanwhile blocks nothing that the row which dropped it,
+        a younger one, does not block as well.
+        """
+        rows = [memory.drop_columns([PANE, BLOCKED]), *(kept for _, kept in panes)]
+        points = np.split(self._points(pa.concat_tables(rows)), np.cumsum([table.num_rows for table in rows])[:-1])
+        old, young = points[0], points[1:]
+        killed = np.full(len(old), ALIVE, dtype=np.int64)
+        for (pane, _), new in zip(panes, young, strict=True):
+            alive = np.flatnonzero(killed == ALIVE)
+            killed[alive[_dominated(old[alive], new)]] = pane
+        numbers = memory[PANE].to_numpy()
+        blocked = [self._blocked(new, old, numbers) for new in young]
+        return killed, np.concatenate(blocked) if blocked else np.empty(0, np.int64)
+
+    def among(self, panes: Panes) -> tuple[Indices, Indices]:
+        """Compare new panes with each other, as `compare` does with the memory."""
+        killed = [np.full(kept.num_rows, ALIVE, dtype=np.int64) for _, kept in panes]
+        blocked = [np.full(kept.num_rows, NEVER, dtype=np.int64) for _, kept in panes]
+        for at, (pane, kept) in enumerate(panes):
+            older = kept.append_column(PANE, _constant(pane, kept)).append_column(BLOCKED, _constant(NEVER, kept))
+            dropped, blocks = self.compare(older, panes[at + 1 :])
+            killed[at] = dropped
+            ends = np.cumsum([table.num_rows for _, table in panes[at + 1 :]])
+            for later, found in zip(range(at + 1, len(panes)), np.split(blocks, ends[:-1]) if len(ends) else [], strict=True):
+                blocked[later] = np.maximum(blocked[later], found)
+        return np.concatenate([np.empty(0, np.int64), *killed]), np.concatenate([np.empty(0, np.int64), *blocked])
+
+    def assemble(self, memory: pa.Table, panes: Panes, killed: Indices, blocked: Indices) -> pa.Table:
+        """Give the memory after all new panes, with the pane that drops each row; it is still there for windows before that."""
+        new = [kept.append_column(PANE, _constant(pane, kept)) for pane, kept in panes]
+        both = pa.concat_tables([memory.drop_columns([BLOCKED]), *new])
+        blocked = np.concatenate([memory[BLOCKED].to_numpy(), blocked])
+        return both.append_column(BLOCKED, pa.array(blocked)).append_column(KILLED, pa.array(killed))
+
+    def at(self, assembled: pa.Table, panes: range) -> pa.Table:
+        """Give the memory as it was when the window of these panes ended."""
+        then = (assembled[KILLED].to_numpy() >= panes.stop) & (assembled[PANE].to_numpy() < panes.stop)
+        return assembled.filter(pa.array(then)).drop_columns([KILLED])
 
     def _blocked(self, young: Points, old: Points, panes: Indices) -> Indices:
         """Find the youngest pane with a dominator of each young row, from the youngest pane to the oldest."""

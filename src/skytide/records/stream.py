@@ -38,3 +38,13 @@ class Status:
     late: int
     windows_out: int
     last_window: WindowRow | None
+    pane_slots: int = 0
+    pane_utilisation: float | None = None
+    """What came to the pane slots over what they could have served (SPEC S8); above 1 they are the bottleneck."""
+    splitting_factor: float = 1.0
+    """How many partitions a pane has on average."""
+    threshold: float = float("inf")
+    """Tuples of a pane that one slot gets before the next one does."""
+    window_slots: int = 1
+    window_plan: str = ""
+    """How the window level spreads its work, and why not otherwise."""

@@ -1,1 +1,52 @@
-"""Pure decisions on where a tuple goes: owners, thresholds and slots."""
+"""Pure decisions on where work goes: tuples to pane slots, tasks to window slots."""
+
+from skytide.routing.completeness import Completeness
+from skytide.routing.panes import (
+    AS,
+    AS_PID,
+    EVEN,
+    PB_RR,
+    RATE,
+    STRATEGIES,
+    TB_RR,
+    LeastLoaded,
+    Partition,
+    Router,
+    Splitting,
+    strategy_of,
+)
+from skytide.routing.pid import Gains, Pid, PidLogic, tuned
+from skytide.routing.sizes import RecentSizes
+from skytide.routing.utilisation import SlotUse, utilisation
+from skytide.routing.windows import POLICIES, Begin, InOrder, Merge, Policy, Task, Update, WindowScheduler
+
+__all__ = [
+    "AS",
+    "AS_PID",
+    "EVEN",
+    "PB_RR",
+    "POLICIES",
+    "RATE",
+    "STRATEGIES",
+    "TB_RR",
+    "Begin",
+    "Completeness",
+    "Gains",
+    "InOrder",
+    "LeastLoaded",
+    "Merge",
+    "Partition",
+    "Pid",
+    "PidLogic",
+    "Policy",
+    "RecentSizes",
+    "Router",
+    "SlotUse",
+    "Splitting",
+    "Task",
+    "Update",
+    "WindowScheduler",
+    "strategy_of",
+    "tuned",
+    "utilisation",
+]

@@ -1,1 +1,29 @@
-"""The simulated plant: a discrete-event simulator in virtual time, behind the same ports as Spark."""
+"""The simulated plant, in virtual time, behind the same decisions as Spark."""
+
+from skytide.sim.coarse import CoarseStage, CoarseStep
+from skytide.sim.costs import Costs, Curve, known_costs
+from skytide.sim.micro_batch import BatchCosts, BatchOutcome, run_batches
+from skytide.sim.pane_stage import PaneOutcome, PaneStage, Result, run_panes
+from skytide.sim.traffic import Step, Traffic, traffic
+from skytide.sim.window_stage import WindowOutcome, WindowStage, run_windows
+
+__all__ = [
+    "BatchCosts",
+    "BatchOutcome",
+    "CoarseStage",
+    "CoarseStep",
+    "Costs",
+    "Curve",
+    "PaneOutcome",
+    "PaneStage",
+    "Result",
+    "Step",
+    "Traffic",
+    "WindowOutcome",
+    "WindowStage",
+    "known_costs",
+    "run_batches",
+    "run_panes",
+    "run_windows",
+    "traffic",
+]

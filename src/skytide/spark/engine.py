@@ -13,9 +13,11 @@ from skytide.errors import InvalidInput
 from skytide.lateness import Slack
 from skytide.queries import Query
 from skytide.records import Status, WindowRow
+from skytide.routing import EVEN, TB_RR, Router, Splitting, utilisation
 from skytide.spark.jobs import Jobs
 from skytide.spark.pane_level import PaneReport, PaneTask
 from skytide.spark.sinks import ParquetSink, Sink
+from skytide.spark.spread import Spread
 from skytide.spark.store import State, Store
 from skytide.spark.window_level import WindowTask, result_columns
 from skytide.windows import Windows, shown
@@ -38,6 +40,9 @@ class Plan:
     store: Store
     wording: str = ""
     """The query as it was asked, before expressions became columns."""
+    splitting: Splitting = EVEN
+    pane_slots: int = 2
+    window_slots: int = 1
 
     def identity(self) -> dict[str, str]:
         """Give what must not change between two starts with one checkpoint, as texts."""
@@ -51,13 +56,19 @@ class Plan:
     def check_store(self) -> None:
         """Refuse to go on with the state of another query."""
         before, now = self.store.latest().identity, self.identity()
-        for what in before.keys() & now.keys():
-            if before[what] != now[what]:
+        for what in now:
+            if before.get(what, now[what]) != now[what]:
                 raise InvalidInput(
                     value=f"{what}: {now[what]}",
                     reason=f"the checkpoint {self.store.folder} belongs to a query with {before[what]}",
                     remedy="start a changed query with another checkpoint folder",
                 )
+
+    def router(self, before: State) -> Router:
+        """Give the router as a batch finds it that starts from a state."""
+        router = self.splitting.build(before.pane_slots or self.pane_slots, before.router.get(self.splitting.name))
+        router.renumber(before.pane_slots or self.pane_slots)
+        return router
 
     def pane_task(self, before: State, sequence: int, late_wanted: bool) -> PaneTask:
         """Give the task of the pane level for a batch that starts from a state."""
@@ -102,11 +113,13 @@ class Sinks:
 class Engine:
     """Runs batches, and says how it is doing meanwhile."""
 
-    def __init__(self, plan: Plan, sinks: Sinks, trigger_s: float | None = None) -> None:
-        """Go on from where the plan's store stands."""
+    def __init__(self, plan: Plan, sinks: Sinks, trigger_s: float | None = None, routes: bool = False) -> None:
+        """Go on from where the plan's store stands; `routes`: tuples reach their slots by a shuffle, not as they lie."""
         plan.check_store()
         self.plan, self.sinks = plan, sinks
-        self._trigger_s = trigger_s
+        self._trigger_s, self._routes = trigger_s, routes
+        self._pane_slots = plan.store.latest().pane_slots or plan.pane_slots
+        self._spread = Spread(plan.window_slots)
         self._lock = threading.Lock()
         self._recent: deque[WindowRow] = deque(maxlen=RECENT_WINDOWS)
         self._began = time.time()
@@ -119,7 +132,10 @@ class Engine:
         began = time.time()
         before = self.plan.store.before(batch_id)
         sequence = before.sequence + 1
-        report = PaneReport.read(jobs.panes(batch, self.plan.pane_task(before, sequence, self.sinks.late is not None)))
+        router = self.plan.router(before)
+        task = self.plan.pane_task(before, sequence, self.sinks.late is not None)
+        reports = jobs.panes_routed(batch, task, router) if self._routes else jobs.panes(batch, task)
+        report = PaneReport.read(reports)
         kind = repr(self.plan.slack)
         slack = self.plan.slack.build(before.slack.get(kind))
         progress = before.progress.advance(report.arrivals, list(report.files), self.plan.windows, slack)
@@ -132,17 +148,20 @@ class Engine:
             slack={kind: slack.snapshot()},
             open={p: (*before.open.get(p, ()), *report.files.get(p, ())) for p in {*before.open, *report.files}},
             tuples={p: before.tuples.get(p, 0) + report.tuples.get(p, 0) for p in {*before.tuples, *report.tuples}},
+            kept={**before.kept, **report.kept},
             source_end=max(before.source_end, report.source_end),
         )
         self._spent("pane level", began)
-        self.seconds["pane tasks"] = self.seconds.get("pane tasks", 0.0) + report.busy_s
+        self.seconds["pane tasks"] = self.seconds.get("pane tasks", 0.0) + sum(report.busy_s.values())
         if self.sinks.late and report.late_files:
             self.sinks.late(jobs.stored(self.plan.store, report.late_files, self.plan.columns), sequence)
         else:
             _clear(self.sinks.late, sequence)
         state = self._let_out(jobs, state)
+        measured = self._learn(router, report, state, began)
+        state = replace(state, pane_slots=self._pane_slots, router={self.plan.splitting.name: router.snapshot()})
         self._commit(state)
-        self._note(state, report, slack.slack_us, began)
+        self._note(state, report, slack.slack_us, began, router, measured)
 
     def flush(self, jobs: Jobs) -> None:
         """Let the last windows out, after the last batch of a stream that has ended.
@@ -166,6 +185,14 @@ class Engine:
         """Let out what a flush that was cut off still owes."""
         if self.plan.store.latest().flushing:
             self.flush(jobs)
+
+    def resize(self, pane_slots: int | None = None, window_slots: int | None = None) -> None:
+        """Change the number of slots, from the next batch on."""
+        for name, slots in (("pane_slots", pane_slots), ("window_slots", window_slots)):
+            if slots is not None and slots < 1:
+                raise InvalidInput(value=f"{name}={slots}", reason="work must go somewhere", remedy="give at least 1")
+        self._pane_slots = pane_slots or self._pane_slots
+        self._spread.slots = window_slots or self._spread.slots
 
     def status(self) -> Status:
         """Give the latest status."""
@@ -191,10 +218,10 @@ class Engine:
         kept: dict[int, int] = {}
         if closed or state.memory:
             task = self.plan.window_task(state, closed, ended, parquet)
-            *reports, whole = jobs.windows(task).to_pylist()
+            *reports, whole = self._spread.run(jobs, task, state)
             kept = {row["window"]: row["kept"] for row in reports}
             self.seconds["window task"] = self.seconds.get("window task", 0.0) + whole["busy_s"]
-            state = replace(state, memory=whole["memory"])
+            state = replace(state, memory=whole["file"], memory_rows=whole["kept"])
             began = self._spent("window level", began)
             if not parquet:
                 columns = result_columns(self.plan.query, self.plan.columns, task.time_type, self.plan.helpers)
@@ -216,10 +243,31 @@ class Engine:
             state,
             progress=state.progress.emitted(ended),
             open={pane: files for pane, files in state.open.items() if pane not in closed},
+            kept={
+                file: rows
+                for pane, files in state.open.items()
+                if pane not in closed
+                for file in files
+                for rows in [state.kept[file]]
+            },
             tuples={pane: count for pane, count in state.tuples.items() if pane >= first_needed},
             late_reported=state.progress.late,
             windows_out=state.windows_out + len(ended),
         )
+
+    def _learn(self, router: Router, report: PaneReport, state: State, began: float) -> float | None:
+        """Tell the router what its slots did, and give their utilisation."""
+        if not self._routes and self.plan.splitting.name == TB_RR.name:
+            router.renumber(max(report.busy_s, default=0) + 1)  # as many as the batch had partitions
+        for (pane, slot), tuples in sorted(report.partitions.items()):
+            router.record(pane, slot, tuples)
+        if state.progress.next_window is not None:
+            router.close(self.plan.windows.panes_of(state.progress.next_window).stop - self.plan.windows.panes_a_slide)
+        period_s = max(began - self._began, self._trigger_s or 0.0, 1e-3)
+        measured = utilisation(report.uses(router.slots), period_s)
+        router.sample(measured)
+        router.renumber(self._pane_slots)
+        return measured
 
     def _rows(self, ended: range, kept: dict[int, int], state: State) -> list[WindowRow]:
         now = time.time()
@@ -246,7 +294,7 @@ class Engine:
         self.seconds[what] = self.seconds.get(what, 0.0) + now - since
         return now
 
-    def _note(self, state: State, report: PaneReport, slack_us: int, began: float) -> None:
+    def _note(self, state: State, report: PaneReport, slack_us: int, began: float, router: Router, measured: float | None) -> None:
         now = time.time()
         interval = max(began - self._began, self._trigger_s or 0.0, 1e-9)
         newest = state.progress.newest_us
@@ -263,6 +311,12 @@ class Engine:
                 late=state.progress.late,
                 windows_out=state.windows_out,
                 last_window=self._recent[-1] if self._recent else None,
+                pane_slots=len(report.busy_s),
+                pane_utilisation=measured,
+                splitting_factor=router.splitting_factor,
+                threshold=router.threshold,
+                window_slots=self._spread.slots,
+                window_plan=self._spread.said,
             )
         self._began = began
 

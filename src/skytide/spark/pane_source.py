@@ -6,7 +6,8 @@ The source makes the same tuples as "skytide-workload" and hands them to the sam
 import base64
 import pickle
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from itertools import groupby
 
 import pyarrow as pa
 from pyspark import cloudpickle
@@ -16,7 +17,7 @@ from pyspark.sql.types import StructType
 
 from skytide.spark.binding import spark_schema
 from skytide.spark.engine import Plan
-from skytide.spark.pane_level import REPORT, PaneTask
+from skytide.spark.pane_level import REPORT, PaneTask, Piece
 from skytide.spark.workload_source import Offset, SlotRange, WorkloadReader, WorkloadStream
 
 FORMAT = "skytide-panes"
@@ -50,12 +51,13 @@ class PaneSource(DataSource):
 
 @dataclass(frozen=True)
 class PaneRange(InputPartition):
-    """The slots that a task makes, and what it does with their tuples."""
+    """The slots of the workload that a slot of the pane level makes, and what it does with their tuples."""
 
-    slots: SlotRange
+    slot: int
+    pieces: tuple[SlotRange, ...]
     task: PaneTask
     batch_first: int
-    """The slot that the batch begins with."""
+    """The slot of the workload that the batch begins with."""
     batch_last: int
 
 
@@ -70,16 +72,26 @@ class PaneReader(WorkloadReader):
         """Cut the slots of a batch into ranges, each with the task of the pane level."""
         before = self.plan.store.latest_before_source(start["slot"])
         task = self.plan.pane_task(before, before.sequence + 1, self.late_wanted)
-        return [PaneRange(slots, task, start["slot"], end["slot"]) for slots in super().partitions(start, end)]
+        first, last = start["slot"], end["slot"]
+        workload, start_us = self.stream.workload, start["start_us"]
+        counts = workload.counts(first, last).tolist()
+        panes = [(start_us + slot * workload.slot_us) // task.pane_us for slot in range(first, last)]
+        router = self.plan.router(before)
+        chosen = router.strategy.plan(router, list(zip(panes, counts, strict=True)))
+        pieces: dict[int, list[SlotRange]] = {}
+        for slot, ranges in groupby(range(first, last), key=lambda slot: chosen[slot - first]):
+            whole = list(ranges)
+            pieces.setdefault(slot, []).append(SlotRange(workload, start_us, whole[0], whole[-1] + 1))
+        return [PaneRange(slot, tuple(made), task, first, last) for slot, made in sorted(pieces.items())]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Make the tuples and reduce them at once.
-
-        How late they are is told by the newest tuple before them, also by one that another task makes.
-        """
+        """Make the tuples and reduce them at once."""
         assert isinstance(partition, PaneRange)
-        slots, task = partition.slots, partition.task
-        newest_us = slots.workload.newest_us(partition.batch_first, slots.first, slots.start_us)
-        if newest_us is not None and (task.newest_us is None or task.newest_us < newest_us):
-            task = replace(task, newest_us=newest_us)
-        yield from task.run(super().read(slots), partition.batch_last)
+        yield from partition.task.run(self._pieces(partition), partition.slot, partition.batch_last)
+
+    def _pieces(self, partition: PaneRange) -> Iterator[Piece]:
+        """Make the tuples. How late they are is told by the newest one before them, also if another task makes that."""
+        for slots in partition.pieces:
+            newest_us = slots.workload.newest_us(partition.batch_first, slots.first, slots.start_us)
+            for batch in super().read(slots):
+                yield newest_us, batch

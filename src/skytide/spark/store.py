@@ -36,6 +36,12 @@ class State:
     progress: Progress = field(default_factory=Progress)
     slack: dict[str, Any] = field(default_factory=dict)
     """The state of the slack, by its method: another one starts anew."""
+    router: dict[str, Any] = field(default_factory=dict)
+    """The state of the router, by its strategy: another one starts anew."""
+    pane_slots: int | None = None
+    memory_rows: int = 0
+    kept: dict[str, int] = field(default_factory=dict)
+    """The rows of each file of an open pane."""
     tuples: dict[int, int] = field(default_factory=dict)
     """Of each pane that a window to come still needs, the number of its tuples."""
     open: dict[int, tuple[str, ...]] = field(default_factory=dict)
@@ -117,7 +123,7 @@ class Store:
         start = max((old.sequence for old in states if old.batch < latest.batch), default=latest.sequence)
         kept = [old for old in states if old.sequence >= start]
         needed = {name for old in kept for name in (*old.files(), _manifest(old.sequence))}
-        for folder in ("panes", "memory", "results", "late", "manifests"):
+        for folder in ("panes", "memory", "results", "verdicts", "late", "manifests"):
             for name in self._names(folder, drafts=True):
                 if name not in needed and _sequence_of(name) < latest.sequence:
                     self._fs.delete_file(self._path(name))

@@ -3,7 +3,7 @@
 import os
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -16,6 +16,7 @@ from skytide.lateness import KSlack, Slack
 from skytide.queries import Aggregate, KDominant, Levels, Measure, Nulls, Query, Skyband, Skyline, TopDelta, TopK, combine, high
 from skytide.queries.preferences import Preference
 from skytide.records import Status, WindowRow
+from skytide.routing import TB_RR, Splitting, strategy_of
 from skytide.spark.binding import HELPER, arrow_schema, bind, bounded, spark_schema
 from skytide.spark.dataframe import count_of
 from skytide.spark.engine import Engine, Plan, Sinks
@@ -151,12 +152,19 @@ class ContinuousQuery:
         windows: Any = None,
         flush: bool = False,
         name: str | None = None,
+        splitting: str | Splitting | None = None,
+        pane_slots: int | None = None,
+        window_slots: int = 1,
     ) -> "Run":
         """Start; windows come out in order, each once, also after a crash, as long as the checkpoint folder is there.
 
         `sink` is a function of (results, batch_id) that does the same again if called again with the same id, or "parquet" (with
         `path`), "console" or "memory". `late` gets the tuples that were dropped, `windows` one row a window: a function or the
         path of a Parquet folder each. `trigger` is an interval or "availableNow", with which `flush` also closes the last windows.
+
+        `splitting` says how tuples come to the `pane_slots`, the tasks of the pane level: "PB_RR", "TB_RR", "RATE", "AS" or "AS_PID", as
+        the papers name them, or "EVEN". Without it tuples are worked on where they are: in the partitions of the DataFrame, or
+        evenly, where the source is a workload. The window level has up to `window_slots` tasks at once, if that is worth it.
         """
         if flush and trigger != AVAILABLE_NOW:
             raise InvalidInput(
@@ -166,9 +174,20 @@ class ContinuousQuery:
             windows = f"{path}/_windows"
         interval_us = None if trigger == AVAILABLE_NOW else duration_us(trigger, "trigger")
         sinks = Sinks(sink_of(sink, path), side_sink_of(late, "late"), side_sink_of(windows, "windows"))
-        engine = Engine(self._plan(Store(f"{checkpoint}/skytide")), sinks, interval_us and interval_us / 1e6)
-        known = bounded(self.rows.schema, self.time)
         pushed_down = self.source is not None and not self.helpers  # expressions are Spark's to compute
+        strategy = strategy_of(splitting or ("EVEN" if pushed_down else "TB_RR"))
+        routes = not pushed_down and strategy.name not in ("TB_RR", "EVEN")  # those two need no shuffle
+        if pane_slots is None:
+            pane_slots = self.source.partitions if self.source else self.rows.sparkSession.sparkContext.defaultParallelism
+        plan = replace(
+            self._plan(Store(f"{checkpoint}/skytide")),
+            splitting=strategy if pushed_down or routes else TB_RR,
+            pane_slots=pane_slots,
+            window_slots=window_slots,
+        )
+        engine = Engine(plan, sinks, interval_us and interval_us / 1e6, routes)
+        engine.resize(pane_slots, window_slots)
+        known = bounded(self.rows.schema, self.time)
         rows = self.rows
         if self.source is not None and pushed_down:
             rows = load_panes(rows.sparkSession, self.source, engine.plan, late_wanted=late is not None)
@@ -254,6 +273,14 @@ class Run:
     def windows(self) -> list[WindowRow]:
         """The latest windows that came out, oldest first."""
         return self._engine.recent_windows()
+
+    def resize(self, pane_slots: int | None = None, window_slots: int | None = None) -> None:
+        """Change the number of slots of either level, from the next batch on; results do not depend on it."""
+        self._engine.resize(pane_slots, window_slots)
+
+    def seconds(self) -> dict[str, float]:
+        """Where the time went so far, by step of a batch, and within the tasks of both levels."""
+        return dict(self._engine.seconds)
 
     def results(self) -> pa.Table:
         """All results so far, of a query with the sink "memory"."""

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from skytide.queries import Query, sliding_memory
-from skytide.queries.sliding import PANE
+from skytide.queries.sliding import ALIVE, PANE, Incremental, Sliding
 from skytide.spark.sinks import ParquetSink
 from skytide.spark.store import Store
 from skytide.windows import Windows
@@ -17,8 +17,8 @@ from skytide.windows import Windows
 REPORT = pa.schema(
     [
         ("window", pa.int64()),  # null in the row about the task as a whole
-        ("kept", pa.int64()),
-        ("memory", pa.string()),
+        ("kept", pa.int64()),  # rows of the result, or of the memory
+        ("file", pa.string()),  # of the memory, or what a task that is a part of the work found
         ("results", pa.string()),
         ("busy_s", pa.float64()),
     ]
@@ -34,7 +34,11 @@ def result_columns(query: Query, rows: pa.Schema, time_type: pa.DataType, helper
 
 @dataclass(frozen=True)
 class WindowTask:
-    """What the task of the window level needs to know."""
+    """What the tasks of the window level need to know, and what they do.
+
+    One task does all, unless the work is worth spreading: then parts of panes are merged first, each pane on its own; then slices of
+    the memory are compared with the new panes, each slice on its own; and the last task puts together what they found.
+    """
 
     query: Query
     windows: Windows
@@ -52,33 +56,84 @@ class WindowTask:
     """Where the results go at once, instead of to a file for the sink to read."""
 
     def run(self) -> Iterator[pa.RecordBatch]:
-        """Add panes and answer windows in order; report the sizes of the results and the files, which are this attempt's own."""
+        """Do all: add panes and answer windows in order; report the sizes of the results and the files, this attempt's own."""
         began = time.perf_counter()
-        attempt = uuid.uuid4().hex
-        memory_file, result_file = (f"{kind}/{self.sequence}-{attempt}.arrow" for kind in ("memory", "results"))
         sliding = sliding_memory(self.query)
-        memory = self.store.read_table(self.memory) if self.memory else sliding.empty(self.rows)
+        memory = self._memory(sliding)
         waiting = sorted(self.panes)
-        results = [result_columns(self.query, self.rows, self.time_type).empty_table()]
-        reports = []
+        answers: list[Answer] = []
         for window in self._with_tuples(memory):
             panes = self.windows.panes_of(window)
             while waiting and waiting[0] < panes.stop:
                 pane = waiting.pop(0)
-                parts = [self.store.read_table(name) for name in self.panes[pane]]
-                memory = sliding.add(memory, pane, parts[0] if len(parts) == 1 else self.query.merge(pa.concat_tables(parts)))
-            answer = sliding.answer(sliding.forget(memory, panes.start), panes)
-            results.append(with_bounds(answer, self.windows, window, self.time_type))
-            reports.append({"window": window, "kept": answer.num_rows})
+                memory = sliding.add(memory, pane, self._kept(pane))
+            answers.append((window, sliding.answer(sliding.forget(memory, panes.start), panes)))
             memory = sliding.forget(memory, panes.start + self.windows.panes_a_slide)
+        yield self._written(answers, memory, began)
+
+    def merge(self, pane: int) -> Iterator[pa.RecordBatch]:
+        """Merge the parts of a pane."""
+        began = time.perf_counter()
+        name = f"panes/{self.sequence}-{pane}-{uuid.uuid4().hex}.arrow"
+        self.store.write_table(name, self._kept(pane))
+        yield _report(file=name, busy_s=time.perf_counter() - began)
+
+    def compare(self, first: int, last: int) -> Iterator[pa.RecordBatch]:
+        """Compare a slice of the memory with the new panes; the empty slice stands for the new panes among themselves."""
+        began = time.perf_counter()
+        sliding = Incremental(self.query)
+        panes = [(pane, self._kept(pane)) for pane in sorted(self.panes)]
+        if first == last:
+            killed, blocked = sliding.among(panes)
+        else:
+            killed, blocked = sliding.compare(self._memory(sliding).slice(first, last - first), panes)
+        name = f"verdicts/{self.sequence}-{uuid.uuid4().hex}.arrow"
+        self.store.write_table(name, pa.table({"killed": [killed], "blocked": [blocked]}))
+        yield _report(file=name, busy_s=time.perf_counter() - began)
+
+    def assemble(self, verdicts: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
+        """Put verdicts together (those of the slices in order, that of the new panes last), and answer windows in order."""
+        began = time.perf_counter()
+        sliding = Incremental(self.query)
+        memory, panes = self._memory(sliding), [(pane, self._kept(pane)) for pane in sorted(self.panes)]
+        found = [self.store.read_table(name) for name in verdicts]
+        killed = np.concatenate([table["killed"].combine_chunks().values.to_numpy() for table in found])
+        blocked = np.max([table["blocked"].combine_chunks().values.to_numpy() for table in found], axis=0)
+        assembled = sliding.assemble(memory, panes, killed, blocked)
+        answers: list[Answer] = []
+        for window in self._with_tuples(memory):
+            inside = self.windows.panes_of(window)
+            answers.append((window, sliding.answer(sliding.at(assembled, inside), inside)))
+        needed = self.windows.panes_of(self.ended.stop)
+        after = sliding.forget(sliding.at(assembled, range(needed.start, ALIVE)), needed.start)
+        yield self._written(answers, after, began)
+
+    def _memory(self, sliding: Sliding) -> pa.Table:
+        return self.store.read_table(self.memory) if self.memory else sliding.empty(self.rows)
+
+    def _kept(self, pane: int) -> pa.Table:
+        parts = [self.store.read_table(name) for name in self.panes[pane]]
+        return parts[0] if len(parts) == 1 else self.query.merge(pa.concat_tables(parts))
+
+    def _written(self, answers: list["Answer"], memory: pa.Table, began: float) -> pa.RecordBatch:
+        attempt = uuid.uuid4().hex
+        memory_file, result_file = (f"{kind}/{self.sequence}-{attempt}.arrow" for kind in ("memory", "results"))
         self.store.write_table(memory_file, memory)
-        rows = pa.concat_tables(results).drop_columns(list(self.helpers))
+        empty = result_columns(self.query, self.rows, self.time_type).empty_table()
+        bounded = [with_bounds(answer, self.windows, window, self.time_type) for window, answer in answers]
+        rows = pa.concat_tables([empty, *bounded]).drop_columns(list(self.helpers))
         if self.parquet:
             self.parquet.write(rows, self.sequence)
         else:
             self.store.write_table(result_file, rows)
-        whole = {"memory": memory_file, "results": None if self.parquet else result_file, "busy_s": time.perf_counter() - began}
-        yield pa.RecordBatch.from_pylist([*reports, whole], REPORT)
+        reports = [{"window": window, "kept": answer.num_rows} for window, answer in answers]
+        whole = {
+            "file": memory_file,
+            "kept": memory.num_rows,
+            "results": None if self.parquet else result_file,
+            "busy_s": time.perf_counter() - began,
+        }
+        return pa.RecordBatch.from_pylist([*reports, whole], REPORT)
 
     def _with_tuples(self, memory: pa.Table) -> list[int]:
         """Give the ended windows that hold a remembered or a new pane; all others are empty."""
@@ -90,6 +145,14 @@ class WindowTask:
             if window in self.ended
         }
         return sorted(holding)
+
+
+Answer = tuple[int, pa.Table]
+"""A window, and its rows."""
+
+
+def _report(**values: object) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist([values], REPORT)
 
 
 def with_bounds(answer: pa.Table, windows: Windows, window: int, time_type: pa.DataType) -> pa.Table:

@@ -76,7 +76,7 @@ class WorkloadStream:
         """
         options = self.workload.to_json()
         lengths: dict[str, object] = {"batch": self.batch_us, "duration": self.duration_us}
-        lengths |= {"delay": options.pop("delay_us", None), "slot": options.pop("slot_us", None)}
+        lengths |= {name: options.pop(f"{name}_us", None) for name in ("delay", "slot", "on", "off")}
         options |= {name: f"{length} us" for name, length in lengths.items() if length is not None}
         options |= {"partitions": str(self.partitions), "pace": self.pace}
         return options if self.start_us is None else options | {"start": str(self.start_us)}
@@ -102,8 +102,14 @@ def workload(
     arrivals: str = "poisson",
     dispersion: float | None = None,
     steps: str | None = None,
+    hurst: float | None = None,
+    on: Length | None = None,
+    off: Length | None = None,
+    series: str | None = None,
+    streams: int | None = None,
     delay: Length | None = None,
     delays: str | None = None,
+    delay_series: str | None = None,
     late_share: float = 1.0,
     points: str = "independent",
     dimensions: int = 8,
@@ -117,11 +123,14 @@ def workload(
 ) -> WorkloadStream:
     """Describe a stream that skytide generates by itself, the same one every time.
 
-    - How many: `rate` tuples a second with `arrivals` "constant", "poisson" or "map" (bursts of that index of `dispersion`), or
-      "steps" written as `steps="10:1000, 5:20000"`: ten seconds with 1,000 tuples a second, five with 20,000, and over again.
+    - How many: `rate` tuples a second with `arrivals` "constant", "poisson", "map" (bursts of that index of `dispersion`),
+      "selfsimilar" (with that `hurst` parameter), "walk" (a random walk) or "onoff" (for `on` and `off` on average); of so many
+      `streams` that are steady ("constw"), go up and down in opposite pairs ("psfcw", "ptfcw") or together ("sfvar", "tfvar");
+      "steps" written as `steps="10:1000, 5:20000"`: ten seconds with 1,000 tuples a second, five with 20,000, and over again;
+      or "replay" of a `series`, a Parquet file with rates or times.
     - How late: `delays` "uniform" up to `delay` (the papers' way, and the default), or "exponential" or "pareto" with that
-      mean, for a `late_share` of the tuples.
-    - What: `points` "independent", "correlated" or "anticorrelated", in so many `dimensions`, x0, x1, ...
+      mean, for a `late_share` of the tuples; or "replay" of a `delay_series`, a Parquet file with `ts` and `arrival`.
+    - What: `points` "independent", "correlated", "anticorrelated" or "drifting" between these, in so many `dimensions`, x0, x1, ...
     - How it is played: at a `pace` of "real" time, or "fast", as fast as Spark asks for the next `batch` of stream time
       ("500 ms"; in real time a batch takes all that has come, unless there is a `batch` to limit it). It ends after `duration`.
       It `start`s now, or at a given time (ISO, UTC unless it says; or microseconds since 1970); a query that goes on from a
@@ -136,7 +145,13 @@ def workload(
             arrivals=arrivals,
             dispersion=dispersion,
             steps=steps,
+            hurst=hurst,
+            on_us=None if on is None else duration_us(on, "on"),
+            off_us=None if off is None else duration_us(off, "off"),
+            series=series,
+            streams=streams,
             delays=delays,
+            delay_series=delay_series,
             delay_us=None if delay is None else duration_us(delay, "delay"),
             late_share=late_share,
             points=points,
@@ -180,9 +195,9 @@ class WorkloadSource(DataSource):
 
     def schema(self) -> str:
         """Give the columns; Spark asks when the stream is loaded, so that wrong options are refused then."""
-        dimensions = WorkloadStream.from_options(self.options).workload.dimensions
-        points = (f"x{i} double" for i in range(dimensions))
-        return ", ".join(["id bigint", "ts timestamp", "arrival timestamp", *points])
+        columns = WorkloadStream.from_options(self.options).workload.schema
+        names = {pa.int64(): "bigint", pa.int32(): "int", pa.float64(): "double"}
+        return ", ".join(f"{column.name} {names.get(column.type, 'timestamp')}" for column in columns)
 
     def streamReader(self, schema: StructType) -> "WorkloadReader":
         """Give the reader that Spark's driver keeps for the whole query; tasks have copies of their own."""

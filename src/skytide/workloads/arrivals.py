@@ -5,7 +5,6 @@ slots, in any order and by anyone: what comes in a slot follows from the seed an
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -151,34 +150,36 @@ class Steps(Modulated):
         return np.diff(come).clip(min=0)
 
 
-@dataclass(frozen=True)
-class MarkovModulated(Modulated):
-    """Bursts (P0 §5.2, P3 §4.3.2): a Markov chain switches between a fast and a slow state, Poisson arrivals in each.
+class TwoStates(Modulated):
+    """A Markov chain switches between a fast and a slow state, with Poisson arrivals in each.
 
-    The index of dispersion I = lim Var(N_t) / E(N_t) of a chain that is in the fast state for a share p of the time and forgets
-    its state at rate r is (Heffes and Lucantoni 1986; Fischer and Meier-Hellstern 1993)
-
-        I = 1 + 2 p (1 - p) (fast - slow)^2 / (mean r),      mean = p fast + (1 - p) slow.
-
-    Mean and I leave two numbers free. The series that P0 published to Fig. 3 has 4 and 1/4 times the mean rate, hence p = 1/5,
-    and r = 4.5 mean / (I - 1): a higher I means longer bursts, of (I - 1) / (3.6 mean) seconds on average. At 10,000 tuples a
-    second and I = 1,000 that is 28 ms of bursts, one every 139 ms.
-
-    To forget at rate r means: at the moments of a Poisson process of rate r the state is drawn afresh, fast with probability p.
-    So the state at any time is the one drawn last before it. It is found by looking back a block or two, the chain is exactly
-    the one asked for, and no block needs the whole past. States shorter than a slot count by the time spent in them.
-
-    >>> bursts = MarkovModulated(10_000, dispersion=1_000)
-    >>> round(1e3 / (bursts.renewals_hz * (1 - bursts.fast_share)))
-    28
+    A chain that is in the fast state for a share p of the time and forgets its state at rate r: at the moments of a Poisson process
+    of rate r the state is drawn afresh, fast with probability p. So the state at any time is the one drawn last before it. It is
+    found by looking back a block or two, the chain is exactly the one asked for, and no block needs the whole past. States shorter
+    than a slot count by the time spent in them.
     """
 
     rate_hz: float
-    dispersion: float
 
-    fast = 4.0  # times the mean rate
-    slow = 0.25
-    fast_share = (1 - slow) / (fast - slow)
+    @property
+    @abstractmethod
+    def fast(self) -> float:
+        """Give the rate of the fast state, as a multiple of the mean."""
+
+    @property
+    @abstractmethod
+    def slow(self) -> float:
+        """Give the rate of the slow state, as a multiple of the mean."""
+
+    @property
+    def fast_share(self) -> float:
+        """Give the share of time in the fast state, which follows from both rates and the mean."""
+        return (1 - self.slow) / (self.fast - self.slow)
+
+    @property
+    @abstractmethod
+    def renewals_hz(self) -> float:
+        """Give how often the state is drawn afresh."""
 
     @property
     def mean_hz(self) -> float:
@@ -189,12 +190,6 @@ class MarkovModulated(Modulated):
     def peak_hz(self) -> float:
         """Give the rate of the fast state."""
         return self.fast * self.rate_hz
-
-    @property
-    def renewals_hz(self) -> float:
-        """Give how often the state is drawn afresh: the fit to the index of dispersion."""
-        spread = self.fast_share * (1 - self.fast_share) * (self.fast - self.slow) ** 2
-        return 2 * spread * self.rate_hz / (self.dispersion - 1)
 
     def expected(self, first: int, last: int, *, slot_us: int, seed: int) -> Floats:
         """Give what the time spent in each state lets expect of each slot."""
@@ -223,10 +218,57 @@ class MarkovModulated(Modulated):
         return bool(derive(seed, "states", "first").random() < self.fast_share)
 
 
-# Each kind: what makes it, and the fields of a workload that it is made of.
-ARRIVALS: dict[str, tuple[Callable[..., Arrivals], tuple[str, ...]]] = {
-    "constant": (Constant, ("rate",)),
-    "poisson": (Poisson, ("rate",)),
-    "steps": (Steps.parse, ("steps",)),
-    "map": (MarkovModulated, ("rate", "dispersion")),
-}
+@dataclass(frozen=True)
+class MarkovModulated(TwoStates):
+    """Bursts (P0 §5.2, P3 §4.3.2), fitted to a mean rate and an index of dispersion.
+
+    The index of dispersion I = lim Var(N_t) / E(N_t) of a chain that is in the fast state for a share p of the time and forgets
+    its state at rate r is (Heffes and Lucantoni 1986; Fischer and Meier-Hellstern 1993)
+
+        I = 1 + 2 p (1 - p) (fast - slow)^2 / (mean r),      mean = p fast + (1 - p) slow.
+
+    Mean and I leave two numbers free. The series that P0 published to Fig. 3 has 4 and 1/4 times the mean rate, hence p = 1/5,
+    and r = 4.5 mean / (I - 1): a higher I means longer bursts, of (I - 1) / (3.6 mean) seconds on average. At 10,000 tuples a
+    second and I = 1,000 that is 28 ms of bursts, one every 139 ms.
+
+    >>> bursts = MarkovModulated(10_000, dispersion=1_000)
+    >>> round(1e3 / (bursts.renewals_hz * (1 - bursts.fast_share)))
+    28
+    """
+
+    rate_hz: float
+    dispersion: float
+
+    fast = 4.0
+    slow = 0.25
+
+    @property
+    def renewals_hz(self) -> float:
+        """Give how often the state is drawn afresh: the fit to the index of dispersion."""
+        spread = self.fast_share * (1 - self.fast_share) * (self.fast - self.slow) ** 2
+        return 2 * spread * self.rate_hz / (self.dispersion - 1)
+
+
+@dataclass(frozen=True)
+class OnOff(TwoStates):
+    """Poisson arrivals for a while, then none for a while; both whiles are exponential (P1 §6.1).
+
+    >>> OnOff(100, on_us=1_000_000, off_us=3_000_000).peak_hz
+    400.0
+    """
+
+    rate_hz: float
+    on_us: int
+    off_us: int
+
+    slow = 0.0
+
+    @property
+    def fast(self) -> float:
+        """Give what makes up for the time without tuples."""
+        return (self.on_us + self.off_us) / self.on_us
+
+    @property
+    def renewals_hz(self) -> float:
+        """Give the rate at which a chain with these mean times forgets its state."""
+        return SECOND_US / self.on_us + SECOND_US / self.off_us

@@ -2,9 +2,14 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 from numpy.typing import NDArray
+
+from skytide.errors import InvalidInput
 
 Counts = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -16,6 +21,7 @@ class Delays(ABC):
 
     delay_us: int
     share: float = 1.0
+    series: str = ""
 
     def draw(self, random: np.random.Generator, n: int) -> Counts:
         """Draw the delays of `n` tuples, in microseconds.
@@ -70,4 +76,40 @@ class Pareto(Delays):
         return self.delay_us * (1 / np.sqrt(1 - random.random(n)) - 1)
 
 
-DELAYS: dict[str, type[Delays]] = {"none": InOrder, "uniform": Uniform, "exponential": Exponential, "pareto": Pareto}
+class Replayed(Delays):
+    """Delays that were recorded, in the order they were: each slot begins somewhere in the record (columns `ts` and `arrival`)."""
+
+    def draw(self, random: np.random.Generator, n: int) -> Counts:
+        """Give a piece of the record."""
+        delays = _recorded(self.series)
+        return np.take(delays, int(random.integers(len(delays))) + np.arange(n), mode="wrap")
+
+    def late(self, random: np.random.Generator, n: int) -> Floats:
+        """Give the same as numbers."""
+        return self.draw(random, n).astype(np.float64)
+
+
+@lru_cache(maxsize=4)
+def _recorded(path: str) -> Counts:
+    try:
+        table = pq.read_table(path, columns=["ts", "arrival"])
+    except (OSError, pa.ArrowInvalid) as error:
+        raise InvalidInput(
+            value=f"delay_series={path!r}",
+            reason=f"cannot be read ({error or type(error).__name__})",
+            remedy="give a Parquet file with ts and arrival",
+        ) from None
+    ts, arrival = (
+        table[name].cast(pa.timestamp("us", table[name].type.tz)).cast(pa.int64()).to_numpy() for name in ("ts", "arrival")
+    )
+    delays: Counts = np.maximum((arrival - ts)[np.argsort(arrival, kind="stable")], 0)
+    return delays
+
+
+DELAYS: dict[str, type[Delays]] = {
+    "none": InOrder,
+    "uniform": Uniform,
+    "exponential": Exponential,
+    "pareto": Pareto,
+    "replay": Replayed,
+}

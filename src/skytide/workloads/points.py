@@ -49,6 +49,19 @@ def columns(kind: str, random: np.random.Generator, n: int, d: int) -> Points:
     return np.concatenate(found, axis=1)
 
 
+DRIFTING = "drifting"
+DRIFT_US = 30_000_000  # until the next cloud has taken over
+
+
+def cloud_at(kind: str, time_us: int, random: np.random.Generator) -> str:
+    """Give the cloud that points come from at some time: of drifting ones another every 30 s, by and by."""
+    if kind != DRIFTING:
+        return kind
+    clouds = list(CLOUDS)
+    turn, into = divmod(time_us, DRIFT_US)
+    return clouds[(turn + (random.random() < into / DRIFT_US)) % len(clouds)]
+
+
 def _independent(random: np.random.Generator, n: int, d: int) -> Points:
     return random.random((d, n))
 

@@ -3,17 +3,20 @@
 import dataclasses
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
 
 from skytide.errors import InvalidInput
-from skytide.workloads.arrivals import ARRIVALS, SECOND_US, Arrivals, Counts
+from skytide.workloads.arrivals import SECOND_US, Arrivals, Counts
 from skytide.workloads.checks import given_if, one_of, positive_us, read_real, read_whole, real, whole
 from skytide.workloads.delays import DELAYS, Delays
+from skytide.workloads.fleet import Fleet
 from skytide.workloads.identity import derive
-from skytide.workloads.points import CLOUDS, columns
+from skytide.workloads.kinds import ARRIVALS
+from skytide.workloads.points import CLOUDS, DRIFTING, Points, cloud_at, columns
 
 BATCH_ROWS = 65_536
 ID_BITS = 24  # of an id number the tuples of a slot, the others the slots
@@ -27,9 +30,11 @@ TIME = pa.timestamp("us", tz="UTC")
 class Workload:
     """A generated stream. The same fields give the same tuples, whoever asks for which part of it.
 
-    `arrivals`: "constant", "poisson", "map" (bursts with this `dispersion`) at `rate` tuples a second, or "steps", which are
-    written in `steps` as "seconds:rate, seconds:rate, ...". `delays`: "uniform" up to `delay_us`, or "exponential" or "pareto"
-    with that mean, of the `late_share` of the tuples; "none" unless there is a delay. `points`: see `skytide.workloads.points`.
+    `arrivals`: "constant", "poisson", "map" (bursts with this `dispersion`), "selfsimilar" (with this `hurst`), "walk", "onoff" (for
+    `on_us` and `off_us` on average), or P1's `streams` "constw", "psfcw", "ptfcw", "sfvar", "tfvar", all at `rate` tuples a second;
+    "steps", which are written in `steps` as "seconds:rate, seconds:rate, ..."; or "replay" of a recorded `series`. `delays`:
+    "uniform" up to `delay_us`, or "exponential" or "pareto" with that mean, of the `late_share` of the tuples; "replay" of a
+    recorded `delay_series`; "none" unless there is a delay. `points`: see `skytide.workloads.points`; "drifting" between them.
 
     >>> stream = Workload(rate=1_000, dimensions=2)
     >>> [batch.num_rows for batch in stream.tuples(0, 100, start_us=0)]
@@ -42,8 +47,14 @@ class Workload:
     arrivals: str = "poisson"
     dispersion: float | None = None
     steps: str | None = None
+    hurst: float | None = None
+    on_us: int | None = None
+    off_us: int | None = None
+    series: str | None = None
+    streams: int | None = None
     delays: str | None = None
     delay_us: int | None = None
+    delay_series: str | None = None
     late_share: float = 1.0
     points: str = "independent"
     dimensions: int = 8
@@ -53,10 +64,11 @@ class Workload:
     def __post_init__(self) -> None:
         """Refuse what makes no stream, and what would be ignored."""
         if self.delays is None:
-            object.__setattr__(self, "delays", "none" if self.delay_us is None else "uniform")
+            default = "replay" if self.delay_series else "none" if self.delay_us is None else "uniform"
+            object.__setattr__(self, "delays", default)
         one_of("arrivals", self.arrivals, ARRIVALS)
         one_of("delays", self.delays, DELAYS)
-        one_of("points", self.points, CLOUDS)
+        one_of("points", self.points, (*CLOUDS, DRIFTING))
         whole("dimensions", self.dimensions, 1, MOST_DIMENSIONS)
         whole("seed", self.seed, 0)
         positive_us("slot", self.slot_us, 3600 * SECOND_US)
@@ -71,6 +83,13 @@ class Workload:
             real("rate", self.rate, above=0, meaning="tuples a second, more than 0")
         if self.dispersion is not None:
             real("dispersion", self.dispersion, above=1, meaning="a number above 1, which is the one of Poisson arrivals")
+        if self.hurst is not None:
+            real("hurst", self.hurst, above=0.4999, up_to=0.99, meaning="a number from 0.5 to 0.99")
+        for name, length_us in (("on", self.on_us), ("off", self.off_us)):
+            if length_us is not None:
+                positive_us(name, length_us, 3600 * SECOND_US)
+        if self.streams is not None:
+            whole("streams", self.streams, 1, 100_000)
         peak = self.process.peak_hz
         if peak * self.slot_us / SECOND_US > MOST_PER_SLOT:
             raise InvalidInput(
@@ -80,29 +99,35 @@ class Workload:
             )
 
     def _check_delays(self) -> None:
-        given_if(self.delays != "none", "delay", self.delay_us, because=f"delays={self.delays!r}")
+        replayed = self.delays == "replay"
+        given_if(replayed, "delay_series", self.delay_series, because=f"delays={self.delays!r}")
+        given_if(self.delays != "none" and not replayed, "delay", self.delay_us, because=f"delays={self.delays!r}")
         if self.delay_us is not None:
             positive_us("delay", self.delay_us, MOST_DELAY_US)
         real("late_share", self.late_share, above=0, up_to=1, meaning="a share of the tuples, above 0 and up to 1")
         if self.delays == "none" and self.late_share != 1:
             raise InvalidInput(value=f"late_share={self.late_share}", reason="nothing is late", remedy="say how late: give a delay")
+        if replayed and self.late_share != 1:
+            raise InvalidInput(value=f"late_share={self.late_share}", reason="the record says who is late", remedy="leave it out")
+        _ = self.lateness.draw(derive(self.seed, "check"), 0)  # a record that cannot be read is refused now
 
-    @property
+    @cached_property
     def process(self) -> Arrivals:
         """Give the arrival process."""
         make, fields = ARRIVALS[self.arrivals]
         return make(*(getattr(self, name) for name in fields))
 
-    @property
+    @cached_property
     def lateness(self) -> Delays:
         """Give the law of the delays."""
-        return DELAYS[self.delays or "none"](self.delay_us or 0, self.late_share)
+        return DELAYS[self.delays or "none"](self.delay_us or 0, self.late_share, self.delay_series or "")
 
     @property
     def schema(self) -> pa.Schema:
-        """Give the columns of the tuples: id, event time, time of arrival, and the point."""
+        """Give the columns of the tuples: id, event time, time of arrival, the stream if there are several, and the point."""
         dimensions = [(f"x{i}", pa.float64()) for i in range(self.dimensions)]
-        return pa.schema([("id", pa.int64()), ("ts", TIME), ("arrival", TIME), *dimensions])
+        stream = [("stream", pa.int32())] if isinstance(self.process, Fleet) else []
+        return pa.schema([("id", pa.int64()), ("ts", TIME), ("arrival", TIME), *stream, *dimensions])
 
     def counts(self, first: int, last: int) -> Counts:
         """Give the number of tuples of each slot of [first, last)."""
@@ -124,22 +149,28 @@ class Workload:
                 yield from (batch.slice(row, BATCH_ROWS) for row in range(0, batch.num_rows, BATCH_ROWS))
             at = after
 
+    def times_us(self, slot: int, n: int, start_us: int = 0) -> tuple[Counts, Counts]:
+        """Give the event times and the arrivals of the `n` tuples of a slot, without making their points."""
+        random = derive(self.seed, "times", slot)
+        arrival = self.process.offsets(random, n, self.slot_us) + (start_us + slot * self.slot_us)
+        return arrival - self.lateness.draw(random, n), arrival
+
     def newest_us(self, first: int, last: int, start_us: int) -> int | None:
         """Give the newest event time of the slots of [first, last), or None if there is no tuple.
 
         Nothing happens after it arrives, so it is found by looking back from the end, seldom further than a slot or two.
         """
         newest: int | None = None
+        counts = self.counts(first, last).tolist()
         for slot in reversed(range(first, last)):
             if newest is not None and newest >= start_us + (slot + 1) * self.slot_us:
                 break
-            for batch in self.tuples(slot, slot + 1, start_us):
-                here = int(batch["ts"].cast(pa.int64()).to_numpy().max())
+            if n := counts[slot - first]:
+                here = int(self.times_us(slot, n, start_us)[0].max())
                 newest = here if newest is None else max(newest, here)
         return newest
 
     def _batch(self, first: int, counts: Counts, start_us: int) -> pa.RecordBatch:
-        process, lateness = self.process, self.lateness
         rows = int(counts.sum())
         ids, arrival, ts = np.empty((3, rows), np.int64)
         points = np.empty((self.dimensions, rows))
@@ -149,13 +180,27 @@ class Workload:
                 continue
             begin, end = end, end + n
             here = slice(begin, end)
-            random = derive(self.seed, "tuples", slot)
             ids[here] = np.arange(slot << ID_BITS, (slot << ID_BITS) + n)
-            arrival[here] = process.offsets(random, n, self.slot_us) + (start_us + slot * self.slot_us)
-            points[:, here] = columns(self.points, random, n, self.dimensions)
-            ts[here] = arrival[here] - lateness.draw(random, n)
+            ts[here], arrival[here] = self.times_us(slot, n, start_us)
+            points[:, here] = self._points(slot, n)
         times = [pa.array(time).view(TIME) for time in (ts, arrival)]
-        return pa.RecordBatch.from_arrays([pa.array(ids), *times, *map(pa.array, points)], schema=self.schema)
+        streams = [self._streams(first, counts)] if isinstance(self.process, Fleet) else []
+        return pa.RecordBatch.from_arrays([pa.array(ids), *times, *streams, *map(pa.array, points)], schema=self.schema)
+
+    def _points(self, slot: int, n: int) -> Points:
+        random = derive(self.seed, "points", slot)
+        return columns(cloud_at(self.points, slot * self.slot_us, random), random, n, self.dimensions)
+
+    def _streams(self, first: int, counts: Counts) -> pa.Array:
+        """Give the stream that each tuple came with, by the rates of the streams at the time."""
+        assert isinstance(self.process, Fleet)
+        times_s = (np.arange(first, first + len(counts)) + 0.5) * self.slot_us / SECOND_US
+        shares = np.cumsum(self.process.rates_hz(times_s, self.seed), axis=0)
+        drawn = [
+            np.searchsorted(shares[:, at], derive(self.seed, "streams", slot).random(n) * shares[-1, at])
+            for at, (slot, n) in enumerate(enumerate(counts.tolist(), first))
+        ]
+        return pa.array(np.concatenate(drawn).astype(np.int32))
 
     def to_json(self) -> dict[str, str]:
         """Give the fields that were set, as texts by name.
@@ -182,8 +227,8 @@ class Workload:
 
 def typed(name: str, text: str) -> str | float:
     """Read the text of a field, or of an option of that name, as the number that it stands for; others stay texts."""
-    if name in ("rate", "dispersion", "late_share"):
+    if name in ("rate", "dispersion", "late_share", "hurst"):
         return read_real(name, text)
-    if name in ("dimensions", "seed", "partitions", "delay_us", "slot_us"):
+    if name in ("dimensions", "seed", "partitions", "delay_us", "slot_us", "on_us", "off_us", "streams"):
         return read_whole(name, text)
     return text

@@ -1,0 +1,27 @@
+"""The experiments there are. Each is loaded when it is asked for: one needs Spark, another the real data."""
+
+from importlib import import_module
+
+from skytide.errors import InvalidInput
+from skytide.lab.experiment import Experiment
+
+MODULES = {
+    "X1": "x01_splitting",
+    "X2": "x02_in_order",
+    "X3": "x03_window_tasks",
+    "X4": "x04_panes",
+    "X5": "x05_slack",
+    "X7": "x07_merge_tasks",
+    "S1": "s01_engine",
+    "F3": "f03_processes",
+    "F11": "f11_even_splitting",
+}
+
+
+def experiment(name: str) -> Experiment:
+    """Give an experiment by its id."""
+    if name not in MODULES:
+        raise InvalidInput(value=f"experiment {name!r}", reason="there is no such", remedy=f"choose one of {', '.join(MODULES)}")
+    found = import_module(f"skytide.lab.{MODULES[name]}").EXPERIMENT
+    assert isinstance(found, Experiment)
+    return found

@@ -1,0 +1,174 @@
+"""S1: what the simulator says of the real engine, and what that does (not in a paper)."""
+
+import shutil
+import tempfile
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from skytide.lab.experiment import Claim, Experiment, Findings, Progress, Row
+from skytide.lateness import FixedSlack
+from skytide.queries import low
+from skytide.routing import AS_PID, EVEN, PB_RR, Splitting
+from skytide.sim.micro_batch import BatchCosts, run_batches
+from skytide.spark.session import local_session
+from skytide.spark.stream import stream
+from skytide.spark.workload_source import WorkloadStream, workload
+from skytide.windows import Windows
+
+WINDOWS, TRIGGER_S, SLOTS, CORES, DIMENSIONS = Windows(1_000_000, 200_000), 0.5, 2, 2, 8
+WARM_UP_S, MEASURED_S = 12.0, 25.0
+CALIBRATED_HZ = (50_000, 400_000)
+ASKED: list[tuple[str, int, float | None, Splitting]] = [
+    ("steady", 150_000, None, EVEN),
+    ("steady", 300_000, None, EVEN),
+    ("bursts", 200_000, 6_000.0, PB_RR),
+    ("bursts", 200_000, 6_000.0, AS_PID),
+]
+
+
+class SimulatorAgainstEngine(Experiment):
+    """Costs are measured on the engine at two loads; utilisation and latency at others are predicted, and then measured."""
+
+    id = "S1"
+    title = "the simulator against the engine"
+    source = "no paper"
+
+    def measure(self, tell: Progress) -> Findings:
+        """Calibrate, predict, measure."""
+        local_session("skytide lab", cores=CORES)
+        play(source_of(50_000, None), EVEN)  # the first run of a session is slower than all others
+        seen = [play(source_of(rate, None), EVEN) for rate in CALIBRATED_HZ]
+        costs = fit(seen)
+        tell(f"costs: {costs}")
+        rows: list[Row] = []
+        for name, rate, dispersion, strategy in ASKED:
+            source = source_of(rate, dispersion)
+            found = play(source, strategy)
+            expected = run_batches(
+                source.workload,
+                WINDOWS,
+                costs,
+                strategy,
+                slots=SLOTS,
+                cores=CORES,
+                trigger_s=TRIGGER_S,
+                length_s=WARM_UP_S + MEASURED_S,
+            )
+            row: Row = {"stream": f"{name} {rate:,}/s", "strategy": strategy.name}
+            pairs = {
+                "utilisation": (expected.utilisation, found["utilisation"]),
+                "latency_mean_s": (expected.latency_mean_s, found["latency_mean_s"]),
+                "latency_p99_s": (expected.latency_p99_s, found["latency_p99_s"]),
+            }
+            for what, (predicted, measured) in pairs.items():
+                row |= {f"{what}_predicted": predicted, f"{what}_measured": measured, f"{what}_error": predicted / measured - 1}
+            rows.append(row)
+            tell(f"{row['stream']}, {strategy.name}: " + ", ".join(f"{what} {p:.2f} for {m:.2f}" for what, (p, m) in pairs.items()))
+        worst = {
+            what: max(abs(row[f"{what}_error"]) for row in rows) for what in ("utilisation", "latency_mean_s", "latency_p99_s")
+        }
+        return Findings(
+            rows,
+            [
+                Claim(
+                    "(ours) utilisation is predicted within 15 %",
+                    f"utilisation off by at most {worst['utilisation']:.0%}",
+                    worst["utilisation"] <= 0.15,
+                ),
+                Claim(
+                    "(ours) mean latency is predicted within 15 %",
+                    f"mean latency off by at most {worst['latency_mean_s']:.0%}",
+                    worst["latency_mean_s"] <= 0.15,
+                ),
+                Claim(
+                    "(ours) its 99th percentile within 25 %",
+                    f"99th percentile off by at most {worst['latency_p99_s']:.0%}",
+                    worst["latency_p99_s"] <= 0.25,
+                ),
+            ],
+            f"calibrated at {' and '.join(f'{rate:,}' for rate in CALIBRATED_HZ)} tuples a second; {costs.origin}",
+        )
+
+    def draw(self, rows: Sequence[Row], figure: Figure) -> None:
+        """Draw predictions beside measurements."""
+        for axis, what in zip(figure.subplots(1, 3), ("utilisation", "latency_mean_s", "latency_p99_s"), strict=True):
+            places = np.arange(len(rows))
+            for shift, kind in ((-0.2, "predicted"), (0.2, "measured")):
+                axis.bar(places + shift, [row[f"{what}_{kind}"] for row in rows], width=0.38, label=kind)
+            axis.set_xticks(places, [f"{row['stream']}\n{row['strategy']}" for row in rows], fontsize="small", rotation=30)
+            axis.set(title=what.replace("_", " "))
+            axis.legend(frameon=False)
+
+
+def source_of(rate: int, dispersion: float | None) -> WorkloadStream:
+    """Give a stream in real time, in order."""
+    if dispersion is None:
+        return workload(rate=rate, arrivals="constant", dimensions=DIMENSIONS)
+    return workload(rate=rate, arrivals="map", dispersion=dispersion, dimensions=DIMENSIONS)
+
+
+def play(source: WorkloadStream, strategy: Splitting) -> dict[str, float]:
+    """Run the engine for a while after a warm-up, and say what it did, for each batch on average."""
+    folder = tempfile.mkdtemp(prefix="skytide-lab-")
+    asked = stream(source).window("1 s", slide="200 ms", slack=FixedSlack(0)).skyline(*(low(f"x{i}") for i in range(DIMENSIONS)))
+    run = asked.start(
+        "parquet",
+        path=f"{folder}/out",
+        checkpoint=f"{folder}/checkpoint",
+        trigger=f"{int(TRIGGER_S * 1000)} ms",
+        splitting=strategy,
+        pane_slots=SLOTS,
+    )
+    try:
+        run.await_termination(WARM_UP_S)
+        before, began = _seen(run), time.time()
+        run.await_termination(MEASURED_S)
+        after = _seen(run)
+        progress = [each for each in run.query.recentProgress if before["batch"] < each["batchId"] <= after["batch"]]
+        latencies = [row.latency_s for row in run.windows() if row.window_end_us / 1e6 + row.latency_s > began]
+    finally:
+        run.stop()
+        shutil.rmtree(folder, ignore_errors=True)
+    batches = after["batch"] - before["batch"]
+    took_s = sum(each["durationMs"]["triggerExecution"] for each in progress) / 1e3 / max(len(progress), 1)
+    each = {name: (after[name] - before[name]) / batches for name in before}
+    return {
+        **each,
+        "batch_s": took_s,
+        "utilisation": took_s * batches / MEASURED_S,
+        "latency_mean_s": float(np.mean(latencies)),
+        "latency_p99_s": float(np.quantile(latencies, 0.99)),
+    }
+
+
+def fit(seen: list[dict[str, float]]) -> BatchCosts:
+    """Draw a line through the costs of two loads."""
+    tuples = [each["tuples"] for each in seen]
+
+    def line(values: list[float]) -> tuple[float, float]:
+        slope = max((values[1] - values[0]) / (tuples[1] - tuples[0]), 0.0)
+        return max(values[0] - slope * tuples[0], 0.0), slope
+
+    task_s, tuple_s = line([each["pane_s"] for each in seen])
+    window_s, window_tuple_s = line([each["window_s"] for each in seen])
+    slides = float(np.mean([each["windows"] for each in seen]))
+    around = float(np.mean([each["batch_s"] - each["pane_s"] / SLOTS - each["window_s"] for each in seen]))
+    return BatchCosts("measured on this machine", around, tuple_s, task_s / SLOTS, window_s / slides, window_tuple_s)
+
+
+def _seen(run: Any) -> dict[str, float]:
+    status, seconds = run.status(), run.seconds()
+    return {
+        "batch": status.batch,
+        "tuples": status.tuples,
+        "windows": status.windows_out,
+        "pane_s": seconds.get("pane tasks", 0.0),
+        "window_s": seconds.get("window task", 0.0),
+    }
+
+
+EXPERIMENT = SimulatorAgainstEngine()

@@ -1,0 +1,130 @@
+"""A PID regulator, and the experiment that finds its gains (P3 §4.1.2, SPEC S9)."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+State = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Gains:
+    """The weights of the error, of the sum of errors, and of the last change of the error."""
+
+    kp: float
+    ki: float
+    kd: float
+
+
+@dataclass(frozen=True)
+class Pid:
+    """Moves a factor so that the utilisation comes to a setpoint: utilisation below it lets the factor grow.
+
+    The factor works by what it is multiplied with, from a few tuples to whole panes, so what the papers add to it is taken as a share
+    of it. Without gains, a relay experiment during the first samples finds them (Åström and Hägglund 1984): the factor jumps up and
+    down with the sign of the error, and the swing of the utilisation tells how strongly, and its period how fast, the level answers.
+    """
+
+    setpoint: float = 0.9
+    gains: Gains | None = None
+    low: float = 0.01
+    high: float = 100.0
+    relay_step: float = 0.3
+    relay_samples: int = 12
+
+    def build(self, resume: State | None = None) -> "PidLogic":
+        """Give the logic, from a snapshot if there is one."""
+        logic = PidLogic(self)
+        if resume:
+            logic.restore(resume)
+        return logic
+
+
+# What is used where a relay experiment showed no swing at all: slow, but stable wherever the utilisation moves less than twice as
+# much as the factor.
+CAUTIOUS = Gains(kp=0.3, ki=0.0, kd=0.1)
+LARGEST_ERROR = 1.5  # a burst of many times the capacity must not undo in a period what took many
+
+
+class PidLogic:
+    """Samples in, factor out."""
+
+    def __init__(self, config: Pid) -> None:
+        """Start in the middle, with an experiment if there are no gains yet."""
+        self.config = config
+        self.factor = 1.0
+        self.gains = config.gains
+        self._sum = 0.0
+        self._previous: float | None = None
+        self._relay: list[tuple[float, float]] = []
+
+    def sample(self, measured: float | None, low: float = 0.0, high: float = math.inf) -> float:
+        """Take in a utilisation (None: nothing was measured, so nothing moves) and give the factor for the next period.
+
+        `low` and `high` are where a factor has no more effect at present: to go beyond would only take time to come back.
+        """
+        if measured is None or not math.isfinite(measured):
+            return self.factor
+        error = self.config.setpoint - measured
+        if self.gains is None:
+            return self._experiment(error)
+        change = self._change(error, self.gains)
+        wanted = self.factor * (1 + max(-0.7, min(change, 0.7)))
+        self.factor = min(max(wanted, self.config.low, low), self.config.high, max(high, self.config.low))
+        # Anti-windup: an error that no factor can mend must not pile up, and what piled up must not outlive its cause.
+        if self.factor == wanted:
+            self._sum += error
+        if self._sum * error < 0:
+            self._sum = 0.0
+        self._previous = error
+        return self.factor
+
+    def snapshot(self) -> State:
+        """Give the state, as plain values."""
+        gains = None if self.gains is None else vars(self.gains)
+        return {"factor": self.factor, "gains": gains, "sum": self._sum, "previous": self._previous, "relay": self._relay}
+
+    def restore(self, state: State) -> None:
+        """Go on from a snapshot."""
+        self.factor, self._sum, self._previous = state["factor"], state["sum"], state["previous"]
+        self.gains = None if state["gains"] is None else Gains(**state["gains"])
+        self._relay = [(error, factor) for error, factor in state["relay"]]
+
+    def _change(self, error: float, gains: Gains) -> float:
+        before = error if self._previous is None else self._previous
+        near, moved = (max(min(value, LARGEST_ERROR), -LARGEST_ERROR) for value in (error, error - before))
+        return gains.kp * near + gains.ki * (self._sum + near) + gains.kd * moved
+
+    def _experiment(self, error: float) -> float:
+        self._relay.append((error, self.factor))
+        step = self.config.relay_step
+        self.factor = 1.0 + (step if error > 0 else -step)
+        if len(self._relay) >= self.config.relay_samples:
+            self.gains = tuned(self._relay, step)
+            self._relay, self.factor = [], 1.0
+        return self.factor
+
+
+def tuned(relay: list[tuple[float, float]], step: float) -> Gains:
+    """Give gains from a relay experiment: the error of each period, and the factor that was in force, 1 and the step up or down.
+
+    The ultimate gain is 4 step / (pi a), with `a` the amplitude of the swing: half of what the error differs by between periods of the
+    high and of the low factor, which leaves out what bursts do meanwhile. The ultimate period is read from the changes of sign. The
+    regulator adds its output to the factor, so what it calls kp works as the integral part of the usual form, and kd as the
+    proportional part; the gains are those of Tyreus and Luyben, who overshoot little.
+
+    >>> tuned([(0.2, 0.7), (-0.2, 1.3)] * 6, step=0.3)
+    Gains(kp=0.136, ki=0.0, kd=0.597)
+    """
+    errors = [error for error, _ in relay]
+    up, down = ([error for error, factor in relay if (factor > 1) == high and factor != 1] for high in (True, False))
+    turns = [at for at in range(1, len(errors)) if errors[at] * errors[at - 1] < 0]
+    amplitude = (sum(down) / len(down) - sum(up) / len(up)) / 2 if up and down else 0.0
+    if amplitude <= 0 or len(turns) < 2:
+        return CAUTIOUS
+    period = max(2.0, 2 * (turns[-1] - turns[0]) / (len(turns) - 1))
+    proportional = 4 * step / (math.pi * amplitude) / 3.2
+    kp, kd = proportional / (2.2 * period), proportional
+    # An experiment of a few noisy periods may be far off: within these bounds the loop is stable for any level that answers a
+    # factor by at most its share.
+    return Gains(kp=round(min(max(kp, 0.1), 0.5), 3), ki=0.0, kd=round(min(max(kd, 0.05), 0.6), 3))

@@ -1,0 +1,37 @@
+"""How large partitions of panes are: the base of the splitting threshold (SPEC S6)."""
+
+from collections import deque
+from collections.abc import Iterable
+from math import inf, sqrt
+
+
+class RecentSizes:
+    """The sizes of the partitions that closed most recently.
+
+    >>> recent = RecentSizes(most=3)
+    >>> recent.threshold()
+    inf
+    >>> recent.add([100, 1, 2, 3])
+    >>> round(recent.threshold(), 3)
+    2.816
+    """
+
+    def __init__(self, most: int, sizes: Iterable[int] = ()) -> None:
+        """Remember at most so many."""
+        self._sizes: deque[int] = deque(sizes, maxlen=most)
+
+    def add(self, sizes: Iterable[int]) -> None:
+        """Take in the sizes of partitions that closed."""
+        self._sizes.extend(sizes)
+
+    def threshold(self) -> float:
+        """Give mean and standard deviation added up; infinity as long as nothing has closed."""
+        n = len(self._sizes)
+        if not n:
+            return inf
+        mean = sum(self._sizes) / n
+        return mean + sqrt(max(0.0, sum(size * size for size in self._sizes) / n - mean * mean))
+
+    def snapshot(self) -> list[int]:
+        """Give the sizes, oldest first."""
+        return list(self._sizes)

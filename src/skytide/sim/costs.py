@@ -1,0 +1,79 @@
+"""What work costs on some machine: measured by `skytide lab calibrate`, or taken from figures that the papers print."""
+
+import json
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from importlib.resources import files
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skytide.errors import InvalidInput
+
+Floats = NDArray[np.float64]
+LARGEST = 2**19  # tuples of a partition; what is measured is continued by its last slope
+
+
+@dataclass(frozen=True)
+class Curve:
+    """How a partition of one kind of points grows: its result, and the time that took, by its number of tuples."""
+
+    tuples: tuple[int, ...]
+    kept: tuple[float, ...]
+    busy_s: tuple[float, ...]
+    """From the first tuple to the last."""
+
+    @cached_property
+    def kept_by_size(self) -> list[float]:
+        """Give the rows of the result, by the number of tuples."""
+        return list(map(float, self._by_size(self.kept).clip(max=np.arange(LARGEST + 1))))
+
+    @cached_property
+    def busy_by_size(self) -> list[float]:
+        """Give the seconds from the first tuple on, by the number of tuples."""
+        return list(map(float, self._by_size(self.busy_s)))
+
+    def _by_size(self, values: tuple[float, ...]) -> Floats:
+        x, y = np.log(self.tuples), np.log(values)
+        sizes = np.log(np.arange(1, LARGEST + 1))
+        by_size = np.interp(sizes, x, y)
+        beyond, before = sizes > x[-1], sizes < x[0]
+        by_size[beyond] = y[-1] + (sizes[beyond] - x[-1]) * (y[-1] - y[-2]) / (x[-1] - x[-2])
+        by_size[before] = y[0] + (sizes[before] - x[0])
+        return np.append(0.0, np.exp(by_size))
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Costs of both levels, and where they come from."""
+
+    origin: str
+    curves: dict[str, Curve]
+    """By the kind of points."""
+    pair_s: float
+    """To compare a row that comes into a window with one that is there."""
+
+    def faster(self, factor: float, origin: str) -> "Costs":
+        """Give the costs of a machine that is so many times as fast."""
+        curves = {kind: replace(curve, busy_s=tuple(s / factor for s in curve.busy_s)) for kind, curve in self.curves.items()}
+        return Costs(f"{self.origin}; {origin}", curves, self.pair_s / factor)
+
+    def save(self, path: Path) -> None:
+        """Write them down."""
+        path.write_text(json.dumps(asdict(self), indent=1) + "\n")
+
+    @staticmethod
+    def load(path: Path) -> "Costs":
+        """Read what `save` wrote."""
+        try:
+            known = json.loads(path.read_text())
+            curves = {kind: Curve(**{name: tuple(v) for name, v in curve.items()}) for kind, curve in known["curves"].items()}
+            return Costs(known["origin"], curves, known["pair_s"])
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise InvalidInput(value=f"costs {path}", reason=str(error), remedy="make them with `skytide lab calibrate`") from None
+
+
+def known_costs(name: str = "bnl") -> Costs:
+    """Give costs that come with skytide: "bnl", of the papers' algorithm, or "skytide", of the kernels here."""
+    return Costs.load(Path(str(files("skytide.sim") / f"{name}.json")))

@@ -1,0 +1,220 @@
+"""The pane level in virtual time: an emitter with a real router, and slots that work through their queues.
+
+A slot serves its queue in order and does nothing else, so the end of a piece of work is known when it is queued: there are no
+events but those of the stream. That is why there is no event queue here, and no package for one: it would only be slower.
+"""
+
+from collections import deque
+from dataclasses import dataclass, field
+
+from skytide.routing import Partition, Router, SlotUse, Splitting, utilisation
+from skytide.sim.costs import Costs
+from skytide.sim.traffic import Step, Traffic
+
+
+@dataclass(frozen=True)
+class Result:
+    """The result of a partition, on its way to the window level."""
+
+    at_s: float
+    pane: int
+    tuples: int
+    kept: float
+    partitions: int
+    cloud: str
+    computed_s: float
+    """When the work on its last tuple was done."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """What was measured in a sampling period."""
+
+    end_s: float
+    utilisation: float | None
+    slots: int
+    tuples: int
+    threshold: float
+    held: float
+    """Tuples that the level holds: held back, waiting at slots, and in the results of open panes."""
+
+
+@dataclass
+class _Slot:
+    queue: deque[tuple[float, float, int]] = field(default_factory=deque)  # begin, end, tuples
+    free_s: float = 0.0
+    busy_s: float = 0.0
+    """Of finished work."""
+    processed: int = 0
+    scheduled: int = 0
+    seen: tuple[float, float, int] = (0.0, 0.0, 0)
+    """Busy time, processed and scheduled tuples at the last sample."""
+
+    def until(self, now_s: float) -> int:
+        """Finish what ends by now, and give how many tuples that was."""
+        queue, done = self.queue, 0
+        while queue and queue[0][1] <= now_s:
+            begin, end, n = queue.popleft()
+            self.busy_s += end - begin
+            done += n
+        self.processed += done
+        return done
+
+    def use(self, now_s: float) -> SlotUse:
+        """Give what it did since this was asked last; work in progress counts by its share."""
+        busy, processed = self.busy_s, float(self.processed)
+        if self.queue and self.queue[0][0] < now_s:
+            begin, end, n = self.queue[0]
+            busy += now_s - begin
+            processed += n * (now_s - begin) / (end - begin)
+        before = self.seen
+        self.seen = (busy, processed, self.scheduled)
+        return SlotUse(self.scheduled - before[2], round(processed - before[1]), busy - before[0])
+
+
+class PaneStage:
+    """Emitter and slots of the pane level."""
+
+    def __init__(self, costs: Costs, strategy: Splitting, slots: int, traffic: Traffic, period_s: float = 1.0) -> None:
+        """Start with idle slots."""
+        self.router: Router = strategy.build(slots)
+        self.results: list[Result] = []
+        self.samples: list[Sample] = []
+        self.slots: dict[int, _Slot] = {slot: _Slot() for slot in range(slots)}
+        self.computed_s: dict[int, float] = {}
+        """Of each closed pane, when the work on its last tuple was done."""
+        self.closed_s: dict[int, float] = {}
+        """Of each closed pane, when its last result was out."""
+        self._queued: dict[int, int] = dict.fromkeys(self.slots, 0)
+        self._traffic, self._period_s = traffic, period_s
+        self._busy = {kind: curve.busy_by_size for kind, curve in costs.curves.items()}
+        self._kept = {kind: curve.kept_by_size for kind, curve in costs.curves.items()}
+        self._done: dict[tuple[int, int], float] = {}  # of each partition, when its last tuple is done
+        self._next_sample_s = period_s
+        self.open_panes: list[int] = []
+        """At each sample, how many panes were open."""
+        self._sampled = self.tuples = 0
+        self._closed_before: int | None = None
+
+    def step(self, step: Step) -> list[Result]:
+        """Play a step of the stream, and give the results that this closes."""
+        now = step.end_s
+        queued = self._queued
+        for number, slot in self.slots.items():
+            if slot.queue and slot.queue[0][1] <= now:
+                queued[number] -= slot.until(now)
+        if now >= self._next_sample_s:
+            self._sample(now, step.buffered)
+        route, cloud = self.router.route, self._traffic.cloud
+        for pane, n in step.arrived:
+            busy = self._busy[cloud(pane)]
+            given = route(pane, n, queued)
+            sent = self.router.open[pane].sent
+            for number, share in given.items():
+                size = sent[number]
+                self._work(number, pane, share, busy[size] - busy[size - share], now)
+            self.tuples += n
+        return self._close(step, now)
+
+    def resize(self, slots: int, now_s: float) -> list[Result]:
+        """Change the number of slots; those that go finish their queues, and give up the partitions they hold."""
+        wanted, known = set(range(slots)), set(self.router.slots)
+        for number in sorted(wanted - known):
+            self.slots.setdefault(number, _Slot(free_s=now_s))
+            self._queued.setdefault(number, 0)
+        self.router.add(sorted(wanted - known))
+        going = sorted(known - wanted)
+        return [self._result(partition, now_s) for partition in self.router.remove(going, self._queued)] if going else []
+
+    def _work(self, number: int, pane: int, tuples: int, seconds: float, now_s: float) -> None:
+        slot = self.slots[number]
+        begin = slot.free_s if slot.free_s > now_s else now_s
+        slot.free_s = begin + seconds
+        slot.queue.append((begin, slot.free_s, tuples))
+        slot.scheduled += tuples
+        self._done[pane, number] = slot.free_s
+
+    def _close(self, step: Step, now_s: float) -> list[Result]:
+        if step.open_from == self._closed_before:
+            return []
+        self._closed_before = step.open_from
+        closed = [self._result(partition, now_s) for partition in self.router.close(step.open_from)]
+        for result in closed:
+            computed = max(self.computed_s.get(result.pane, 0.0), result.computed_s)
+            self.computed_s[result.pane] = computed
+            self.closed_s[result.pane] = max(self.closed_s.get(result.pane, 0.0), result.at_s)
+        self.results += closed
+        return closed
+
+    def _result(self, partition: Partition, now_s: float) -> Result:
+        """Give the result of a partition: it leaves when its slot has done all that was queued before the punctuation."""
+        cloud = self._traffic.cloud(partition.pane)
+        slot = self.slots[partition.slot]
+        return Result(
+            at_s=max(now_s, slot.free_s),
+            pane=partition.pane,
+            tuples=partition.tuples,
+            kept=self._kept[cloud][partition.tuples],
+            partitions=partition.partitions,
+            cloud=cloud,
+            computed_s=self._done.pop((partition.pane, partition.slot), now_s),
+        )
+
+    def _sample(self, now_s: float, buffered: int) -> None:
+        uses = [self.slots[number].use(now_s) for number in self.router.slots]
+        measured = utilisation(uses, self._period_s)
+        self.router.sample(measured)
+        kept = sum(
+            self._kept[self._traffic.cloud(pane)][n] for pane, known in self.router.open.items() for n in known.sent.values()
+        )
+        self.open_panes.append(len(self.router.open))
+        held = buffered + sum(self._queued.values()) + kept
+        self.samples.append(Sample(now_s, measured, len(uses), self.tuples - self._sampled, self.router.threshold, held))
+        self._sampled = self.tuples
+        self._next_sample_s += self._period_s
+
+
+@dataclass(frozen=True)
+class PaneOutcome:
+    """How the pane level did over a whole stream."""
+
+    utilisation: float
+    """The mean over all periods after the warm-up, weighted by what came in."""
+    splitting_factor: float
+    sustained: float
+    """The share of the input that was served as fast as it came: 1 if the work ended with the stream."""
+    kept_a_pane: float
+    imbalance: float
+    """Load of the most over that of the least loaded slot."""
+    latency_s: float
+    """Of a pane, from the arrival of its first tuple to the end of the work on its last (P3 Definition 1)."""
+    closing_lag_s: float
+    """Of a pane, from the end of the work on its last tuple to its closing (P3 Definition 2)."""
+
+
+def run_panes(
+    traffic: Traffic, costs: Costs, strategy: Splitting, slots: int, *, period_s: float = 1.0, warm_up_s: float = 0.0
+) -> tuple[PaneOutcome, PaneStage]:
+    """Play a whole stream."""
+    stage = PaneStage(costs, strategy, slots, traffic, period_s)
+    for step in traffic.steps:
+        stage.step(step)
+    end_s = max(slot.free_s for slot in stage.slots.values())
+    counted = [s for s in stage.samples if s.end_s > warm_up_s and s.utilisation is not None]
+    weight = sum(sample.tuples for sample in counted)
+    kept: dict[int, float] = {}
+    for result in stage.results:
+        kept[result.pane] = kept.get(result.pane, 0.0) + result.kept
+    loads = [slot.busy_s + sum(end - begin for begin, end, _ in slot.queue) for slot in stage.slots.values()]
+    lags = [stage.closed_s[pane] - computed for pane, computed in stage.computed_s.items()]
+    latencies = [computed - traffic.first_arrival_s[pane] for pane, computed in stage.computed_s.items()]
+    outcome = PaneOutcome(
+        utilisation=sum((sample.utilisation or 0.0) * sample.tuples for sample in counted) / max(weight, 1),
+        splitting_factor=stage.router.splitting_factor,
+        sustained=min(1.0, traffic.length_s / end_s),
+        kept_a_pane=sum(kept.values()) / max(len(kept), 1),
+        imbalance=max(loads) / max(min(loads), 1e-9),
+        latency_s=sum(latencies) / max(len(latencies), 1),
+        closing_lag_s=sum(lags) / max(len(lags), 1),
+    )
+    return outcome, stage

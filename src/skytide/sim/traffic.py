@@ -1,0 +1,86 @@
+"""What arrives, as a simulator needs it: for each short step of time the tuples of each pane, and the panes that close."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skytide.windows import Windows
+from skytide.workloads.workload import Workload
+
+SECOND_US = 1_000_000
+
+
+@dataclass(frozen=True)
+class Step:
+    """A step of time: what arrived in it, and the first pane that is still open at its end."""
+
+    end_s: float
+    arrived: tuple[tuple[int, int], ...]
+    """Panes, and how many of their tuples."""
+    open_from: int
+    buffered: int
+    """Tuples that are held back."""
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """A stream, cut into steps, from its beginning to a moment when all of its panes have closed."""
+
+    steps: tuple[Step, ...]
+    pane_s: float
+    length_s: float
+    tuples: int
+    late: int
+    cloud: Callable[[int], str]
+    """The kind of points of a pane."""
+    first_arrival_s: dict[int, float]
+    """Of each pane, when its first tuple arrived."""
+
+
+def traffic(
+    workload: Workload, windows: Windows, length_s: float, *, cloud: Callable[[int], str] | None = None, in_order: bool = False
+) -> Traffic:
+    """Play a workload with a K-slack, whose punctuation goes out at the end of every step (a slot of the workload).
+
+    With `in_order` a buffer holds tuples back until the punctuation has passed them, as systems do that sort first (SPEC O4).
+    """
+    buffer = np.zeros(0, np.int64)
+    slot_us, last = workload.slot_us, int(length_s * SECOND_US) // workload.slot_us
+    counts = workload.counts(0, last).tolist()
+    newest = punctuation = -(2**62)
+    slack = total = late = 0
+    steps: list[Step] = []
+    first_arrival: dict[int, float] = {}
+    for slot, n in enumerate(counts):
+        end_s = (slot + 1) * slot_us / SECOND_US
+        arrived: tuple[tuple[int, int], ...] = ()
+        if n:
+            ts, _ = workload.times_us(slot, n)
+            before = np.maximum(np.maximum.accumulate(ts), newest)
+            slack = max(slack, int((before - ts).max()))
+            newest = int(before[-1])
+            in_time = ts[ts >= punctuation]
+            late += n - len(in_time)
+            total += n
+            arrived = _by_pane(in_time // windows.pane_us)
+            for pane, _n in arrived:
+                first_arrival.setdefault(pane, slot * slot_us / SECOND_US)
+            punctuation = max(punctuation, newest - slack)
+            if in_order:
+                buffer = np.concatenate([buffer, in_time])
+                passed = buffer < punctuation
+                arrived, buffer = _by_pane(buffer[passed] // windows.pane_us), buffer[~passed]
+        steps.append(Step(end_s, arrived, punctuation // windows.pane_us, len(buffer)))
+    end = Step(last * slot_us / SECOND_US, _by_pane(buffer // windows.pane_us), newest // windows.pane_us + 1, 0)
+    kind = workload.points
+    return Traffic((*steps, end), windows.pane_us / SECOND_US, length_s, total, late, cloud or (lambda _: kind), first_arrival)
+
+
+def _by_pane(panes: NDArray[np.int64]) -> tuple[tuple[int, int], ...]:
+    if not len(panes):
+        return ()
+    first = int(panes.min())
+    found = np.bincount(panes - first)
+    return tuple((first + int(at), int(found[at])) for at in np.flatnonzero(found))

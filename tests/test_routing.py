@@ -1,0 +1,298 @@
+"""Routing: no tuple is lost or doubled, partition counts are right, windows are complete, in order, and nobody idles for nothing."""
+
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from skytide.errors import InvalidInput
+from skytide.routing import (
+    AS,
+    PB_RR,
+    POLICIES,
+    STRATEGIES,
+    TB_RR,
+    Begin,
+    Completeness,
+    Gains,
+    InOrder,
+    Merge,
+    Pid,
+    Router,
+    SlotUse,
+    Splitting,
+    Task,
+    Update,
+    WindowScheduler,
+    strategy_of,
+    tuned,
+    utilisation,
+)
+from skytide.windows import Windows
+
+EVENTS = st.lists(
+    st.one_of(
+        st.tuples(st.just("tuples"), st.integers(0, 3), st.integers(1, 500)),  # pane, counted from the oldest open one
+        st.tuples(st.just("close"), st.integers(0, 2), st.just(0)),
+        st.tuples(st.just("resize"), st.integers(1, 6), st.just(0)),
+        st.tuples(st.just("served"), st.integers(0, 5), st.integers(1, 400)),
+        st.tuples(st.just("sample"), st.integers(0, 30), st.just(0)),
+        st.tuples(st.just("restart"), st.just(0), st.just(0)),
+    ),
+    max_size=60,
+)
+
+
+def check_router(strategy: Splitting, slots: int, events: list[tuple[str, int, int]]) -> Router:
+    """Play events, and assert the laws of routers."""
+    router, queued = strategy.build(slots), dict.fromkeys(range(slots), 0)
+    came: dict[int, int] = {}
+    reached: dict[int, int] = {}
+    complete, done = Completeness(), set()
+    oldest = 0
+
+    def results(partitions: list[Any]) -> None:
+        for partition in partitions:
+            reached[partition.pane] = reached.get(partition.pane, 0) + partition.tuples
+            if complete.on(partition.pane, partition.partitions):
+                assert partition.pane not in done
+                done.add(partition.pane)
+
+    for what, first, second in [*events, ("close", 1_000, 0)]:
+        if what == "tuples":
+            pane = oldest + first
+            given = router.route(pane, second, queued)
+            assert sum(given.values()) == second
+            assert min(given.values()) > 0
+            assert set(given) <= set(router.slots)
+            came[pane] = came.get(pane, 0) + second
+        elif what == "close":
+            oldest += first
+            results(router.close(oldest))
+            assert not any(pane < oldest for pane in router.open)
+        elif what == "resize":
+            wanted = set(range(first))
+            router.add(sorted(wanted - set(router.slots)))
+            if going := sorted(set(router.slots) - wanted):
+                results(router.remove(going, queued))
+        elif what == "served":
+            queued[first] = max(0, queued.get(first, 0) - second)
+        elif what == "sample":
+            router.sample(first / 10)
+            assert router.threshold > 0
+        else:
+            router = strategy.build(1, router.snapshot())
+    assert reached == came
+    assert done == set(came)  # complete once, all of them, and only with the last result
+    return router
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES.values(), ids=STRATEGIES)
+@given(slots=st.integers(1, 6), events=EVENTS)
+def test_no_tuple_is_lost_and_partition_counts_are_right(
+    strategy: Splitting, slots: int, events: list[tuple[str, int, int]]
+) -> None:
+    check_router(strategy, slots, events)
+
+
+class Loser(Splitting):
+    """A guilty specimen: forgets a tuple of every run."""
+
+    name = "LOSER"
+
+    def send(self, router: Router, pane: int, tuples: int, queued: dict[int, int]) -> dict[int, int]:
+        return router.give(pane, {router.slots[0]: max(1, tuples - 1)}, queued)
+
+
+def test_a_guilty_router_is_caught() -> None:
+    with pytest.raises(AssertionError):
+        check_router(Loser(), 2, [("tuples", 0, 10)])
+
+
+def sent(strategy: Splitting, slots: int, runs: list[tuple[int, int]], sizes: tuple[int, ...] = ()) -> list[dict[int, int]]:
+    router, queued = strategy.build(slots), dict.fromkeys(range(slots), 0)
+    router.sizes.add(sizes)
+    router._set_threshold()
+    return [router.route(pane, n, queued) for pane, n in runs]
+
+
+def test_strategies_as_the_papers_describe_them() -> None:
+    assert sent(PB_RR, 3, [(4, 10), (5, 1), (4, 2)]) == [{1: 10}, {2: 1}, {1: 2}]
+    assert sent(TB_RR, 3, [(4, 4), (5, 1)]) == [{0: 2, 1: 1, 2: 1}, {1: 1}]
+    # Threshold 100: the least loaded slot owns a pane until it has so many, then the one that is it then.
+    assert sent(AS, 3, [(1, 60), (2, 70), (1, 60), (3, 10)], (100, 100)) == [{0: 60}, {1: 70}, {0: 40, 2: 20}, {2: 10}]
+    assert sent(strategy_of("RATE"), 3, [(1, 150), (1, 100)], (100, 100)) == [{1: 100, 2: 50}, {2: 50, 0: 50}]
+
+
+def test_where_all_slots_have_their_share_tuples_go_to_the_shortest_queue() -> None:
+    (given,) = sent(AS, 4, [(1, 1_000)], (10, 10))
+    assert max(given.values()) - min(given.values()) <= 1_000 // 16
+
+
+def test_an_unknown_strategy_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="strategy='BEST': not known; choose one of PB_RR, TB_RR, EVEN, RATE, AS, AS_PID"):
+        strategy_of("BEST")
+    with pytest.raises(InvalidInput, match="none would be left"):
+        TB_RR.build(2).remove([0, 1], {})
+
+
+@given(st.lists(st.tuples(st.integers(0, 1_000), st.floats(0, 1)), min_size=1, max_size=8))
+def test_balance_is_best(uses: list[tuple[int, float]]) -> None:
+    """P0 Proposition 1: with the same cost of a tuple everywhere, no distribution beats the even one."""
+    total = sum(n for n, _ in uses)
+    cost_s = 1e-3
+    if total and all(n * cost_s <= 1 for n, _ in uses):
+        found = utilisation([SlotUse(n, n, n * cost_s) for n, _ in uses], 1.0)
+        assert found is not None
+        assert found >= total / (len(uses) / cost_s) - 1e-9
+
+
+def test_a_level_without_work_has_no_utilisation_to_speak_of() -> None:
+    assert utilisation([SlotUse(0, 0, 0.0)], 1.0) == 0.0
+    assert utilisation([SlotUse(5, 0, 0.0)], 1.0) is None
+
+
+@given(
+    st.lists(st.one_of(st.none(), st.floats(0, 50)), max_size=60),
+    st.sampled_from([None, Gains(0.5, 0.1, 0.2), Gains(5, 5, 5)]),
+)
+def test_a_regulator_stays_within_its_bounds_and_recovers(measured: list[float | None], gains: Gains | None) -> None:
+    pid = Pid(gains=gains).build()
+    for value in measured:
+        assert pid.config.low <= pid.sample(value) <= pid.config.high
+    saved = pid.snapshot()
+    again = Pid(gains=gains).build(saved)
+    assert [again.sample(0.5), again.snapshot()] == [pid.sample(0.5), pid.snapshot()]
+    for _ in range(200):  # whatever happened before, an idle level is soon split less and less
+        pid.sample(0.1, high=5.0)
+    assert pid.factor == 5.0
+
+
+@pytest.mark.parametrize("slope", [0.2, 1.0, 3.0])
+def test_a_tuned_regulator_finds_the_setpoint(slope: float) -> None:
+    """The level answers a larger factor with more utilisation, a period late."""
+    pid = Pid(relay_step=0.2).build()
+    factor = previous = 1.0
+    seen = []
+    for _ in range(150):
+        measured = 0.6 + slope * previous * 0.4
+        previous, factor = factor, pid.sample(measured)
+        seen.append(measured)
+    assert max(abs(value - 0.9) for value in seen[-20:]) < 0.02
+
+
+def test_gains_come_from_the_swing() -> None:
+    assert tuned([(0.1, 1.3)] * 12, 0.3) == tuned([], 0.3)  # no swing, nothing learnt
+    soft, stiff = tuned([(0.5, 0.7), (-0.5, 1.3)] * 6, 0.3), tuned([(0.1, 0.7), (-0.1, 1.3)] * 6, 0.3)
+    assert stiff.kp > soft.kp > 0  # a level that hardly moves needs a stronger hand
+
+
+class Plant:
+    """Runs tasks in any order, and asserts the laws of window schedulers."""
+
+    def __init__(self, policy: Any, windows: Windows, slots: int) -> None:
+        self.scheduler = WindowScheduler(windows, slots, policy)
+        self.windows, self.running = windows, dict[int, Task]()
+        self.content: dict[int, set[int]] = {}  # of each result, the partitions in it
+        self.state: dict[int, set[int]] = {}
+        self.done: dict[int, set[int]] = {}
+        self.merges = 0
+
+    def begin(self, begun: list[Begin]) -> None:
+        for begin in begun:
+            assert begin.slot not in self.running
+            if isinstance(begin.task, Update):
+                others = [task for task in self.running.values() if isinstance(task, Update) and task.window == begin.task.window]
+                assert not others
+                if self.scheduler.policy == "WIN_RR":
+                    assert begin.slot == begin.task.window % len(self.scheduler.slots)
+            self.running[begin.slot] = begin.task
+
+    def result(self, pane: int, partitions: int, identity: int) -> None:
+        number, begun = self.scheduler.on_result(pane, partitions)
+        self.content[number] = {identity}
+        self.begin(begun)
+        self.check_busy()
+
+    def finish(self, slot: int) -> None:
+        task = self.running.pop(slot)
+        if isinstance(task, Merge):
+            self.merges += 1
+            one, two = (self.content[number] for number in task.results)
+            assert not one & two
+            self.content[task.into] = one | two
+        else:
+            state = self.state.setdefault(task.window, set())
+            assert not state & self.content[task.result]
+            state |= self.content[task.result]
+            if task.last:
+                assert task.window not in self.done
+                self.done[task.window] = self.state.pop(task.window)
+        self.begin(self.scheduler.on_finished(slot, task))
+        self.check_busy()
+
+    def check_busy(self) -> None:
+        """No slot idles while it could work."""
+        known = self.scheduler._windows
+        for slot in self.scheduler.idle:
+            mine = [w for n, w in known.items() if self.scheduler.policy != "WIN_RR" or self.scheduler._owner(n) == slot]
+            assert not any(window.waiting and not window.busy for window in mine)
+            if self.scheduler.policy == "WIN_FB_MERGE":
+                assert not any(len(window.waiting) >= 2 for window in mine)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@given(
+    slots=st.integers(1, 5),
+    layout=st.sampled_from([Windows(1_000, 200), Windows(500, 200), Windows(300, 300)]),
+    partitions=st.lists(st.integers(1, 4), min_size=1, max_size=8),
+    order=st.randoms(use_true_random=False),
+)
+def test_windows_are_complete_and_tasks_never_overlap(
+    policy: str, slots: int, layout: Windows, partitions: list[int], order: Any
+) -> None:
+    plant = Plant(policy, layout, slots)
+    first = layout.panes_of(0).start
+    panes = range(first, first + layout.panes_a_window + len(partitions))
+    counts = dict(zip(panes, partitions, strict=False))
+    waiting = [(pane, counts.get(pane, 1), pane * 10 + part) for pane in panes for part in range(counts.get(pane, 1))]
+    while waiting or plant.running:
+        if waiting and (not plant.running or order.random() < 0.6):
+            plant.result(*waiting.pop(order.randrange(min(3, len(waiting)))))
+        else:
+            plant.finish(order.choice(list(plant.running)))
+    for window, content in plant.done.items():
+        inside = layout.panes_of(window)
+        assert content == {
+            pane * 10 + part for pane in inside if pane in counts or pane in panes for part in range(counts.get(pane, 1))
+        }
+    whole = [w for w in range(20) if set(layout.panes_of(w)) <= set(panes)]
+    assert set(whole) <= set(plant.done)
+    out = InOrder(first=whole[0])
+    assert [w for window in order.sample(whole, len(whole)) for w in out.on(window)] == whole
+    if policy != "WIN_FB_MERGE":
+        assert plant.merges == 0
+
+
+def test_a_slot_goes_on_with_the_window_it_served() -> None:
+    scheduler = WindowScheduler(Windows(2, 1), 1, "WIN_FB")
+    _, begun = scheduler.on_result(5, 2)
+    assert begun == [Begin(0, Update(4, 0))]
+    _, begun = scheduler.on_result(5, 2)
+    assert begun == []
+    assert scheduler.on_finished(0, Update(4, 0)) == [Begin(0, Update(4, 1))]
+    assert scheduler.on_finished(0, Update(4, 1)) == [Begin(0, Update(5, 0))]
+
+
+def test_slots_come_and_go() -> None:
+    scheduler = WindowScheduler(Windows(2, 1), 1)
+    scheduler.on_result(5, 3)
+    assert scheduler.add([1, 2]) == [Begin(1, Update(5, 0))]
+    scheduler.remove([1])
+    assert scheduler.on_finished(1, Update(5, 0)) == []
+    assert 1 not in scheduler.idle
+    with pytest.raises(InvalidInput, match="keep at least 1"):
+        scheduler.remove([0, 2])
+    assert math.isfinite(scheduler.waiting())

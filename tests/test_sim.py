@@ -1,0 +1,144 @@
+"""The simulator: nothing is lost, known queues behave as the textbooks say, and the same seed gives the same run."""
+
+from itertools import pairwise
+
+import pytest
+
+from skytide.routing import AS_PID, EVEN, PB_RR, STRATEGIES, TB_RR, Splitting
+from skytide.sim import (
+    BatchCosts,
+    BatchOutcome,
+    CoarseStage,
+    Costs,
+    Curve,
+    PaneStage,
+    Traffic,
+    run_batches,
+    run_panes,
+    run_windows,
+    traffic,
+)
+from skytide.windows import Windows
+from skytide.workloads.workload import Workload
+
+PANES = Windows(100_000, 100_000)
+SLIDING = Windows(500_000, 100_000)
+# Every tuple costs 50 us, whatever it meets; a tenth of each partition is kept; a pair of rows costs 1 us.
+FLAT = Costs("made up", {"independent": Curve((1, 10_000), (0.1, 1_000.0), (50e-6, 0.5))}, 1e-6)
+
+
+def stream(
+    rate: float, seconds: float = 10.0, dispersion: float | None = None, in_order: bool = False, windows: Windows = PANES
+) -> Traffic:
+    kind = {"arrivals": "constant"} if dispersion is None else {"arrivals": "map", "dispersion": dispersion}
+    workload = Workload(rate=rate, delay_us=50_000, slot_us=5_000, **kind)  # type: ignore[arg-type]
+    return traffic(workload, windows, seconds, in_order=in_order)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES.values(), ids=STRATEGIES)
+def test_every_tuple_is_computed_once(strategy: Splitting) -> None:
+    came = stream(20_000, dispersion=500)
+    outcome, stage = run_panes(came, FLAT, strategy, 3)
+    assert sum(result.tuples for result in stage.results) == came.tuples - came.late
+    counts = {result.pane: result.partitions for result in stage.results}
+    for pane, partitions in counts.items():
+        assert sum(result.pane == pane for result in stage.results) == partitions
+    assert 1 <= outcome.splitting_factor <= 3
+
+
+def test_utilisation_is_load_over_capacity() -> None:
+    """20,000 tuples a second of 50 us are the work of one slot."""
+    for slots, expected in ((1, 1.0), (2, 0.5), (4, 0.25)):
+        outcome, _ = run_panes(stream(20_000), FLAT, TB_RR, slots, warm_up_s=1.0)
+        assert outcome.utilisation == pytest.approx(expected, rel=0.06)
+
+
+def test_an_overloaded_level_sustains_what_it_can() -> None:
+    outcome, _ = run_panes(stream(40_000), FLAT, TB_RR, 1)
+    assert outcome.sustained == pytest.approx(0.5, rel=0.05)
+    assert outcome.utilisation > 1.5
+
+
+def test_the_same_seed_gives_the_same_run() -> None:
+    one, two = (run_panes(stream(30_000, dispersion=1_000), FLAT, AS_PID, 4)[0] for _ in range(2))
+    assert one == two
+
+
+def test_sorting_first_holds_more_and_is_later() -> None:
+    ways = [run_panes(stream(20_000, in_order=in_order), FLAT, TB_RR, 2) for in_order in (False, True)]
+    (as_they_come, one), (sorted_first, two) = ways
+    assert sum(result.tuples for result in one.results) == sum(result.tuples for result in two.results)
+    assert as_they_come.latency_s < sorted_first.latency_s
+    assert one.samples[5].held < two.samples[5].held
+
+
+@pytest.mark.parametrize("policy", ["WIN_RR", "WIN_FB", "WIN_FB_MERGE"])
+def test_every_window_comes_out(policy: str) -> None:
+    came = stream(10_000, windows=SLIDING)
+    _, panes = run_panes(came, FLAT, PB_RR, 2)
+    outcome, stage = run_windows(panes.results, FLAT, SLIDING, 3, policy, came.length_s)  # type: ignore[arg-type]
+    pane_numbers = [result.pane for result in panes.results]
+    assert sorted(stage.out_s) == list(range(SLIDING.first_of_pane(min(pane_numbers)), SLIDING.last_of_pane(max(pane_numbers)) + 1))
+    assert outcome.throughput > 0.9
+    for slot in range(3):
+        mine = sorted((done.begin_s, done.end_s) for done in stage.done if done.slot == slot)
+        assert all(one[1] <= two[0] + 1e-12 for one, two in pairwise(mine))
+
+
+def test_slots_come_and_go_and_nothing_is_lost() -> None:
+    came = stream(30_000, dispersion=800)
+
+    stage = PaneStage(FLAT, AS_PID, 2, came)
+    given_up = 0
+    for number, step in enumerate(came.steps):
+        if number % 100 == 0:
+            given_up += sum(result.tuples for result in stage.resize(1 + number // 100 % 4, step.end_s))
+        stage.step(step)
+    assert sum(result.tuples for result in stage.results) + given_up == came.tuples - came.late
+
+
+# As FLAT, but a tuple costs the more the larger its partition is.
+STEEP = Costs("made up", {"independent": Curve((1, 100, 10_000), (1.0, 50.0, 1_000.0), (1e-6, 1e-3, 1.0))}, 1e-6)
+
+
+@pytest.mark.parametrize("strategy", [TB_RR, AS_PID], ids=lambda each: each.name)
+def test_counts_say_about_the_same_as_tuples(strategy: Splitting) -> None:
+    came = stream(50_000, seconds=60)
+    fine, _ = run_panes(came, STEEP, strategy, 4, warm_up_s=30.0)
+    coarse = CoarseStage(STEEP, strategy, 0.1).step(50_000, 4)
+    assert coarse.utilisation == pytest.approx(fine.utilisation, rel=0.1)
+    assert coarse.splitting_factor == pytest.approx(fine.splitting_factor, rel=0.35)
+
+
+def test_what_is_left_over_by_counts_is_done_later() -> None:
+    stage = CoarseStage(FLAT, TB_RR, 0.1)
+    backlogs = [stage.step(tuples, 2).backlog_s for tuples in (80_000, 80_000, 10_000, 10_000, 10_000, 10_000)]
+    assert backlogs == pytest.approx([1.0, 2.0, 1.25, 0.5, 0.0, 0.0], abs=0.01)
+
+
+def test_thousands_of_slots_are_no_more_work() -> None:
+    stage = CoarseStage(STEEP, AS_PID, 0.1)
+    assert stage.step(30_000_000, 5_000).utilisation <= 0.91
+
+
+SPARK = BatchCosts("made up", batch_s=0.1, tuple_s=1e-6, task_s=0.01, window_s=0.01, window_tuple_s=0.0)
+
+
+def batches(rate: float, strategy: Splitting, dispersion: float | None = None, cores: int = 2) -> BatchOutcome:
+    kind = {"arrivals": "constant"} if dispersion is None else {"arrivals": "map", "dispersion": dispersion}
+    workload = Workload(rate=rate, **kind)  # type: ignore[arg-type]
+    return run_batches(workload, SLIDING, SPARK, strategy, slots=2, cores=cores, trigger_s=0.5, length_s=30.0)
+
+
+def test_batches_take_what_they_cost() -> None:
+    """Half a second of 100,000 tuples a second: 0.1 s for Spark, 0.01 + 0.025 s for the tasks, 0.05 s for five windows."""
+    found = batches(100_000, EVEN)
+    assert found.utilisation == pytest.approx(0.185 / 0.5, rel=0.05)
+    assert found.overruns == 0
+    assert found.latency_mean_s == pytest.approx(0.2 + 0.185, abs=0.1)
+    assert batches(100_000, EVEN, cores=1).utilisation > found.utilisation
+
+
+def test_whole_panes_overrun_where_equal_parts_do_not() -> None:
+    panes, parts = (batches(500_000, strategy, 6_000.0) for strategy in (PB_RR, EVEN))
+    assert panes.latency_p99_s > parts.latency_p99_s
