@@ -9,7 +9,7 @@ from skytide.lab.experiment import Claim, Experiment, Findings, Progress, Row
 from skytide.workloads.estimate import hurst, index_of_dispersion
 from skytide.workloads.workload import Workload
 
-RATE_HZ, SLOT_US, LENGTH_S = 30_000, 10_000, 1_280
+RATE_HZ, SLOT_US, LENGTH_S = 30_000, 10_000, 8_192
 BURSTS = (1_000.0, 2_500.0, 4_000.0, 6_000.0, 8_000.0)
 HURSTS = (0.5, 0.6, 0.7, 0.8, 0.9)
 SHOWN = {
@@ -71,7 +71,7 @@ class Processes(Experiment):
         for (name, workload), (slow, fast) in zip(SHOWN.items(), axes, strict=True):
             counts = workload.counts(0, 60 * 100)
             slow.plot(counts.reshape(-1, 100).sum(axis=1) / 1e3, lw=0.8)
-            fast.plot(np.arange(200) / 100, counts[3_000:3_200] / 10, lw=0.8)
+            fast.plot(np.arange(200) / 100, counts[2_500:2_700] / 10, lw=0.8)
             slow.set(title=f"{name}: a minute, by second", ylabel="1,000/s", ylim=(0, None))
             fast.set(title="two seconds, by 10 ms", ylim=(0, None))
 

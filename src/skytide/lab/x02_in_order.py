@@ -11,11 +11,12 @@ from skytide.sim import run_panes, traffic
 from skytide.workloads.workload import Workload
 
 DELAYS_MS = (10, 50, 100, 200, 500, 1_000)
-WORKERS, DISPERSION, LENGTH_S = 5, 6_000.0, 60.0
+DISPERSION, LENGTH_S = 6_000.0, 60.0
+WORKERS = 9  # P3 takes five, which removes its bottleneck; with the costs here that takes more (X1)
 
 
 class InOrderOrNot(Experiment):
-    """TB_RR with five workers on a highly bursty stream, mean delays of 10 ms to 1 s."""
+    """TB_RR on a highly bursty stream, mean delays of 10 ms to 1 s."""
 
     id = "X2"
     title = "out-of-order processing against sorting first"
@@ -60,7 +61,11 @@ class InOrderOrNot(Experiment):
         ]
         late = max(row["late"] for row in rows)
         return Findings(
-            rows, claims, f"a figure holds within 10 points; at most {late:.2%} of the tuples dropped; {p3_costs().origin}"
+            rows,
+            claims,
+            f"a figure holds within 10 points; at most {late:.2%} of the tuples dropped. By P3's definition the latency of a pane ends with "
+            "its last tuple; with delays spread evenly up to twice their mean, that tuple arrives about as late as a buffer of that "
+            f"length lets it go, so there is little to gain once the level is no bottleneck. {WORKERS} workers; {p3_costs().origin}",
         )
 
     def draw(self, rows: Sequence[Row], figure: Figure) -> None:

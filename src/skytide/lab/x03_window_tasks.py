@@ -15,7 +15,7 @@ WINDOWS, RATE_HZ, LENGTH_S = Windows(1_000_000, 200_000), 50_000, 120.0
 DISPERSIONS = (100, 1_000, 2_500, 4_000, 6_000, 8_000)
 POLICIES: tuple[Policy, ...] = ("WIN_RR", "WIN_FB")
 PANE_SLOTS = 4
-MOST_SLOTS = 60
+MOST_SLOTS = 400
 BALANCED = {2_500: 3, 6_000: 4}  # burstiness: slots of the pane level, as in P3 Fig. 13
 SLOTS = (2, 3, 4, 5, 6, 8, 10, 12, 14)
 
@@ -77,7 +77,7 @@ class WindowTasks(Experiment):
         )
 
     def _panes(self, dispersion: int, slots: int) -> tuple[list, object]:  # type: ignore[type-arg]
-        stream = burst_stream(RATE_HZ, dispersion, WINDOWS, LENGTH_S, changing=True)
+        stream = burst_stream(RATE_HZ, dispersion, WINDOWS, LENGTH_S, changing=False)
         outcome, stage = run_panes(stream, p3_costs(), AS_PID, slots)
         return stage.results, outcome
 

@@ -101,7 +101,7 @@ def play(results: list[Result], costs: Costs, policy: Policy) -> tuple[WindowSta
 
 def _scaled(costs: Costs, results: list[Result]) -> Costs:
     """Make a pair as dear as on P0's machine, where this stream keeps 41 window workers busy at the setpoint."""
-    _, stage = run_windows(results, costs, WINDOWS, MOST_SLOTS, "WIN_FB", LENGTH_S)
+    _, stage = run_windows(results, costs, WINDOWS, MOST_SLOTS, "WIN_FB_MERGE", LENGTH_S)
     load = sum(done.end_s - done.begin_s for done in stage.done) / LENGTH_S
     factor = load / (WINDOW_SLOTS * SETPOINT)
     return replace(costs, pair_s=costs.pair_s / factor, origin=f"{costs.origin}; a pair as dear as 41 window workers say")

@@ -101,9 +101,9 @@ class _K(SlackLogic):
 class DropRatio(Slack):
     """Wait only so long that at most a share of the tuples is dropped.
 
-    The slack is a quantile of recent delays. Which quantile is corrected by what was really dropped: tuples are judged against
-    the punctuation of the batch before, so fewer fall than the quantile says, and the slack may be shorter than that. As soon
-    as the measured share comes near the ratio, the longest delay counts again until it is safe.
+    The slack is a quantile of recent delays. Which quantile is corrected by what was dropped lately: tuples are judged against the
+    punctuation of the batch before, so fewer fall than the quantile says, and the slack may be shorter than that. If all drops
+    so far come near the ratio, the longest delay counts until it is safe again.
     """
 
     ratio: float
@@ -124,14 +124,17 @@ class DropRatio(Slack):
 
 class _Ratio(SlackLogic):
     HALF_LIFE_BATCHES = 64
-    NEAR = 0.8  # of the ratio: from here on nothing more is risked
-    FAR = 0.5
+    HALF_LIFE_TUPLES = 20_000  # if that is longer: of a few tuples no small quantile can be told
+    AIM = 0.8  # of the ratio, for what is dropped lately
+    NEAR = 0.95  # of the ratio, for what was dropped altogether: from here on nothing more is risked
+    GAIN = 0.03
     BOLDEST = 32.0
 
     def __init__(
         self,
         ratio: float,
         delays: list[float] | None = None,
+        recent_late: float = 0.0,
         tuples: int = 0,
         late: int = 0,
         longest_us: int = 0,
@@ -139,21 +142,23 @@ class _Ratio(SlackLogic):
     ) -> None:
         self._ratio = ratio
         self._delays = np.zeros(BUCKETS) if delays is None else np.array(delays)
+        self._recent_late = recent_late
         self._tuples, self._late = tuples, late
         self._longest_us = longest_us
         self._boldness = boldness
 
     def observe(self, arrivals: Arrivals) -> None:
-        self._delays = self._delays * 0.5 ** (1 / self.HALF_LIFE_BATCHES) + np.array(arrivals.delays)
+        weight = min(1.0, arrivals.tuples * self.HALF_LIFE_BATCHES / self.HALF_LIFE_TUPLES)
+        forgotten = 0.5 ** (weight / self.HALF_LIFE_BATCHES)
+        self._delays = self._delays * forgotten + np.array(arrivals.delays)
+        self._recent_late = self._recent_late * forgotten + arrivals.late
         self._tuples += arrivals.tuples
         self._late += arrivals.late
         self._longest_us = max(self._longest_us, arrivals.longest_delay_us)
         if arrivals.tuples:
-            dropped = arrivals.late / arrivals.tuples
-            if dropped > self._ratio * self.NEAR:
-                self._boldness = max(self._boldness / 2, 0.25)
-            elif dropped < self._ratio * self.FAR:
-                self._boldness = min(self._boldness * 1.1, self.BOLDEST)
+            missed = self.AIM - self._recent_late / self._delays.sum() / self._ratio
+            self._boldness *= float(np.exp(self.GAIN * weight * max(-2.0, missed)))
+            self._boldness = min(max(self._boldness, 0.25), self.BOLDEST)
 
     @property
     def slack_us(self) -> int:
@@ -166,6 +171,7 @@ class _Ratio(SlackLogic):
     def snapshot(self) -> State:
         return {
             "delays": self._delays.tolist(),
+            "recent_late": self._recent_late,
             "tuples": self._tuples,
             "late": self._late,
             "longest_us": self._longest_us,

@@ -215,6 +215,7 @@ class Router:
         self.base_threshold = inf
         self.threshold = inf
         self._closed_panes = self._closed_partitions = 0
+        self._chosen: dict[int, int] = {}
 
     @property
     def splitting_factor(self) -> float:
@@ -291,8 +292,11 @@ class Router:
             self._set_threshold()
 
     def least_loaded(self, queued: Queued) -> int:
-        """Give the slot with the fewest tuples waiting."""
-        return min(self.slots, key=lambda slot: queued.get(slot, 0))
+        """Give the slot with the fewest tuples waiting; of several the one that was chosen least often."""
+        chosen = self._chosen
+        slot = min(self.slots, key=lambda slot: (queued.get(slot, 0), chosen.get(slot, 0)))
+        chosen[slot] = chosen.get(slot, 0) + 1
+        return slot
 
     def fill(self, pane: int, tuples: int, queued: Queued, threshold: float, choose: Choice) -> Given:
         """Give tuples to the owner of a pane until it has as many as the threshold, then to the next owner, and so on."""
@@ -327,7 +331,8 @@ class Router:
         closed = [self._closed_panes, self._closed_partitions]
         pid = self.pid.snapshot() if self.pid else None
         sizes = {"sizes": self.sizes.snapshot(), "whole": self._whole.snapshot()}
-        return {"slots": self.slots, "open": panes, "turn": self.turn, **sizes, "closed": closed, "pid": pid}
+        known = {"slots": self.slots, "open": panes, "turn": self.turn, "closed": closed, "pid": pid, "chosen": self._chosen}
+        return {**known, **sizes}
 
     def restore(self, state: State) -> None:
         """Go on from a snapshot."""
@@ -337,6 +342,7 @@ class Router:
             self.open[int(pane)] = OpenPane(known["owner"], sent, list(known["given_up"]))
         self.sizes, self._whole = (RecentSizes(self.recent, state[name]) for name in ("sizes", "whole"))
         self._closed_panes, self._closed_partitions = state["closed"]
+        self._chosen = {int(slot): times for slot, times in state["chosen"].items()}
         if self.pid and state["pid"]:
             self.pid.restore(state["pid"])
         self._set_threshold()

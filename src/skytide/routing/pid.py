@@ -69,7 +69,7 @@ class PidLogic:
         if self.gains is None:
             return self._experiment(error)
         change = self._change(error, self.gains)
-        wanted = self.factor * (1 + max(-0.7, min(change, 0.7)))
+        wanted = self.factor * math.exp(max(-1.0, min(change, 1.0)))  # as far up as down, so that errors cancel out
         self.factor = min(max(wanted, self.config.low, low), self.config.high, max(high, self.config.low))
         # Anti-windup: an error that no factor can mend must not pile up, and what piled up must not outlive its cause.
         if self.factor == wanted:

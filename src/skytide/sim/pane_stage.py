@@ -34,6 +34,7 @@ class Sample:
     utilisation: float | None
     slots: int
     tuples: int
+    processed: int
     threshold: float
     held: float
     """Tuples that the level holds: held back, waiting at slots, and in the results of open panes."""
@@ -168,8 +169,9 @@ class PaneStage:
             self._kept[self._traffic.cloud(pane)][n] for pane, known in self.router.open.items() for n in known.sent.values()
         )
         self.open_panes.append(len(self.router.open))
+        done = sum(use.processed for use in uses)
         held = buffered + sum(self._queued.values()) + kept
-        self.samples.append(Sample(now_s, measured, len(uses), self.tuples - self._sampled, self.router.threshold, held))
+        self.samples.append(Sample(now_s, measured, len(uses), self.tuples - self._sampled, done, self.router.threshold, held))
         self._sampled = self.tuples
         self._next_sample_s += self._period_s
 
@@ -182,7 +184,7 @@ class PaneOutcome:
     """The mean over all periods after the warm-up, weighted by what came in."""
     splitting_factor: float
     sustained: float
-    """The share of the input that was served as fast as it came: 1 if the work ended with the stream."""
+    """The share of what came in after the warm-up that was done by then: 1 if the level keeps up."""
     kept_a_pane: float
     imbalance: float
     """Load of the most over that of the least loaded slot."""
@@ -199,7 +201,6 @@ def run_panes(
     stage = PaneStage(costs, strategy, slots, traffic, period_s)
     for step in traffic.steps:
         stage.step(step)
-    end_s = max(slot.free_s for slot in stage.slots.values())
     counted = [s for s in stage.samples if s.end_s > warm_up_s and s.utilisation is not None]
     weight = sum(sample.tuples for sample in counted)
     kept: dict[int, float] = {}
@@ -211,7 +212,7 @@ def run_panes(
     outcome = PaneOutcome(
         utilisation=sum((sample.utilisation or 0.0) * sample.tuples for sample in counted) / max(weight, 1),
         splitting_factor=stage.router.splitting_factor,
-        sustained=min(1.0, traffic.length_s / end_s),
+        sustained=min(1.0, sum(sample.processed for sample in counted) / max(weight, 1)),
         kept_a_pane=sum(kept.values()) / max(len(kept), 1),
         imbalance=max(loads) / max(min(loads), 1e-9),
         latency_s=sum(latencies) / max(len(latencies), 1),
