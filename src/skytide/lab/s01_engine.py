@@ -40,7 +40,8 @@ class SimulatorAgainstEngine(Experiment):
     def measure(self, tell: Progress) -> Findings:
         """Calibrate, predict, measure."""
         local_session("skytide lab", cores=CORES)
-        play(source_of(50_000, None), EVEN)  # the first run of a session is slower than all others
+        for rate in (*CALIBRATED_HZ, *CALIBRATED_HZ):  # the first runs of a session are slower than all others
+            play(source_of(rate, None), EVEN)
         seen = [play(source_of(rate, None), EVEN) for rate in CALIBRATED_HZ]
         costs = fit(seen)
         tell(f"costs: {costs}")

@@ -15,9 +15,9 @@ WINDOWS, RATE_HZ, LENGTH_S = Windows(1_000_000, 200_000), 50_000, 120.0
 DISPERSIONS = (100, 1_000, 2_500, 4_000, 6_000, 8_000)
 POLICIES: tuple[Policy, ...] = ("WIN_RR", "WIN_FB")
 PANE_SLOTS = 4
-MOST_SLOTS = 400
+MOST_SLOTS = 60
 BALANCED = {2_500: 3, 6_000: 4}  # burstiness: slots of the pane level, as in P3 Fig. 13
-SLOTS = (2, 3, 4, 5, 6, 8, 10, 12, 14)
+SLOTS = (4, 8, 16, 24, 32, 40, 48)
 
 
 class WindowTasks(Experiment):

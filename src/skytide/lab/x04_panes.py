@@ -1,51 +1,44 @@
 """X4: windows from panes, or each window from its tuples, on the real engine (P3 Fig. 14)."""
 
-import time
+import tempfile
 from collections.abc import Sequence
-from typing import Any
 
 from matplotlib.figure import Figure
 
 from skytide.lab.experiment import Claim, Experiment, Findings, Progress, Row
-from skytide.queries import low
-from skytide.spark.plain import rows_by_window
+from skytide.lateness import FixedSlack
+from skytide.queries import Query, Skyline, combine, low
+from skytide.queries.unshared import Unshared
 from skytide.spark.session import local_session
 from skytide.spark.stream import stream
 from skytide.spark.workload_source import workload
 
 PANES_A_WINDOW = (1, 2, 5, 10, 20)
 CLOUDS = ("correlated", "independent", "anticorrelated")
-RATE_HZ, SECONDS, DIMENSIONS, REPEATS = 20_000, 6, 8, 3
+RATE_HZ, SECONDS, DIMENSIONS = 20_000, 6, 8
 START_US = 1_700_000_000_000_000
 
 
 class PanesOrTuples(Experiment):
-    """Windows of 1 s with 1 to 20 panes, three kinds of points, both ways on local Spark; the best of three."""
+    """Windows of 1 s with 1 to 20 panes, three kinds of points, both ways on local Spark."""
 
     id = "X4"
     title = "windows from panes against windows from tuples"
     source = "P3 Fig. 14"
 
     def measure(self, tell: Progress) -> Findings:
-        """Time both ways over the same rows, and compare what they give."""
+        """Time the tasks of both levels either way over the same stream, and compare what comes out."""
         rows: list[Row] = []
-        spark = local_session("skytide lab")
-        preferences = [low(f"x{i}") for i in range(DIMENSIONS)]
+        local_session("skytide lab")
+        query = Skyline(combine(tuple(low(f"x{i}") for i in range(DIMENSIONS))))
         for cloud in CLOUDS:
-            made = workload(rate=RATE_HZ, points=cloud, dimensions=DIMENSIONS).workload
-            tuples = spark.createDataFrame(_table(made)).repartition(2).cache()
-            tuples.count()
             for panes in PANES_A_WINDOW:
-                slide = f"{1_000 // panes} ms"
-                paned = stream(tuples).window("1 s", slide=slide).skyline(*preferences)
-                plain = rows_by_window(tuples, "ts", "1 second", slide.replace("ms", "milliseconds"), preferences)
-                (paned_s, one), (plain_s, two) = (_best(df) for df in (paned, plain))
+                (paned_s, one), (plain_s, two) = (play(asked, cloud, panes) for asked in (query, Unshared(query)))
                 if one != two:
                     raise AssertionError(f"{cloud}, {panes} panes: the two ways give other windows")
                 rows.append(
                     {"points": cloud, "panes_a_window": panes, "paned_s": paned_s, "plain_s": plain_s, "ratio": paned_s / plain_s}
                 )
-            tuples.unpersist()
             tell(f"{cloud}: ratio " + ", ".join(f"{row['ratio']:.2f}" for row in rows[-len(PANES_A_WINDOW) :]))
         by = {(row["points"], row["panes_a_window"]): row["ratio"] for row in rows}
         first, last = PANES_A_WINDOW[1], PANES_A_WINDOW[-1]
@@ -59,7 +52,8 @@ class PanesOrTuples(Experiment):
                     all(by[cloud, last] < by[cloud, first] < 1.1 for cloud in CLOUDS),
                 )
             ],
-            f"{RATE_HZ:,} tuples a second for {SECONDS} s, batch DataFrames, local Spark; the plain way copies each tuple into its windows",
+            f"{RATE_HZ:,} tuples a second for {SECONDS} s as a stream on local Spark; busy time of the tasks of both levels, without Spark's own; "
+            "the other way computes each window from all of its tuples with the same kernel",
         )
 
     def draw(self, rows: Sequence[Row], figure: Figure) -> None:
@@ -73,20 +67,17 @@ class PanesOrTuples(Experiment):
         axis.legend(frameon=False)
 
 
-def _table(made: Any) -> Any:
-    import pyarrow as pa
-
-    return pa.Table.from_batches(made.tuples(0, SECONDS * 1_000_000 // made.slot_us, START_US))
-
-
-def _best(df: Any) -> tuple[float, list[tuple[Any, ...]]]:
-    best, found = float("inf"), []
-    for _ in range(REPEATS):
-        began = time.perf_counter()
-        table = df.select("window_start", "id").toArrow()
-        best = min(best, time.perf_counter() - began)
-        found = sorted(zip(*(table[name].cast("int64").to_pylist() for name in table.column_names), strict=True))
-    return best, found
+def play(query: Query, cloud: str, panes: int) -> tuple[float, list[tuple[int, ...]]]:
+    """Give the time that tasks were busy with a stream, and the windows that came out."""
+    source = workload(rate=RATE_HZ, points=cloud, dimensions=DIMENSIONS, pace="fast", duration=f"{SECONDS} s", start=START_US)
+    asked = stream(source).window("1 s", slide=f"{1_000 // panes} ms", slack=FixedSlack(0)).apply(query)
+    with tempfile.TemporaryDirectory(prefix="skytide-lab-") as folder:
+        run = asked.start("memory", checkpoint=folder, trigger="availableNow")
+        run.await_termination()
+    busy_s = run.seconds()
+    table = run.results()
+    found = zip(*(table[name].cast("int64").to_pylist() for name in ("window_start", "id")), strict=True)
+    return busy_s["pane tasks"] + busy_s["window task"], sorted(found)
 
 
 EXPERIMENT = PanesOrTuples()

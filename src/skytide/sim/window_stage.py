@@ -27,6 +27,9 @@ class Done:
     task: Task
 
 
+WARM_UP = 0.2  # of a stream, in which the level fills up
+
+
 class WindowStage:
     """Emitter, slots and collector of the window level."""
 
@@ -138,7 +141,8 @@ def run_windows(
     for done in stage.done:
         loads[done.slot] += done.end_s - done.begin_s
     wanted = length_s / (windows.slide_us / 1e6)
-    rate = len(stage.out_s) / max(end_s, length_s)
+    settled = [at for at in stage.out_s.values() if WARM_UP * length_s < at <= length_s]
+    rate = len(settled) / ((1 - WARM_UP) * length_s)
     outcome = WindowOutcome(
         windows=len(stage.out_s),
         throughput=min(1.0, rate / (wanted / length_s)) if wanted else 1.0,
