@@ -40,7 +40,7 @@ class SplittingPanes(Experiment):
     def _claims(self, rows: list[Row]) -> list[Claim]:
         bursty = [level for level, dispersion in LEVELS.items() if dispersion]
         least = {(level, s.name): _fewest(rows, level, s.name) for level in LEVELS for s in STRATEGIES}
-        panes = {level: _row(rows, level, "PB_RR", WORKERS[-1])["sustained"] for level in bursty}
+        panes = {level: _row(rows, level, "PB_RR", WORKERS[-1])["utilisation"] for level in bursty}
         at_setpoint = {
             level: [
                 row["utilisation"]
@@ -60,9 +60,16 @@ class SplittingPanes(Experiment):
                 least["no bursts", "PB_RR"] == 7,
             ),
             Claim(
-                "bursts: PB_RR never sustains the input, with up to 17 workers",
-                "PB_RR with 17 workers sustains " + ", ".join(f"{share:.0%} ({level})" for level, share in panes.items()),
+                "bursts: the utilisation of PB_RR stays above 1 with up to 17 workers",
+                "PB_RR with 17 workers has a utilisation of " + ", ".join(f"{used:.2f} ({level})" for level, used in panes.items()),
                 all(least[level, "PB_RR"] is None for level in bursty),
+            ),
+            Claim(
+                "bursts: PB_RR sustains a part of the input only, with up to 17 workers",
+                "PB_RR gets 98 % of the tuples done with "
+                + ", ".join(f"{_serving(rows, level, 'PB_RR') or 'more than 17'} ({level})" for level in bursty)
+                + " workers, though late: queues are unbounded",
+                all(_serving(rows, level, "PB_RR") is None for level in bursty),
             ),
             Claim(
                 "bursts: TB_RR and AS_PID sustain it",
@@ -124,6 +131,12 @@ def _lines(axis: object, rows: Sequence[Row], level: str, name: str) -> None:
 
 def _row(rows: Sequence[Row], level: str, strategy: str, workers: int) -> Row:
     return next(row for row in rows if (row["bursts"], row["strategy"], row["workers"]) == (level, strategy, workers))
+
+
+def _serving(rows: Sequence[Row], level: str, strategy: str) -> int | None:
+    """Give the fewest workers that get the tuples done in the long run, however late."""
+    mine = [row for row in rows if (row["bursts"], row["strategy"]) == (level, strategy)]
+    return next((row["workers"] for row in mine if row["sustained"] >= KEEPS_UP), None)
 
 
 def _fewest(rows: Sequence[Row], level: str, strategy: str) -> int | None:
