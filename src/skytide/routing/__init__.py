@@ -10,12 +10,10 @@ from skytide.routing.panes import (
     STRATEGIES,
     TB_RR,
     LeastLoaded,
-    Partition,
-    Router,
-    Splitting,
     strategy_of,
 )
 from skytide.routing.pid import Gains, Pid, PidLogic, tuned
+from skytide.routing.router import Partition, Router, Splitting
 from skytide.routing.sizes import RecentSizes
 from skytide.routing.utilisation import SlotUse, utilisation
 from skytide.routing.windows import POLICIES, Begin, InOrder, Merge, Policy, Task, Update, WindowScheduler

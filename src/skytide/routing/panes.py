@@ -1,75 +1,11 @@
-"""Which slot gets which tuples of a pane (P3 §4.1.2, P0 §3.1 and §4.1, SPEC S1 to S11).
+"""The ways to give the tuples of a pane to slots (P3 §4.1.2, P1 §4.2, SPEC S1 to S5)."""
 
-A router is told how many tuples of a pane come next, and how many wait at each slot; it says which slots get them. It knows the
-partitions of every open pane, so each result can say how many partitions its pane has, whatever was added, removed or split.
-"""
-
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from math import inf
-from typing import Any, ClassVar
 
 from skytide.errors import InvalidInput
-from skytide.routing.pid import Pid
-from skytide.routing.sizes import RecentSizes
-
-Queued = dict[int, int]
-"""Of each slot, how many tuples wait there; a router adds what it sends."""
-Given = dict[int, int]
-"""Of each slot that gets tuples, how many."""
-Choice = Callable[[int | None], int]
-"""Gives the next owner of a pane from the one so far."""
-State = dict[str, Any]
-
-
-@dataclass
-class OpenPane:
-    """What is known of a pane that has not closed: its owner, and the tuples sent to each slot that holds a partition."""
-
-    owner: int
-    sent: dict[int, int] = field(default_factory=dict)
-    given_up: list[int] = field(default_factory=list)
-    """The sizes of partitions whose slot was removed: their results are out already, and were marked with 0 partitions."""
-
-
-@dataclass(frozen=True)
-class Partition:
-    """A partition whose result goes to the window level."""
-
-    pane: int
-    slot: int
-    tuples: int
-    partitions: int
-    """How many partitions the pane has; 0 if that is not known yet, because the slot was removed (P0 Alg. 4)."""
-
-
-@dataclass(frozen=True)
-class Splitting(ABC):
-    """A way to give tuples to slots."""
-
-    name: ClassVar[str]
-
-    def build(self, slots: int, resume: State | None = None) -> "Router":
-        """Give the router for so many slots, from a snapshot if there is one."""
-        router = Router(self, range(slots))
-        if resume:
-            router.restore(resume)
-        return router
-
-    @abstractmethod
-    def send(self, router: "Router", pane: int, tuples: int, queued: Queued) -> Given:
-        """Give the slots that get some more tuples of a pane, and how many each."""
-
-    def plan(self, router: "Router", runs: Sequence[tuple[int, int]]) -> list[int]:
-        """Give a slot to each of some runs of tuples: their panes, and how many, in the order they come."""
-        queued: Queued = {}
-        return [router.route_whole(pane, tuples, queued) for pane, tuples in runs]
-
-    def slot_for(self, router: "Router", pane: int, tuples: int, queued: Queued) -> int:
-        """Give the slot for tuples that must stay together: the owner of the pane, unless a strategy splits panes."""
-        opened = router.open.get(pane)
-        return opened.owner if opened and opened.owner in router.slots else router.slots[pane % len(router.slots)]
+from skytide.routing.pid import Pid, PidLogic
+from skytide.routing.router import Given, Queued, Router, Splitting
 
 
 @dataclass(frozen=True)
@@ -162,6 +98,10 @@ class LeastLoaded(Splitting):
         """Tell the two apart."""
         return "AS" if self.pid is None else "AS_PID"
 
+    def regulator(self) -> PidLogic | None:
+        """Give the PID, unless the threshold stays as it is."""
+        return None if self.pid is None else self.pid.build()
+
     def send(self, router: "Router", pane: int, tuples: int, queued: Queued) -> Given:
         """Fill up the least loaded slot, and then the one that is it then."""
         return router.fill(pane, tuples, queued, router.threshold, lambda _: router.least_loaded(queued))
@@ -193,165 +133,3 @@ def strategy_of(name: object) -> Splitting:
     if name not in STRATEGIES:
         raise InvalidInput(value=f"strategy={name!r}", reason="not known", remedy=f"choose one of {', '.join(STRATEGIES)}")
     return STRATEGIES[str(name)]
-
-
-class Router:
-    """The panes that are open, their partitions, and the threshold at which they are split."""
-
-    recent = 100
-    """Partitions that count for the threshold."""
-
-    def __init__(self, strategy: Splitting, slots: Iterable[int]) -> None:
-        """Start with slots by number, and no panes."""
-        self.strategy = strategy
-        self.slots: list[int] = list(slots)
-        if not self.slots:
-            raise InvalidInput(value="no slots", reason="tuples must go somewhere", remedy="give at least 1")
-        self.open: dict[int, OpenPane] = {}
-        self.turn = 0
-        self.sizes, self._whole = RecentSizes(self.recent), RecentSizes(self.recent)
-        pid = strategy.pid if isinstance(strategy, LeastLoaded) else None
-        self.pid = pid.build() if pid else None
-        self.base_threshold = inf
-        self.threshold = inf
-        self._closed_panes = self._closed_partitions = 0
-        self._chosen: dict[int, int] = {}
-
-    @property
-    def splitting_factor(self) -> float:
-        """Give the mean number of partitions of the panes that closed (SPEC S10)."""
-        return self._closed_partitions / self._closed_panes if self._closed_panes else 1.0
-
-    def route(self, pane: int, tuples: int, queued: Queued) -> Given:
-        """Say which slots get some more tuples of a pane, and how many each."""
-        return self.strategy.send(self, pane, tuples, queued)
-
-    def route_whole(self, pane: int, tuples: int, queued: Queued) -> int:
-        """Say which slot gets some more tuples of a pane that cannot be told apart, and must go to one."""
-        slot = self.strategy.slot_for(self, pane, tuples, queued)
-        self.record(pane, slot, tuples)
-        queued[slot] = queued.get(slot, 0) + tuples
-        return slot
-
-    def record(self, pane: int, slot: int, tuples: int) -> None:
-        """Take in that a slot got tuples of a pane, whoever sent them."""
-        opened = self.open.setdefault(pane, OpenPane(slot))
-        opened.sent[slot] = opened.sent.get(slot, 0) + tuples
-        opened.owner = slot
-
-    def close(self, before: int) -> list[Partition]:
-        """Close all panes before this one, and give their last results, each with the number of all partitions."""
-        closed = []
-        for pane in sorted(pane for pane in self.open if pane < before):
-            opened = self.open.pop(pane)
-            count = len(opened.sent) + len(opened.given_up)
-            closed += [Partition(pane, slot, tuples, count) for slot, tuples in opened.sent.items()]
-            sizes = [size for size in (*opened.sent.values(), *opened.given_up) if size]
-            self.sizes.add(sizes)
-            self._whole.add([sum(sizes)] if sizes else [])
-            self._closed_panes += 1
-            self._closed_partitions += count
-        if closed:
-            self._set_threshold()
-        return closed
-
-    def add(self, slots: Iterable[int]) -> None:
-        """Let more slots take part."""
-        self.slots += [slot for slot in slots if slot not in self.slots]
-
-    def remove(self, slots: Sequence[int], queued: Queued) -> list[Partition]:
-        """Take slots out, and give the results they hold: out at once, and marked with 0 partitions as more may follow."""
-        left = [slot for slot in self.slots if slot not in slots]
-        if not left:
-            raise InvalidInput(value=f"slots {list(slots)}", reason="none would be left", remedy="keep at least 1")
-        self.slots = left
-        given_up = []
-        for pane, opened in sorted(self.open.items()):
-            for slot in [slot for slot in opened.sent if slot in slots]:
-                tuples = opened.sent.pop(slot)
-                opened.given_up.append(tuples)
-                given_up.append(Partition(pane, slot, tuples, 0))
-            if opened.owner in slots:
-                opened.owner = self.least_loaded(queued)
-                opened.sent.setdefault(opened.owner, 0)  # if need be an empty partition, whose result tells the count
-        return given_up
-
-    def renumber(self, slots: int) -> None:
-        """Have so many slots from now on, where results that were begun are safe and nobody has to give them up."""
-        self.slots = list(range(slots))
-        for opened in self.open.values():
-            opened.owner %= slots
-
-    def sample(self, utilisation: float | None) -> None:
-        """End a sampling period: the threshold moves with the utilisation, if the strategy wants that."""
-        if self.pid:
-            whole, base = self._whole.snapshot(), self.base_threshold
-            # A threshold below an even share splits no further, and one above the largest pane splits nothing.
-            low, high = (sum(whole) / len(whole) / len(self.slots) / base / 2, max(whole) / base) if whole else (0.0, inf)
-            self.pid.sample(utilisation, low, high)
-            self._set_threshold()
-
-    def least_loaded(self, queued: Queued) -> int:
-        """Give the slot with the fewest tuples waiting; of several the one that was chosen least often."""
-        chosen = self._chosen
-        slot = min(self.slots, key=lambda slot: (queued.get(slot, 0), chosen.get(slot, 0)))
-        chosen[slot] = chosen.get(slot, 0) + 1
-        return slot
-
-    def fill(self, pane: int, tuples: int, queued: Queued, threshold: float, choose: Choice) -> Given:
-        """Give tuples to the owner of a pane until it has as many as the threshold, then to the next owner, and so on."""
-        opened = self.open.get(pane)
-        if opened is None:
-            opened = self.open[pane] = OpenPane(choose(None))
-        given: Given = {}
-        while tuples:
-            room = threshold - opened.sent.get(opened.owner, 0)
-            if room < 1 and opened.sent:
-                opened.owner = choose(opened.owner)
-                room = threshold - opened.sent.get(opened.owner, 0)
-            # Where every slot has its share already, tuples go a few at a time.
-            n = tuples if room >= tuples else int(room) if room >= 1 else max(1, tuples // (4 * len(self.slots)))
-            self._give(opened, opened.owner, n, queued, given)
-            tuples -= n
-        return given
-
-    def give(self, pane: int, shares: Given, queued: Queued) -> Given:
-        """Give tuples of a pane to slots, the last of which becomes its owner."""
-        opened = self.open.get(pane)
-        if opened is None:
-            opened = self.open[pane] = OpenPane(next(iter(shares)))
-        for slot, n in shares.items():
-            self._give(opened, slot, n, queued, {})
-            opened.owner = slot
-        return shares
-
-    def snapshot(self) -> State:
-        """Give the state, as plain values."""
-        panes = {pane: vars(opened) for pane, opened in self.open.items()}
-        closed = [self._closed_panes, self._closed_partitions]
-        pid = self.pid.snapshot() if self.pid else None
-        sizes = {"sizes": self.sizes.snapshot(), "whole": self._whole.snapshot()}
-        known = {"slots": self.slots, "open": panes, "turn": self.turn, "closed": closed, "pid": pid, "chosen": self._chosen}
-        return {**known, **sizes}
-
-    def restore(self, state: State) -> None:
-        """Go on from a snapshot."""
-        self.slots, self.turn = list(state["slots"]), state["turn"]
-        for pane, known in state["open"].items():
-            sent = {int(slot): n for slot, n in known["sent"].items()}
-            self.open[int(pane)] = OpenPane(known["owner"], sent, list(known["given_up"]))
-        self.sizes, self._whole = (RecentSizes(self.recent, state[name]) for name in ("sizes", "whole"))
-        self._closed_panes, self._closed_partitions = state["closed"]
-        self._chosen = {int(slot): times for slot, times in state["chosen"].items()}
-        if self.pid and state["pid"]:
-            self.pid.restore(state["pid"])
-        self._set_threshold()
-
-    def _give(self, opened: OpenPane, slot: int, n: int, queued: Queued, given: Given) -> None:
-        opened.sent[slot] = opened.sent.get(slot, 0) + n
-        queued[slot] = queued.get(slot, 0) + n
-        given[slot] = given.get(slot, 0) + n
-
-    def _set_threshold(self) -> None:
-        self.base_threshold = self.sizes.threshold()
-        self.threshold = self.base_threshold * (self.pid.factor if self.pid else 1.0)
