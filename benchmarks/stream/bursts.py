@@ -13,7 +13,7 @@ from rich.console import Console
 
 import skytide
 from benchmarks.stream.measure import _run_for
-from benchmarks.stream.peers import SLIDE, WINDOW, preferences
+from benchmarks.stream.peers import preferences
 from benchmarks.timing import Disagreement, show
 from skytide.routing import STRATEGIES
 from skytide.spark import local_session
@@ -28,8 +28,10 @@ Windows = dict[int, tuple[int, ...]]
 def main() -> None:
     """Run and print."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.stream.bursts", description=__doc__)
-    parser.add_argument("--rate", type=int, default=1_000_000)
-    parser.add_argument("--points", default="correlated")
+    parser.add_argument("--rate", type=int, default=700_000)
+    parser.add_argument("--points", default="independent")
+    parser.add_argument("--window", default="2 s")
+    parser.add_argument("--slide", default="1 s", help="panes are as long: with panes of several batches a batch has one pane to split")
     parser.add_argument("--dispersion", type=float, default=6_000)
     parser.add_argument("--seconds", type=float, default=25)
     parser.add_argument("--slots", type=int, default=2)
@@ -52,7 +54,7 @@ def main() -> None:
         best = {what: min(each[what] for each in rounds) for what in rounds[0]}
         rows.append([name, *(f"{value:.2f}" for value in best.values())])
     first = next(iter(seen.values()))[0]
-    title = f"I = {options.dispersion:,.0f}, {options.rate:,} {options.points} tuples a second, {options.slots} slots, the best of {options.rounds}"
+    title = f"I = {options.dispersion:,.0f}, {options.rate:,} {options.points} tuples a second, windows of {options.window} every {options.slide}, {options.slots} slots, the best of {options.rounds}"
     show(console, title, ["strategy", *first], rows)
     console.print(f"All gave the same windows ({min(map(len, windows.values()))} were compared).")
     out = ROOT / "out" / "bench-bursts.json"
@@ -67,7 +69,7 @@ def play(spark: SparkSession, strategy: str, options: argparse.Namespace) -> tup
     source = skytide.workload(
         rate=options.rate, arrivals="map", dispersion=options.dispersion, points=options.points, delay="100 ms", late_share=0.2
     )
-    asked = skytide.stream(source).window(WINDOW, slide=SLIDE, slack=skytide.FixedSlack("100 ms")).skyline(*preferences(source))
+    asked = skytide.stream(source).window(options.window, slide=options.slide, slack=skytide.FixedSlack("100 ms")).skyline(*preferences(source))
     run = asked.start(
         "parquet",
         path=f"{folder}/out",
@@ -84,8 +86,7 @@ def play(spark: SparkSession, strategy: str, options: argparse.Namespace) -> tup
         latencies = [row.latency_s for row in run.windows()[skip:]]
         progress = [each for each in run.query.recentProgress if each["batchId"] > batches]
         status = run.status()
-        first_us = json.loads(json.dumps(progress[-1]["sources"][0]["endOffset"]))
-        first_us = (json.loads(first_us) if isinstance(first_us, str) else first_us)["start_us"]
+        first_us = json.loads(progress[-1]["sources"][0]["endOffset"])["start_us"]
     finally:
         run.stop()
     took = [each["durationMs"]["triggerExecution"] for each in progress]

@@ -1,5 +1,6 @@
 """Frozen values that layers exchange, with units in their names."""
 
+from skytide.records.scaling import Allocation, Decision, Evaluation, Observation
 from skytide.records.stream import Status, WindowRow
 
-__all__ = ["Status", "WindowRow"]
+__all__ = ["Allocation", "Decision", "Evaluation", "Observation", "Status", "WindowRow"]

@@ -1,0 +1,29 @@
+"""What every controller is: a frozen configuration that builds a logic, and a logic that answers evaluations with decisions."""
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+from skytide.records import Decision, Evaluation
+
+State = dict[str, Any]
+"""Plain values, as JSON can hold them."""
+
+
+class ControllerLogic(ABC):
+    """Evaluations in, decisions out. Limits, delays and the like are not its business: see `guard`."""
+
+    @abstractmethod
+    def decide(self, seen: Evaluation, *, now_s: float) -> Decision:
+        """Say what the query should work with from now on, and why. To leave it as it is, answer with the allocation that was seen."""
+
+    @abstractmethod
+    def snapshot(self) -> State:
+        """Give what was learned."""
+
+
+class Controller(ABC):
+    """A way to choose the size of a query."""
+
+    @abstractmethod
+    def build(self, resume: State | None = None) -> ControllerLogic:
+        """Give a new logic, or one that goes on from a snapshot."""

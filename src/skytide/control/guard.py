@@ -1,0 +1,183 @@
+"""Limits around every controller (SPEC E9): what it wants is cut to what is safe, and the reason says so."""
+
+from collections import deque
+from dataclasses import dataclass
+from typing import Any
+
+from skytide.errors import InvalidInput
+from skytide.records import Decision, Evaluation
+
+DAY_S = 86_400
+HELPED = 0.1  # of the growth that was hoped for: less is as good as none
+CHANGED = 0.2  # of the demand: then what did not help may help now
+
+
+@dataclass(frozen=True)
+class Guard:
+    """What no controller may overstep."""
+
+    minimum: int = 1
+    maximum: int = 8
+    step_factor: float = 2.0
+    """In one step at most so many times as many workers, or as few."""
+    scale_down_after_s: float = 120.0
+    """Workers go only when fewer were wanted all this time."""
+    cool_down_s: float = 0.0
+    """After a change, no other one for so long."""
+    stale_after_s: float = 60.0
+    """Metrics that are older count as missing: nothing is done without them."""
+    notice_no_help: bool = True
+    """Go back, and do not try again, where more workers did not bring more throughput."""
+    maintenance: tuple[tuple[str, str], ...] = ()
+    """Times of day (UTC) in which nothing is changed, as ("02:00", "03:30")."""
+
+    def __post_init__(self) -> None:
+        """Refuse limits that make no sense."""
+        if not 1 <= self.minimum <= self.maximum:
+            raise InvalidInput(
+                value=f"minimum={self.minimum}, maximum={self.maximum}",
+                reason="there must be at least one worker, and no more than the maximum",
+                remedy="choose 1 <= minimum <= maximum",
+            )
+        if not self.step_factor > 1:
+            raise InvalidInput(value=f"step_factor={self.step_factor}", reason="nothing could change", remedy="choose more than 1")
+        for span in self.maintenance:
+            list(map(_of_day_s, span))
+
+    @staticmethod
+    def bounds(minimum: int, maximum: int) -> "Guard":
+        """Give a guard that knows only a minimum and a maximum."""
+        infinite = float("inf")
+        return Guard(minimum, maximum, infinite, 0.0, 0.0, infinite, notice_no_help=False)
+
+    def build(self, resume: dict[str, Any] | None = None) -> "GuardLogic":
+        """Give the logic, from a snapshot if there is one."""
+        return GuardLogic(self, **(resume or {}))
+
+
+class GuardLogic:
+    """Remembers what was wanted and done lately."""
+
+    def __init__(
+        self,
+        config: Guard,
+        changed_s: float | None = None,
+        wanted: list[list[float]] | None = None,
+        trial: list[float] | None = None,
+        useless: list[float] | None = None,
+    ) -> None:
+        """Start without a past, or go on."""
+        self.config = config
+        self._changed_s = changed_s
+        self._wanted: deque[tuple[float, int]] = deque((at, int(n)) for at, n in wanted or [])
+        self._trial = trial  # workers, processed rate and demand before the latest growth under overload, and workers after
+        self._useless = useless  # more workers than this did not help, at this demand
+
+    def snapshot(self) -> dict[str, Any]:
+        """Give the past."""
+        wanted = [[at, n] for at, n in self._wanted]
+        return {"changed_s": self._changed_s, "wanted": wanted, "trial": self._trial, "useless": self._useless}
+
+    def limit(self, decided: Decision, seen: Evaluation, *, asked: int, now_s: float) -> Decision:
+        """Cut a decision; `asked` are the workers that were asked for last, there or not."""
+        config = self.config
+        if (until := self._maintenance(now_s)) is not None:
+            return self._stay(decided, asked, f"nothing changes during maintenance until {until}")
+        returned = self._judge_trial(seen)
+        wanted = decided.allocation.workers
+        why: list[str] = [returned] if returned else []
+        limit = wanted
+        if self._useless and limit > self._useless[0]:
+            if abs(seen.demand_hz - self._useless[1]) <= CHANGED * self._useless[1]:
+                limit = int(self._useless[0])
+                why.append(why.pop() if why else f"more than {limit} did not help before")
+            else:
+                self._useless = None
+        limit = self._persistent(limit, seen.seen.allocation.workers, now_s)
+        if limit > wanted:
+            why.append(f"fewer only after {config.scale_down_after_s:g} s")
+        base = seen.seen.allocation.workers
+        if limit > base * config.step_factor:
+            limit = max(base + 1, int(base * config.step_factor))
+            why.append(f"at most {config.step_factor:g} times in a step")
+        elif limit < base / config.step_factor:
+            limit = -int(-base // config.step_factor)
+            why.append(f"at most {config.step_factor:g} times fewer in a step")
+        if not config.minimum <= limit <= config.maximum:
+            limit = min(max(limit, config.minimum), config.maximum)
+            why.append(f"within {config.minimum} to {config.maximum}")
+        if not seen.settled and limit <= asked:
+            return self._stay(decided, asked, f"{asked} were asked for and are not all at work yet")
+        if limit != asked and self._changed_s is not None and now_s - self._changed_s < config.cool_down_s:
+            return self._stay(decided, asked, f"changed {now_s - self._changed_s:.0f} s ago, cools down {config.cool_down_s:g} s")
+        if limit != asked:
+            self._begin_trial(seen, limit)
+            self._changed_s = now_s
+        return _said(decided, limit, why)
+
+    def without_metrics(self, decided: Decision) -> Decision:
+        """Leave all as it is: what is not seen is not judged, and a wish for fewer workers has to begin anew."""
+        self._wanted.clear()
+        self._trial = None
+        return decided
+
+    def _stay(self, decided: Decision, asked: int, why: str) -> Decision:
+        return _said(decided, asked, [why])
+
+    def _persistent(self, wanted: int, present: int, now_s: float) -> int:
+        """Give the most workers that were wanted lately; a gap in time begins anew."""
+        keep_s = self.config.scale_down_after_s
+        if self._wanted and (now_s < self._wanted[-1][0] or now_s - self._wanted[-1][0] > max(keep_s, self.config.stale_after_s)):
+            self._wanted.clear()
+        if not self._wanted and keep_s > 0:
+            self._wanted.append((now_s, max(wanted, present)))
+        self._wanted.append((now_s, wanted))
+        while len(self._wanted) > 1 and self._wanted[0][0] <= now_s - keep_s:
+            self._wanted.popleft()
+        return max(n for _, n in self._wanted)
+
+    def _begin_trial(self, seen: Evaluation, limit: int) -> None:
+        base = seen.seen.allocation.workers
+        overloaded = seen.utilisation > 1 and limit > base
+        self._trial = [base, seen.seen.processed_rate_hz, seen.demand_hz, limit] if overloaded else None
+
+    def _judge_trial(self, seen: Evaluation) -> str | None:
+        """Find out whether the latest growth helped; if not, say so and remember it."""
+        if not self.config.notice_no_help or not self._trial or not seen.settled:
+            return None
+        before, rate_hz, demand_hz, after = self._trial
+        now = seen.seen
+        if now.allocation.workers != after:
+            if now.allocation.workers < after:  # not what was asked for, so nothing can be said
+                self._trial = None
+            return None
+        self._trial = None
+        hoped = HELPED * (after / before - 1)
+        if seen.utilisation <= 1 or seen.demand_hz > demand_hz * (1 + CHANGED) or now.processed_rate_hz > rate_hz * (1 + hoped):
+            return None
+        self._useless = [before, seen.demand_hz]
+        return f"{int(after)} workers got {now.processed_rate_hz:,.0f} tuples/s done, {int(before)} had {rate_hz:,.0f}: that did not help, back to {int(before)}"
+
+    def _maintenance(self, now_s: float) -> str | None:
+        for begin, end in self.config.maintenance:
+            first, last, now = _of_day_s(begin), _of_day_s(end), now_s % DAY_S
+            if first <= now < last or (last < first and (now >= first or now < last)):
+                return end
+        return None
+
+
+def _said(decided: Decision, workers: int, why: list[str]) -> Decision:
+    """Give a decision with another number of workers, and the reason for it."""
+    if workers == decided.allocation.workers:
+        return decided
+    return Decision(decided.allocation.with_workers(workers), "; ".join([decided.reason, *why]))
+
+
+def _of_day_s(clock: str) -> float:
+    try:
+        hours, minutes = map(int, clock.split(":"))
+        if 0 <= hours <= 24 and 0 <= minutes < 60:
+            return hours * 3600.0 + minutes * 60.0
+    except ValueError:
+        pass
+    raise InvalidInput(value=f"maintenance time {clock!r}", reason="not a time of day", remedy='write it as "02:30"')

@@ -1,0 +1,108 @@
+"""One control cycle: observe, evaluate, decide, limit, act."""
+
+from collections import deque
+from dataclasses import dataclass
+from typing import Any
+
+from skytide.control.controller import Controller
+from skytide.control.guard import Guard
+from skytide.loop.evaluate import RECENT, evaluate
+from skytide.loop.ports import Actuator, Events, Metrics, Store
+from skytide.records import Allocation, Decision, Evaluation, Observation
+
+PATIENCE = 3  # lead times after which workers that did not come are no longer waited for
+
+
+@dataclass(frozen=True)
+class Cycle:
+    """What happened in a cycle."""
+
+    at_s: float
+    evaluation: Evaluation | None
+    decided: Decision
+    """What the controller wanted."""
+    limited: Decision
+    """What the guard left of it."""
+    said: str
+
+
+class Loop:
+    """A controller within its limits, between a plant's metrics and its actuator."""
+
+    def __init__(
+        self,
+        metrics: Metrics,
+        actuator: Actuator,
+        controller: Controller,
+        guard: Guard | None = None,
+        store: Store | None = None,
+        events: Events | None = None,
+    ) -> None:
+        """Go on from what the store holds."""
+        saved = store.load() if store else {}
+        kind = repr(controller)
+        self._metrics, self._actuator, self._store, self._events = metrics, actuator, store, events
+        self._kind = kind
+        self._logic = controller.build(saved.get("controllers", {}).get(kind))
+        self._guard = (guard or Guard()).build(saved.get("guard"))
+        self._stale_s = self._guard.config.stale_after_s
+        self._history: deque[Observation] = deque(maxlen=RECENT)
+        self._asked: tuple[Allocation, float] | None = None
+        self._recommended: Allocation | None = None
+        self._now_s = self._seen_s = float("-inf")
+        self.paused = False
+
+    def cycle(self, now_s: float) -> Cycle:
+        """Run one cycle; a clock that goes back stands still."""
+        now_s = self._now_s = max(now_s, self._now_s)
+        present = self._actuator.current()
+        seen = self._metrics.observe(now_s)
+        if seen is None or now_s - seen.at_s > self._stale_s:
+            return self._end(now_s, None, *self._blind(present, now_s))
+        self._seen_s = seen.at_s
+        self._history.append(seen)
+        evaluation = evaluate(list(self._history), lead_s=self._actuator.lead_s, settled=self._settled(seen, now_s))
+        decided = self._logic.decide(evaluation, now_s=now_s)
+        if self.paused:
+            return self._end(now_s, evaluation, decided, Decision(present, f"{decided.reason}; paused"))
+        asked = self._asked[0].workers if self._asked else present.workers
+        return self._end(now_s, evaluation, decided, self._guard.limit(decided, evaluation, asked=asked, now_s=now_s))
+
+    def snapshot(self) -> dict[str, Any]:
+        """Give what has to survive a restart."""
+        return {"controllers": {self._kind: self._logic.snapshot()}, "guard": self._guard.snapshot()}
+
+    def _blind(self, present: Allocation, now_s: float) -> tuple[Decision, Decision]:
+        since = "yet" if self._seen_s == float("-inf") else f"for {now_s - self._seen_s:.0f} s"
+        stay = Decision(self._asked[0] if self._asked else present, f"no metrics {since}: {present.workers} stay")
+        return stay, self._guard.without_metrics(stay)
+
+    def _settled(self, seen: Observation, now_s: float) -> bool:
+        """Whether what was asked for is there; it is not waited for for ever."""
+        if self._asked and seen.allocation.workers != self._asked[0].workers:
+            if now_s - self._asked[1] <= PATIENCE * self._actuator.lead_s + seen.interval_s:
+                return False
+            self._tell(
+                now_s, f"{self._asked[0].workers} workers were asked for, {seen.allocation.workers} are there: going on with those"
+            )
+        self._asked = None
+        return True
+
+    def _end(self, now_s: float, evaluation: Evaluation | None, decided: Decision, limited: Decision) -> Cycle:
+        """Act, and write down what has to last."""
+        said = ""
+        before = self._asked[0] if self._asked else self._actuator.current()
+        if evaluation is not None and not self.paused and limited.allocation != before:
+            said = self._actuator.apply(limited.allocation, now_s)
+            if self._actuator.acts:
+                self._asked = (limited.allocation, now_s)
+            if self._actuator.acts or limited.allocation != self._recommended:
+                self._tell(now_s, f"{limited.reason}. {said}")
+        self._recommended = limited.allocation
+        if self._store:
+            self._store.save(self.snapshot())
+        return Cycle(now_s, evaluation, decided, limited, said)
+
+    def _tell(self, now_s: float, text: str) -> None:
+        if self._events:
+            self._events.tell(now_s, text)

@@ -1,0 +1,36 @@
+"""What the latest observations mean together."""
+
+from collections.abc import Sequence
+from statistics import median
+
+from skytide.records import Evaluation, Observation
+
+RECENT = 5  # observations over which the time for a tuple is taken
+CATCH_UP_S = 120.0  # within which a backlog is to be worked off
+
+
+def evaluate(history: Sequence[Observation], *, lead_s: float, settled: bool = True) -> Evaluation:
+    """Judge the latest observation.
+
+    >>> from skytide.records import Allocation
+    >>> seen = Observation(60, 10, Allocation(2), 900, 800, utilisation=1.1, service_s=0.0025, backlog=12_000)
+    >>> evaluate([seen], lead_s=6).demand_hz
+    1000.0
+    """
+    now = history[-1]
+    demand_hz = now.arrival_rate_hz + now.backlog / CATCH_UP_S
+    known = [seen.service_s for seen in history[-RECENT:] if seen.service_s is not None and _alike(seen, now)]
+    utilisation = now.utilisation * demand_hz / now.arrival_rate_hz if now.arrival_rate_hz > 0 else now.utilisation
+    return Evaluation(
+        seen=now,
+        demand_hz=demand_hz,
+        service_s=median(known) if known else None,
+        utilisation=utilisation,
+        lead_s=lead_s,
+        settled=settled,
+    )
+
+
+def _alike(seen: Observation, now: Observation) -> bool:
+    """Whether a tuple took as long then as it does now, as far as the frequency goes."""
+    return seen.allocation.frequency_ghz == now.allocation.frequency_ghz

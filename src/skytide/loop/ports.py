@@ -1,0 +1,46 @@
+"""What the control cycle needs of the world. Spark and the simulator both have these, and one contract test runs on both."""
+
+from typing import Any, Protocol
+
+from skytide.records import Allocation, Observation
+
+
+class Metrics(Protocol):
+    """Where observations come from."""
+
+    def observe(self, now_s: float) -> Observation | None:
+        """Give what was measured since the last call, or None if nothing was."""
+
+
+class Actuator(Protocol):
+    """What can be resized."""
+
+    acts: bool
+    """False: it only says what it would do."""
+
+    def current(self) -> Allocation:
+        """Give what is there now."""
+
+    def apply(self, wanted: Allocation, now_s: float) -> str:
+        """Ask for another size, and say what was done; what is given may be less and come later."""
+
+    @property
+    def lead_s(self) -> float:
+        """How long it takes until an added worker works, as far as is known."""
+
+
+class Store(Protocol):
+    """Where state survives a restart."""
+
+    def load(self) -> dict[str, Any]:
+        """Give what was saved last, or nothing."""
+
+    def save(self, state: dict[str, Any]) -> None:
+        """Save."""
+
+
+class Events(Protocol):
+    """Where people look."""
+
+    def tell(self, at_s: float, text: str) -> None:
+        """Say what happened."""

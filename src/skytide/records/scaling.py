@@ -1,0 +1,84 @@
+"""What an auto-scaler sees, thinks and says."""
+
+from dataclasses import dataclass, replace
+
+
+@dataclass(frozen=True)
+class Allocation:
+    """What a query works with."""
+
+    workers: int
+    """Executors of a cluster; where there are none, the slots of all levels together."""
+    pane_slots: int | None = None
+    window_slots: int | None = None
+    """None: the query has no such level."""
+    frequency_ghz: float | None = None
+    """None: as the machine likes it."""
+
+    def with_workers(self, workers: int) -> "Allocation":
+        """Give the same with another number of workers; the slots follow in proportion.
+
+        >>> Allocation(4, pane_slots=1, window_slots=3).with_workers(8)
+        Allocation(workers=8, pane_slots=2, window_slots=6, frequency_ghz=None)
+        """
+        if self.pane_slots is None or self.window_slots is None:
+            return replace(self, workers=workers)
+        panes = round(self.pane_slots * workers / max(1, self.pane_slots + self.window_slots))
+        panes = min(max(1, panes), max(1, workers - 1))
+        return replace(self, workers=workers, pane_slots=panes, window_slots=max(1, workers - panes))
+
+
+@dataclass(frozen=True)
+class Observation:
+    """What was measured over one interval. What could not be measured is None."""
+
+    at_s: float
+    """The end of the interval."""
+    interval_s: float
+    allocation: Allocation
+    """What worked in it."""
+    arrival_rate_hz: float
+    processed_rate_hz: float
+    utilisation: float
+    """What came in over what could have been served; above 1 the query falls behind."""
+    service_s: float | None = None
+    """Time of one worker for one tuple."""
+    backlog: float = 0.0
+    """Tuples that wait at the end of the interval."""
+    latency_s: float | None = None
+    """Of a tuple, from its arrival to its result, on average."""
+    arrival_cv: float = 1.0
+    service_cv: float = 1.0
+    """Coefficients of variation of the time between two tuples, and of the time for one."""
+    loads: tuple[tuple[str, float], ...] = ()
+    """Of each worker, the share of the interval in which it was busy."""
+    pane_utilisation: float | None = None
+    splitting_factor: float | None = None
+    window_utilisation: float | None = None
+    """Of the two levels of a continuous query."""
+    power_w: float | None = None
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What an observation means, in the light of those before it."""
+
+    seen: Observation
+    demand_hz: float
+    """Tuples a second that have to be served: those that come, and a share of those that wait."""
+    service_s: float | None
+    """Time of one worker for one tuple, over the latest intervals."""
+    utilisation: float
+    """Demand over what the workers of now can serve."""
+    lead_s: float
+    """How long it takes until an added worker works."""
+    settled: bool = True
+    """False as long as workers that were asked for are not there yet, or had no whole interval to work in."""
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What a query should work with, and why."""
+
+    allocation: Allocation
+    reason: str
