@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check
 export PIP_CONSTRAINT := constraints.txt
 export PIP_BUILD_CONSTRAINT := constraints.txt
 
-.PHONY: help venv run hotels test check bench bench-bursts bench-stream soak clean
+.PHONY: help venv run hotels test check bench bench-bursts bench-stream soak kills clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | while IFS='	' read -r name text; do printf 'make %-12s %s\n' "$$name" "$$text"; done
@@ -41,6 +41,9 @@ bench-stream: $(READY) ## continuous queries: the highest load they sustain, and
 
 soak: $(READY) ## ten minutes of a continuous query: memory and files must not grow
 	@$(BIN)/python -m benchmarks.stream.soak
+
+kills: $(READY) ## a query whose driver is killed twenty times (a few minutes)
+	@SKYTIDE_KILLS=20 $(BIN)/python -m pytest -q tests/test_kills.py
 
 clean: ## remove the environment, results and caches
 	@rm -rf .venv out dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

@@ -1,7 +1,10 @@
 from collections.abc import Callable
 from io import StringIO
+from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,6 +13,7 @@ from numpy.typing import NDArray
 from rich.console import Console
 
 from benchmarks import kernel
+from benchmarks.stream import bursts
 from benchmarks.timing import Disagreement, Goal, announce, check_agreement, duration, durations, geometric_mean, race
 from skytide import kernels
 from skytide.kernels.bnl import block_nested_loops
@@ -99,3 +103,18 @@ def test_numbers_are_readable() -> None:
     assert (duration(0.00002), duration(0.0958), duration(12.34)) == ("0.020 ms", "95.8 ms", "12.3 s")
     assert durations({"a": 1.5, "b": 40.0}, {"a": 5, "b": 1}) == ["1.50 s", "40.0 s*"]
     assert geometric_mean([0.5, 8.0]) == pytest.approx(2.0)
+
+
+def test_windows_that_differ_are_caught() -> None:
+    bursts.agree({"AS": {1: (7, 8), 2: (9,)}, "EVEN": {2: (9,), 3: (1,)}})
+    with pytest.raises(Disagreement, match="EVEN answers otherwise than AS in 1 windows"):
+        bursts.agree({"AS": {1: (7, 8), 2: (9,)}, "EVEN": {1: (7,), 2: (9,)}})
+
+
+def test_windows_are_read_from_all_batches_and_count_from_the_beginning_of_the_stream(tmp_path: Path) -> None:
+    for batch, (ends, ids) in enumerate([((1_500, 1_200), (3, 1)), ((1_500,), (2,))]):
+        (tmp_path / f"batch={batch}").mkdir()
+        pq.write_table(
+            pa.table({"window_end": pa.array(ends, pa.timestamp("us")), "id": ids}), tmp_path / f"batch={batch}" / "a.parquet"
+        )
+    assert bursts.results(tmp_path, first_us=1_000) == {500: (2, 3), 200: (1,)}

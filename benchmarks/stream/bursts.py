@@ -31,7 +31,9 @@ def main() -> None:
     parser.add_argument("--rate", type=int, default=700_000)
     parser.add_argument("--points", default="independent")
     parser.add_argument("--window", default="2 s")
-    parser.add_argument("--slide", default="1 s", help="panes are as long: with panes of several batches a batch has one pane to split")
+    parser.add_argument(
+        "--slide", default="1 s", help="panes are as long: with panes of several batches a batch has one pane to split"
+    )
     parser.add_argument("--dispersion", type=float, default=6_000)
     parser.add_argument("--seconds", type=float, default=25)
     parser.add_argument("--slots", type=int, default=2)
@@ -69,7 +71,11 @@ def play(spark: SparkSession, strategy: str, options: argparse.Namespace) -> tup
     source = skytide.workload(
         rate=options.rate, arrivals="map", dispersion=options.dispersion, points=options.points, delay="100 ms", late_share=0.2
     )
-    asked = skytide.stream(source).window(options.window, slide=options.slide, slack=skytide.FixedSlack("100 ms")).skyline(*preferences(source))
+    asked = (
+        skytide.stream(source)
+        .window(options.window, slide=options.slide, slack=skytide.FixedSlack("100 ms"))
+        .skyline(*preferences(source))
+    )
     run = asked.start(
         "parquet",
         path=f"{folder}/out",
@@ -107,7 +113,8 @@ def play(spark: SparkSession, strategy: str, options: argparse.Namespace) -> tup
 def results(path: Path, first_us: int) -> Windows:
     """Read the windows that came out."""
     rows = pq.read_table(
-        [str(file) for file in path.rglob("*.parquet") if "_windows" not in str(file)], columns=["window_end", "id"]
+        [str(file) for file in path.rglob("*.parquet") if "_windows" not in str(file.relative_to(path))],
+        columns=["window_end", "id"],
     )
     ends, ids = rows["window_end"].cast("int64").to_numpy() - first_us, rows["id"].to_numpy()
     return {int(end): tuple(np.sort(ids[ends == end]).tolist()) for end in np.unique(ends)}
