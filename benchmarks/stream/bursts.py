@@ -87,7 +87,7 @@ def play(spark: SparkSession, strategy: str, options: argparse.Namespace) -> tup
     try:
         _run_for(run.query, WARM_UP_S)
         skip = run.status().windows_out
-        batches, before = run.status().batch, run.seconds()["pane level"]
+        batches, before = run.status().batch, run.seconds().get("pane level", 0.0)
         _run_for(run.query, options.seconds)
         latencies = [row.latency_s for row in run.windows()[skip:]]
         progress = [each for each in run.query.recentProgress if each["batchId"] > batches]

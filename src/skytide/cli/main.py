@@ -23,6 +23,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     hotels.add_argument("--out", type=Path, default=Path("out"), help="folder for the results (default: %(default)s)")
     hotels.set_defaults(run=_hotels)
     _add_lab(commands.add_parser("lab", help="what the papers measured, measured again"))
+    _add_replay(commands.add_parser("replay", help="recorded metrics through any controller: what it would have done"))
     options = parser.parse_args(arguments)
     try:
         return options.run(options) or 0
@@ -48,6 +49,30 @@ def _add_lab(parser: argparse.ArgumentParser) -> None:
     calibrate.set_defaults(run=lambda options: _module("lab").run_calibration(options.algorithms, options.out))
     for each in (run, report, calibrate):
         each.add_argument("--out", type=Path, default=Path("out"), help="folder for the results (default: %(default)s)")
+
+
+def _add_replay(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("metrics", type=Path, help="a Parquet file of observations, as an auto-scaler saves them")
+    parser.add_argument(
+        "--controller",
+        action="append",
+        dest="controllers",
+        required=True,
+        help='fuzzy, mpc, "mpc:2 s", rules, spl, local, global, sarsa, static:4, or all; may be given several times',
+    )
+    parser.add_argument("--executors", type=_span, default=(1, 8), help="the fewest and the most workers (default: 1:8)")
+    parser.add_argument("--lead", default="8 s", help="how long an added worker takes to come (default: %(default)s)")
+    parser.add_argument("--latency", help="count intervals with a longer latency as violations, not those that fall behind")
+    parser.add_argument("--picture", type=Path, help="where to draw rates and workers, as a PNG file")
+    parser.set_defaults(run=lambda o: _module("replay").run(o.metrics, o.controllers, o.executors, o.lead, o.latency, o.picture))
+
+
+def _span(text: str) -> tuple[int, int]:
+    """Read "1:8"."""
+    fewest, _, most = text.partition(":")
+    if not (fewest.isdigit() and most.isdigit()):
+        raise argparse.ArgumentTypeError(f"{text!r}: not the fewest and the most; write them as 1:8")
+    return int(fewest), int(most)
 
 
 def _run(options: argparse.Namespace) -> None:

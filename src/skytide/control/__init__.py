@@ -1,1 +1,63 @@
-"""Pure decisions on how much to run: controllers, forecasters and performance models."""
+"""Pure decisions about size: controllers, forecasters, models, placement, and the guard around them."""
+
+from collections.abc import Callable
+
+from skytide.control.controller import Controller, ControllerLogic
+from skytide.control.fuzzy import Fuzzy
+from skytide.control.guard import Guard
+from skytide.control.mpc import Mpc
+from skytide.control.rules import Rules
+from skytide.control.sarsa import Sarsa
+from skytide.control.spl import Spl
+from skytide.control.static import Static
+from skytide.control.thresholds import GlobalThresholds, LocalThresholds
+from skytide.errors import InvalidInput
+
+CONTROLLERS: dict[str, Callable[[], Controller]] = {
+    "fuzzy": Fuzzy,
+    "mpc": Mpc.throughput,
+    "local": LocalThresholds,
+    "global": GlobalThresholds,
+    "sarsa": Sarsa,
+    "rules": Rules,
+    "spl": Spl,
+    "static": lambda: Static(1),
+}
+"""Each by its name on a command line, as it is without options."""
+
+
+def controller_of(text: str) -> Controller:
+    """Give the controller that a command line names: its name, with a latency to keep for mpc, or a size for static.
+
+    >>> controller_of("mpc:2 s").bound_s, controller_of("static:4").workers, controller_of("fuzzy")
+    (2.0, 4, Fuzzy(maximum=None))
+    """
+    name, _, option = text.partition(":")
+    if name in CONTROLLERS and not option:
+        return CONTROLLERS[name]()
+    if name == "mpc":
+        return Mpc.latency(option)
+    if name == "static" and option.isdigit():
+        return Static(int(option))
+    raise InvalidInput(
+        value=f"controller {text!r}",
+        reason="there is no such",
+        remedy=f'choose one of {", ".join(CONTROLLERS)}, "mpc:2 s", "static:4"',
+    )
+
+
+__all__ = [
+    "CONTROLLERS",
+    "Controller",
+    "ControllerLogic",
+    "Fuzzy",
+    "GlobalThresholds",
+    "Guard",
+    "LocalThresholds",
+    "Mpc",
+    "Rules",
+    "Sarsa",
+    "Spl",
+    "Static",
+    "controller_of",
+]

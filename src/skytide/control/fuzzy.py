@@ -1,0 +1,192 @@
+"""Fuzzy rules that scale both levels of a continuous query together, or any query by one number (P0 §4.2, SPEC E1)."""
+
+from dataclasses import dataclass, replace
+from math import floor
+
+from skytide.control.controller import Controller, ControllerLogic, State
+from skytide.errors import InvalidInput
+from skytide.records import Allocation, Decision, Evaluation
+
+SETPOINT = 0.9  # a level is a little faster than what comes in
+TWICE_AS_FAST = 0.5
+TOO_SLOW = 1.3
+MODERATE, INTENSIVE = 1.5, 4.5  # partitions a pane: the quartiles of what P0 saw
+
+Grades = dict[str, float]
+"""Of each term, how far it applies: 0 to 1."""
+
+DECREASE, SLIGHT_DECREASE, UNCHANGED, SLIGHT_INCREASE, INCREASE = 0.5, 0.75, 1.0, 1.25, 1.5
+# P0 Tab. 2. If the pane level is, its splitting is, and the window level is: factors of both. "" stands for any splitting.
+RULES: dict[tuple[str, str, str], tuple[float, float]] = {
+    ("fast", "", "fast"): (DECREASE, DECREASE),
+    ("fast", "", "acceptable"): (DECREASE, UNCHANGED),
+    ("fast", "", "slow"): (DECREASE, INCREASE),
+    ("acceptable", "moderate", "fast"): (UNCHANGED, DECREASE),
+    ("acceptable", "moderate", "acceptable"): (UNCHANGED, UNCHANGED),
+    ("acceptable", "moderate", "slow"): (UNCHANGED, INCREASE),
+    ("acceptable", "intensive", "fast"): (SLIGHT_INCREASE, DECREASE),
+    ("acceptable", "intensive", "acceptable"): (SLIGHT_INCREASE, UNCHANGED),
+    ("acceptable", "intensive", "slow"): (UNCHANGED, INCREASE),
+    ("slow", "", "fast"): (INCREASE, SLIGHT_DECREASE),
+    ("slow", "", "acceptable"): (INCREASE, SLIGHT_INCREASE),
+    ("slow", "", "slow"): (SLIGHT_INCREASE, INCREASE),
+}
+
+
+def speed(utilisation: float) -> Grades:
+    """Say how fast a level is for what comes in.
+
+    >>> {term: round(grade, 9) for term, grade in speed(0.6).items()}
+    {'fast': 0.75, 'acceptable': 0.25, 'slow': 0.0}
+    """
+    fast = _share(SETPOINT - utilisation, SETPOINT - TWICE_AS_FAST)
+    slow = _share(utilisation - SETPOINT, TOO_SLOW - SETPOINT)
+    return {"fast": fast, "acceptable": 1.0 - fast - slow, "slow": slow}
+
+
+def splitting(factor: float) -> Grades:
+    """Say how far panes are split.
+
+    >>> splitting(3.0)
+    {'moderate': 0.5, 'intensive': 0.5}
+    """
+    intensive = _share(factor - MODERATE, INTENSIVE - MODERATE)
+    return {"moderate": 1.0 - intensive, "intensive": intensive}
+
+
+def factors(pane_utilisation: float, splitting_factor: float = 1.0, window_utilisation: float = SETPOINT) -> tuple[float, float]:
+    """Give what the rules make of the slots of either level: the mean of their outputs, each weighed by how far the rule applies.
+
+    >>> factors(1.4, 2.0, 0.9)
+    (1.5, 1.25)
+    """
+    panes, windows = speed(pane_utilisation), speed(window_utilisation)
+    split = {"": 1.0, **splitting(splitting_factor)}
+    weights = {(p, s, w): min(panes[p], split[s], windows[w]) for p, s, w in RULES}
+    total = sum(weights.values())
+    pane, window = (sum(weight * RULES[rule][level] for rule, weight in weights.items()) / total for level in (0, 1))
+    return pane, window
+
+
+def scaled(slots: int, factor: float, utilisation: float) -> int:
+    """Give as many slots as a factor says, rounded to the nearest whole number, and at least 1.
+
+    P0 stops there. With few slots that can be a trap: one that is 10 % too slow is to become 1.25, which is 1 again, for ever. So where
+    rounding down would leave the level behind, and the number before rounding would not, or nothing would change, it is rounded up.
+
+    >>> scaled(4, 1.25, 1.1), scaled(5, 0.5, 0.4), scaled(1, 1.25, 1.1), scaled(1, 1.1, 0.98)
+    (5, 3, 2, 1)
+    """
+    wanted = slots * factor
+    nearest = max(1, floor(wanted + 0.5))
+    needed = slots * utilisation
+    if nearest < wanted and needed > nearest and (needed <= wanted or nearest == slots):
+        return nearest + 1
+    return nearest
+
+
+def within(panes: int, windows: int, maximum: int) -> tuple[int, int]:
+    """Reduce the slots of both levels in proportion, so that they are no more than a maximum together; each keeps one.
+
+    >>> within(10, 80, 60), within(1, 500, 60), within(3, 4, 60)
+    ((7, 53), (1, 59), (3, 4))
+    """
+    if panes + windows <= maximum:
+        return panes, windows
+    kept = min(max(1, floor(panes * maximum / (panes + windows) + 0.5)), maximum - 1)
+    return kept, maximum - kept
+
+
+def _share(part: float, whole: float) -> float:
+    return min(max(part / whole, 0.0), 1.0)
+
+
+@dataclass(frozen=True)
+class Fuzzy(Controller):
+    """Scales by at most half in a step, in proportion to how far a level is from its setpoint of 0.9.
+
+    A query with a pane level and a window level has each of them scaled: by both utilisations, and by how far panes are split. Any
+    other query is scaled by its utilisation alone: to a half at 0.5 or less, as it is at 0.9, by a half more at 1.3 or more.
+    """
+
+    maximum: int | None = None
+    """Slots of both levels together; None: as many as it takes."""
+
+    def __post_init__(self) -> None:
+        """Refuse what leaves no slot to a level."""
+        if self.maximum is not None and self.maximum < 2:
+            raise InvalidInput(
+                value=f"Fuzzy(maximum={self.maximum})",
+                reason="each of the two levels needs a slot",
+                remedy="choose at least 2, or None for no limit",
+            )
+
+    def build(self, resume: State | None = None) -> "FuzzyLogic":
+        """Give the logic; it remembers nothing, so there is nothing to resume."""
+        return FuzzyLogic(self)
+
+
+class FuzzyLogic(ControllerLogic):
+    """Rules."""
+
+    def __init__(self, config: Fuzzy) -> None:
+        """Start."""
+        self.config = config
+
+    def decide(self, seen: Evaluation, *, now_s: float) -> Decision:
+        """Scale each level that was measured, or all workers."""
+        now = seen.seen
+        if now.pane_utilisation is None or now.window_utilisation is None:
+            return self._one_level(seen)
+        if now.allocation.pane_slots is None or now.allocation.window_slots is None:
+            return self._one_level(seen)
+        return self._both(
+            now.allocation,
+            (now.allocation.pane_slots, now.allocation.window_slots),
+            (now.pane_utilisation, now.window_utilisation),
+            now.splitting_factor or 1.0,
+        )
+
+    def snapshot(self) -> State:
+        """Give nothing: all that counts is measured afresh."""
+        return {}
+
+    def _both(
+        self, present: Allocation, slots: tuple[int, int], utilisation: tuple[float, float], splitting_factor: float
+    ) -> Decision:
+        factor = factors(utilisation[0], splitting_factor, utilisation[1])
+        panes, windows = (scaled(*level) for level in zip(slots, factor, utilisation, strict=True))
+        limited = within(panes, windows, self.config.maximum or panes + windows)
+        said = (
+            f"pane level {_term(utilisation[0])} (utilisation {utilisation[0]:.2f}, panes split {splitting_factor:.1f} ways), "
+            f"window level {_term(utilisation[1])} ({utilisation[1]:.2f}): "
+            f"pane slots {_change(slots[0], limited[0])}, window slots {_change(slots[1], limited[1])}"
+        )
+        if limited != (panes, windows):
+            said += f"; {panes} and {windows} would be more than {self.config.maximum} together"
+        allocation = replace(present, workers=sum(limited), pane_slots=limited[0], window_slots=limited[1])
+        return Decision(allocation, said)
+
+    def _one_level(self, seen: Evaluation) -> Decision:
+        """Scale by the pane level's part of the rules: no window level is no reason to change, nor are panes that nobody splits."""
+        present = seen.seen.allocation
+        used = seen.utilisation if seen.seen.pane_utilisation is None else seen.seen.pane_utilisation
+        splitting_factor = 1.0 if seen.seen.splitting_factor is None else seen.seen.splitting_factor
+        factor, _ = factors(used, splitting_factor)
+        workers = wanted = scaled(present.workers, factor, used)
+        if self.config.maximum is not None:
+            workers = min(wanted, self.config.maximum)
+        split = "" if seen.seen.splitting_factor is None else f", panes split {splitting_factor:.1f} ways"
+        said = f"{_term(used)} (utilisation {used:.2f}{split}): workers {_change(present.workers, workers)}"
+        return Decision(
+            present.with_workers(workers), said + (f"; {wanted} would be more than {workers}" if wanted > workers else "")
+        )
+
+
+def _term(utilisation: float) -> str:
+    grades = speed(utilisation)
+    return max(grades, key=lambda term: grades[term])
+
+
+def _change(before: int, after: int) -> str:
+    return f"{before} to {after}" if after != before else f"{after} as before"

@@ -1,0 +1,194 @@
+"""Judging each host by its own load: what P4's techniques have in common, for Spark's executors and for FUGU's hosts alike (SPEC E6).
+
+A judge says which hosts should give load away, and which should go. What then happens is not its business: FUGU moves operators
+(`placement`, `skytide.sim.hosts`), a Spark query gets another number of executors (`WorkersByLoad`).
+"""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from skytide.control.controller import Controller, ControllerLogic, State
+from skytide.errors import InvalidInput
+from skytide.records import Decision, Evaluation
+
+Action = Literal["in", "out"]
+NARROWEST = 0.1
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A host that should give load away ("out"), or go ("in")."""
+
+    host: str
+    action: Action
+    load: float
+    why: str
+
+
+class Judge(ABC):
+    """Loads in, verdicts out. Hosts may come and go between two calls."""
+
+    def __init__(self, grace_s: float, resting_since_s: Mapping[str, float] | None = None) -> None:
+        """Let hosts rest for some time after they were touched."""
+        self._grace_s = grace_s
+        self._resting_since_s = dict(resting_since_s or {})
+
+    @abstractmethod
+    def judge(self, loads: Mapping[str, float], *, now_s: float) -> list[Verdict]:
+        """Say what should happen; hosts about which nothing is said stay as they are."""
+
+    def acted(self, hosts: Collection[str], *, touched: Collection[str], now_s: float) -> None:
+        """Take in that what was said of some hosts was done, and which hosts that touched: they rest for the grace period."""
+        for host in touched:
+            self._resting_since_s[host] = now_s
+
+    def refused(self, host: str) -> None:
+        """Take in that what was said of a host cannot be done: there is no room."""
+
+    def undone(self, host: str) -> None:
+        """Take in that what was said of a host was not done, or not yet, for reasons of others."""
+
+    def snapshot(self) -> State:
+        """Give the state."""
+        return {"resting_since_s": dict(self._resting_since_s)}
+
+    def _rests(self, host: str, now_s: float) -> bool:
+        """Whether a host is within its grace period; a clock that was put back ends it."""
+        since_s = self._resting_since_s.get(host)
+        return since_s is not None and 0 <= now_s - since_s < self._grace_s
+
+    def _forget(self, present: Collection[str]) -> None:
+        self._resting_since_s = {host: at for host, at in self._resting_since_s.items() if host in present}
+
+
+@dataclass(frozen=True)
+class WorkersByLoad(Controller):
+    """A number of workers by what a judge says of each; load is taken as divisible."""
+
+    lower: float = 0.3
+    upper: float = 0.8
+    target: float = 0.6
+    """Loads of a worker: below the lower it may go, above the upper it gives load away, so much that the target is left."""
+    grace_s: float = 30.0
+    """Workers that a change touched are left alone for so long."""
+
+    def __post_init__(self) -> None:
+        """Refuse thresholds that make no sense."""
+        if not (0 < self.lower < self.target < self.upper <= 1 and self.upper - self.lower >= NARROWEST - 1e-9):
+            raise InvalidInput(
+                value=f"lower={self.lower}, target={self.target}, upper={self.upper}",
+                reason=f"not loads of a worker in this order, {NARROWEST} apart",
+                remedy="choose 0 < lower < target < upper <= 1, as 0.3, 0.6, 0.8",
+            )
+        if not 0 <= self.grace_s < math.inf:
+            raise InvalidInput(value=f"grace_s={self.grace_s}", reason="not a time", remedy="choose 0 or more seconds")
+
+    @abstractmethod
+    def judge(self, resume: State | None = None) -> Judge:
+        """Give a new judge, or one that goes on from a snapshot."""
+
+    def build(self, resume: State | None = None) -> ControllerLogic:
+        """Give the logic."""
+        return _Workers(self, **(resume or {}))
+
+
+class _Workers(ControllerLogic):
+    def __init__(
+        self,
+        config: WorkersByLoad,
+        judge: State | None = None,
+        workers: int | None = None,
+        names: Sequence[str] = (),
+        wished: Sequence[str] = (),
+    ) -> None:
+        self._config, self._judge = config, config.judge(judge)
+        self._workers = workers
+        self._names = list(names)
+        self._wished = list(wished)  # the workers because of which the latest decision wanted a change
+
+    def snapshot(self) -> State:
+        return {"judge": self._judge.snapshot(), "workers": self._workers, "names": self._names, "wished": self._wished}
+
+    def decide(self, seen: Evaluation, *, now_s: float) -> Decision:
+        workers = max(1, seen.seen.allocation.workers)
+        loads = worker_loads(seen, self._names)
+        self._follow_up(workers, loads, now_s)
+        self._workers, self._names, self._wished = workers, list(loads), []
+        verdicts = self._judge.judge(loads, now_s=now_s)
+        over, under = ([v for v in verdicts if v.action == action] for action in ("out", "in"))
+        if over:
+            wanted, reason = self._out(over, loads, workers)
+        elif under:
+            wanted, reason = self._in(under, loads, workers)
+        else:
+            wanted, reason = (
+                workers,
+                f"loads {min(loads.values()):.2f} to {max(loads.values()):.2f} call for nothing: {workers} stay",
+            )
+        return Decision(seen.seen.allocation.with_workers(wanted), reason)
+
+    def _follow_up(self, workers: int, loads: Mapping[str, float], now_s: float) -> None:
+        """Tell the judge what became of the latest decision. Only a change that is there counts: a wish may be delayed or cut."""
+        if self._wished and workers != self._workers:
+            self._judge.acted(self._wished, touched=loads, now_s=now_s)
+        else:
+            for host in self._wished:
+                self._judge.undone(host)
+
+    def _out(self, over: list[Verdict], loads: Mapping[str, float], workers: int) -> tuple[int, str]:
+        target, hosts = self._config.target, {v.host for v in over}
+        why = max(over, key=lambda v: v.load).why + (f" (and {len(over) - 1} more)" if len(over) > 1 else "")
+        excess = sum(v.load - target for v in over)
+        room = self._room(loads, hosts, workers)
+        added = math.ceil((excess - room) / target - 1e-9)
+        if added <= 0:
+            for host in hosts:
+                self._judge.refused(host)
+            return workers, f"{why}, but the others have room for {room:.2f} up to the target {target:.2f}: {workers} stay"
+        self._wished = sorted(hosts)
+        return workers + added, f"{why}: {workers} to {workers + added}"
+
+    def _in(self, under: list[Verdict], loads: Mapping[str, float], workers: int) -> tuple[int, str]:
+        least = min(under, key=lambda v: (v.load, v.host))
+        for verdict in under:
+            if verdict is not least:
+                self._judge.undone(verdict.host)
+        room = self._room(loads, {least.host}, workers)
+        if workers == 1:
+            self._judge.undone(least.host)
+            return 1, f"{least.why}, but one worker has to be there: 1 stays"
+        if room < least.load:
+            self._judge.refused(least.host)
+            return workers, f"{least.why}, but the others have room for {room:.2f} only: {workers} stay"
+        self._wished = [least.host]
+        return workers - 1, f"{least.why}, and the others have room for {room:.2f}: {workers} to {workers - 1}"
+
+    def _room(self, loads: Mapping[str, float], without: Collection[str], workers: int) -> float:
+        """Give what the other workers can take up to the target; those that nothing is known of yet can take all of it."""
+        others = sum(max(0.0, self._config.target - load) for host, load in loads.items() if host not in without)
+        return others + max(0, workers - len(loads)) * self._config.target
+
+
+def worker_loads(seen: Evaluation, names: Sequence[str] = ()) -> dict[str, float]:
+    """Give the load of each worker; where none is measured, all have the load of the whole, under the names they had before.
+
+    A worker cannot be busier than always, so with a utilisation above 1 the loads are raised to give that on average.
+
+    >>> from skytide.records import Allocation, Observation
+    >>> busy = Observation(60, 10, Allocation(2), 900, 800, utilisation=1.5, loads=(("1", 1.0), ("2", 0.5)))
+    >>> worker_loads(Evaluation(busy, demand_hz=900, service_s=None, utilisation=1.5, lead_s=6))
+    {'1': 2.0, '2': 1.0}
+    """
+    whole = max(0.0, seen.utilisation) if math.isfinite(seen.utilisation) else 0.0
+    loads = {host: max(0.0, load) for host, load in seen.seen.loads if math.isfinite(load)}
+    if not loads:
+        workers = max(1, seen.seen.allocation.workers)
+        made_up = (str(number) for number in range(1, 2 * workers + 1) if str(number) not in names)
+        return dict.fromkeys([*names, *made_up][:workers], whole)
+    mean = sum(loads.values()) / len(loads)
+    if whole > max(1.0, mean):
+        return {host: load * whole / mean if mean > 0 else whole for host, load in loads.items()}
+    return loads

@@ -1,0 +1,46 @@
+"""What a size would bring: throughput, latency and power of an operator (P2 section 3.2, SPEC E2). All work on arrays, too."""
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Floats = NDArray[np.float64]
+
+FASTEST_LOAD = 0.999
+"""Kingman's formula has no end at a utilisation of 1: from here on what is said is only "very long", and the longer the more load."""
+BASE_V, VOLTS_A_GHZ = 0.65, 0.2
+"""Supply voltage of a server processor between about 1 and 3 GHz: nearly a straight line (0.89 V at 1.2 GHz, 1.05 V at 2 GHz)."""
+EFFECTIVE_CAPACITANCE = 2.58
+"""In watts by GHz and square volt: 12 cores at 2 GHz then take the 68.25 W that P2 section 5.3.2 measured."""
+
+
+def effective_service_s(interarrival_s: ArrayLike, service_s: ArrayLike, workers: ArrayLike) -> Floats:
+    """Give the mean time between two results: T_S = max(T_A, T/n), P2 (4) and (5).
+
+    >>> float(effective_service_s(0.001, 0.006, 4)), float(effective_service_s(0.002, 0.006, 4))
+    (0.0015, 0.002)
+    """
+    return np.maximum(interarrival_s, np.divide(service_s, workers))
+
+
+def waiting_s(utilisation: ArrayLike, arrival_cv: float, service_cv: float, ideal_service_s: ArrayLike) -> Floats:
+    """Give the mean time in the queue of a G/G/1 system by Kingman's formula, P2 (7).
+
+    >>> float(waiting_s(0.75, 1.0, 0.5, 0.002).round(5))
+    0.00375
+    """
+    used = np.asarray(utilisation, dtype=float)
+    near = np.minimum(used, FASTEST_LOAD)
+    beyond = np.maximum(used / FASTEST_LOAD, 1.0)
+    result: Floats = near / (1 - near) * ((arrival_cv**2 + service_cv**2) / 2) * np.asarray(ideal_service_s) * beyond
+    return result
+
+
+def power_w(workers: ArrayLike, frequency_ghz: ArrayLike) -> Floats:
+    """Give the power that cores take beyond an idle machine: Ceff n f V(f)^2, P2 (9), with a voltage that grows evenly with f.
+
+    >>> float(power_w(12, 2.0).round(2)), float(power_w(12, 1.2).round(2))
+    (68.27, 29.43)
+    """
+    frequency = np.asarray(frequency_ghz, dtype=float)
+    result: Floats = EFFECTIVE_CAPACITANCE * np.asarray(workers) * frequency * (BASE_V + VOLTS_A_GHZ * frequency) ** 2
+    return result

@@ -1,0 +1,136 @@
+"""Which operators leave a host, and where they go: subset sum and bin packing (P4 §II, SPEC E6)."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from skytide.errors import InvalidInput
+
+
+@dataclass(frozen=True)
+class Item:
+    """An operator, and what it takes of a host."""
+
+    name: str
+    cpu: float
+    network: float = 0.0
+    memory: float = 0.0
+    neighbours: tuple[str, ...] = ()
+    """Operators that it sends to or gets from."""
+
+    def __post_init__(self) -> None:
+        """Refuse what takes less than nothing."""
+        if not (self.cpu >= 0 and self.network >= 0 and self.memory >= 0):
+            raise InvalidInput(value=repr(self), reason="an operator takes nothing or more", remedy="choose no negative load")
+
+
+@dataclass(frozen=True)
+class Bin:
+    """A host, and what is free of it."""
+
+    name: str
+    cpu: float
+    network: float = float("inf")
+    memory: float = float("inf")
+    holds: tuple[str, ...] = ()
+    """Operators that are there already."""
+    spare: bool = False
+    """Not in use yet: taken only for what fits nowhere else."""
+
+
+@dataclass(frozen=True)
+class Packing:
+    """Where items go."""
+
+    places: dict[str, str]
+    """Of each item that was placed, the bin."""
+    left: tuple[str, ...] = ()
+    """Items that fit nowhere."""
+
+
+@dataclass
+class _Open:
+    bin: Bin
+    cpu: float
+    network: float
+    memory: float
+    holds: set[str] = field(default_factory=set)
+    used: bool = True
+
+    def fits(self, item: Item) -> bool:
+        return item.cpu <= self.cpu and item.network <= self.network and item.memory <= self.memory
+
+    def take(self, item: Item) -> None:
+        self.cpu, self.network, self.memory = self.cpu - item.cpu, self.network - item.network, self.memory - item.memory
+        self.holds.add(item.name)
+        self.used = True
+
+
+def first_fit(items: Sequence[Item], bins: Sequence[Bin]) -> Packing:
+    """Place the items, the largest on CPU first, each in the first bin with room; a bin with a neighbour is tried before others.
+
+    >>> hosts = [Bin("a", 0.3), Bin("b", 0.5, holds=("scan",)), Bin("c", 1.0, spare=True)]
+    >>> first_fit([Item("small", 0.2, neighbours=("scan",)), Item("large", 0.6)], hosts).places
+    {'large': 'c', 'small': 'b'}
+    """
+    return _pack(items, bins, lambda item, open_: (not open_.used, open_.holds.isdisjoint(item.neighbours)))
+
+
+def best_fit(items: Sequence[Item], bins: Sequence[Bin]) -> Packing:
+    """Place the items, the largest on CPU first, each in the bin in which it leaves the least CPU free.
+
+    >>> best_fit([Item("small", 0.2)], [Bin("a", 0.9), Bin("b", 0.25)]).places
+    {'small': 'b'}
+    """
+    return _pack(items, bins, lambda item, open_: (not open_.used, open_.cpu))
+
+
+def _pack(items: Sequence[Item], bins: Sequence[Bin], rank: Callable[[Item, _Open], tuple[bool, float]]) -> Packing:
+    """Place the items in decreasing CPU load, each in the bin of the lowest rank, the first of them if several have it."""
+    _distinct([item.name for item in items])
+    _distinct([known.name for known in bins])
+    open_bins = [_Open(known, known.cpu, known.network, known.memory, set(known.holds), not known.spare) for known in bins]
+    places: dict[str, str] = {}
+    left = []
+    for item in sorted(items, key=lambda item: (-item.cpu, item.name)):
+        fitting = [open_ for open_ in open_bins if open_.fits(item)]
+        if fitting:
+            chosen = min(fitting, key=lambda open_: rank(item, open_))
+            chosen.take(item)
+            places[item.name] = chosen.bin.name
+        else:
+            left.append(item.name)
+    return Packing(places, tuple(left))
+
+
+RESOLUTION = 1_000  # steps of the load that are told apart; loads are rounded up, so that what stays is never too much
+
+
+def leaving(items: Sequence[Item], target: float) -> list[str]:
+    """Give the operators that leave an overloaded host, so that the most load up to the target stays (subset sum).
+
+    >>> leaving([Item("a", 0.5), Item("b", 0.3), Item("c", 0.29)], target=0.6)
+    ['a']
+    """
+    _distinct([item.name for item in items])
+    capacity = int(target * RESOLUTION + 1e-6)
+    # Of each sum that can stay, the item that completed it and the sum before; large items first, so that few have to leave.
+    reached: dict[int, tuple[int, Item] | None] = {0: None}
+    for item in sorted(items, key=lambda item: (-item.cpu, item.name)):
+        size = -int(-item.cpu * RESOLUTION // 1)
+        for total in sorted(reached, reverse=True):
+            if total + size <= capacity and (total + size) not in reached:
+                reached[total + size] = (total, item)
+    stay = {item.name for item in items if item.cpu == 0}
+    step = reached[max(reached)]
+    while step is not None:
+        stay.add(step[1].name)
+        step = reached[step[0]]
+    return [item.name for item in items if item.name not in stay]
+
+
+def _distinct(names: list[str]) -> None:
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise InvalidInput(
+            value=f"the name {twice!r}", reason="it is given twice", remedy="give each operator and host its own name"
+        )

@@ -1,0 +1,49 @@
+"""Rules with two thresholds: the reactive baseline (P2 section 5.4, SPEC E5)."""
+
+from dataclasses import dataclass
+from math import isfinite
+
+from skytide.control.controller import Controller, ControllerLogic, State
+from skytide.errors import InvalidInput
+from skytide.records import Decision, Evaluation
+
+
+@dataclass(frozen=True)
+class Rules(Controller):
+    """One worker more above a utilisation, one fewer below another."""
+
+    theta_max: float = 0.9
+    theta_min: float = 0.8
+
+    def __post_init__(self) -> None:
+        """Refuse thresholds that cannot both be kept."""
+        if not 0 <= self.theta_min < self.theta_max:
+            raise InvalidInput(
+                value=f"theta_min={self.theta_min!r}, theta_max={self.theta_max!r}",
+                reason="every utilisation would be too low or too high",
+                remedy="choose 0 <= theta_min < theta_max",
+            )
+
+    def build(self, resume: State | None = None) -> ControllerLogic:
+        """Give the logic; it has no state."""
+        return _Rules(self)
+
+
+class _Rules(ControllerLogic):
+    def __init__(self, config: Rules) -> None:
+        self._config = config
+
+    def decide(self, seen: Evaluation, *, now_s: float) -> Decision:
+        present, used = seen.seen.allocation, seen.utilisation
+        if not isfinite(used):
+            return Decision(present, f"no utilisation was measured: stays {present.workers}")
+        if used > self._config.theta_max:
+            wanted, why = present.workers + 1, f"over {self._config.theta_max:.0%}"
+        elif used < self._config.theta_min and present.workers > 1:
+            wanted, why = present.workers - 1, f"under {self._config.theta_min:.0%}"
+        else:
+            return Decision(present, f"used {used:.0%}: stays {present.workers}")
+        return Decision(present.with_workers(wanted), f"used {used:.0%}, {why}: {present.workers} to {wanted}")
+
+    def snapshot(self) -> State:
+        return {}

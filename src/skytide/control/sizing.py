@@ -1,0 +1,41 @@
+"""How many nodes a forecast asks for (P1 eq. 1a and 1b, SPEC E7)."""
+
+from dataclasses import dataclass
+from math import ceil
+
+from skytide.errors import InvalidInput
+
+
+@dataclass(frozen=True)
+class Sizing:
+    """Nodes that process, and nodes that merge what those give."""
+
+    processing: int
+    merging: int
+
+
+def sizing(forecast_hz: float, cost_s: float, *, capacity_hz: float, merge_cost_s: float, headroom: float = 0.1) -> Sizing:
+    """Give the fewest nodes that serve a forecast and leave some head room.
+
+    `cost_s` is the time of a node for a tuple. Every processing node is taken to send `capacity_hz` results a second, each of which
+    costs a merging node `merge_cost_s`: P1 sizes the merge for processing nodes that are used to their limit.
+
+    >>> sizing(9_000, 0.001, capacity_hz=1_000, merge_cost_s=0.0002, headroom=0.1)
+    Sizing(processing=10, merging=3)
+    """
+    if not 0 <= headroom < 1:
+        raise InvalidInput(
+            value=f"headroom={headroom!r}", reason="not a share of a node", remedy="choose one from 0 up to, not with, 1"
+        )
+    if min(forecast_hz, cost_s, capacity_hz, merge_cost_s) < 0:
+        raise InvalidInput(
+            value=f"forecast_hz={forecast_hz}, cost_s={cost_s}, capacity_hz={capacity_hz}, merge_cost_s={merge_cost_s}",
+            reason="a rate or a cost is below 0",
+            remedy="give rates and costs as measured",
+        )
+    processing = _whole(forecast_hz * cost_s / (1 - headroom))
+    return Sizing(processing, _whole(processing * capacity_hz * merge_cost_s / (1 - headroom)))
+
+
+def _whole(nodes: float) -> int:
+    return max(1, ceil(nodes - 1e-9))  # 10.000000001 nodes are a rounding error, not eleven

@@ -1,0 +1,74 @@
+"""The elastic scaling of SPL (Gedik et al. 2014, as P2 section 5.4 describes it): try, remember what did not help, forget on change."""
+
+from dataclasses import dataclass
+from math import isfinite
+
+from skytide.control.controller import Controller, ControllerLogic, State
+from skytide.errors import InvalidInput
+from skytide.records import Decision, Evaluation
+
+
+@dataclass(frozen=True)
+class Spl(Controller):
+    """One worker more under congestion unless that did not help, one fewer without it unless that was congested.
+
+    The congestion index is the share of the time in which the input would be held back: what comes in beyond what can be served.
+    """
+
+    congestion: float = 0.1
+    """Congested is what has a higher index."""
+    sensitivity: float = 0.9
+    """A throughput below this share of the one that is remembered, or so much above it, is a change."""
+
+    def __post_init__(self) -> None:
+        """Refuse what are no shares."""
+        for name in ("congestion", "sensitivity"):
+            if not 0 < getattr(self, name) < 1:
+                raise InvalidInput(
+                    value=f"{name}={getattr(self, name)!r}", reason="not a share", remedy="choose one between 0 and 1"
+                )
+
+    def build(self, resume: State | None = None) -> ControllerLogic:
+        """Give the logic, from a snapshot if there is one."""
+        return _Spl(self, **(resume or {}))
+
+
+class _Spl(ControllerLogic):
+    def __init__(self, config: Spl, known: list[list[float]] | None = None) -> None:
+        self._config = config
+        self._known = {int(n): (bool(congested), rate) for n, congested, rate in known or []}
+
+    def snapshot(self) -> State:
+        return {"known": [[n, int(congested), rate] for n, (congested, rate) in sorted(self._known.items())]}
+
+    def decide(self, seen: Evaluation, *, now_s: float) -> Decision:
+        present, rate_hz = seen.seen.allocation, seen.seen.processed_rate_hz
+        if not (isfinite(seen.utilisation) and isfinite(rate_hz)):
+            return Decision(present, f"no utilisation was measured: stays {present.workers}")
+        if not seen.settled:
+            return Decision(present, f"not all that was asked for is at work: stays {present.workers}")
+        n, index = present.workers, max(0.0, 1 - 1 / seen.utilisation) if seen.utilisation > 0 else 0.0
+        congested = index > self._config.congestion
+        self._forget(n, congested, rate_hz)
+        self._known[n] = (congested, rate_hz)
+        said = f"congestion {index:.2f} {'over' if congested else 'within'} {self._config.congestion:g}"
+        if congested and not self._useless(n + 1, n):
+            return Decision(present.with_workers(n + 1), f"{said}: {n} to {n + 1}")
+        if congested:
+            return Decision(present, f"{said}, but {n + 1} did not help: stays {n}")
+        if n > 1 and not self._known.get(n - 1, (False, 0.0))[0]:
+            return Decision(present.with_workers(n - 1), f"{said}: {n} to {n - 1}")
+        return Decision(present, f"{said}{f', but {n - 1} was congested' if n > 1 else ''}: stays {n}")
+
+    def _useless(self, more: int, fewer: int) -> bool:
+        return more in self._known and self._known[more][1] <= self._known[fewer][1]
+
+    def _forget(self, n: int, congested: bool, rate_hz: float) -> None:
+        """Drop what a change of the load has made untrue: on less load that fewer are congested, on more that more did not help."""
+        if n not in self._known:
+            return
+        was_congested, before_hz = self._known[n]
+        if rate_hz < self._config.sensitivity * before_hz or (was_congested and not congested):
+            self._known = {at: value for at, value in self._known.items() if at > n}
+        elif before_hz < self._config.sensitivity * rate_hz or (congested and not was_congested):
+            self._known = {at: value for at, value in self._known.items() if at < n}

@@ -1,0 +1,34 @@
+"""No controller at all: always the same size, the baseline of every comparison (SPEC E5)."""
+
+from dataclasses import dataclass
+
+from skytide.control.controller import Controller, ControllerLogic, State
+from skytide.errors import InvalidInput
+from skytide.records import Decision, Evaluation
+
+
+@dataclass(frozen=True)
+class Static(Controller):
+    """Always so many workers, as for the peak."""
+
+    workers: int
+
+    def __post_init__(self) -> None:
+        """Refuse nothing at all."""
+        if self.workers < 1:
+            raise InvalidInput(value=f"workers={self.workers!r}", reason="nothing would be done", remedy="choose at least 1")
+
+    def build(self, resume: State | None = None) -> ControllerLogic:
+        """Give the logic; it has no state."""
+        return _Static(self.workers)
+
+
+class _Static(ControllerLogic):
+    def __init__(self, workers: int) -> None:
+        self._workers = workers
+
+    def decide(self, seen: Evaluation, *, now_s: float) -> Decision:
+        return Decision(seen.seen.allocation.with_workers(self._workers), f"always {self._workers}")
+
+    def snapshot(self) -> State:
+        return {}

@@ -1,0 +1,86 @@
+"""Any controller over what was recorded, or over any series of rates: what it would have done, and how good that would have been."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from skytide.control.controller import Controller
+from skytide.control.guard import Guard
+from skytide.control.saso import Saso, Step, saso
+from skytide.errors import InvalidInput
+from skytide.loop.cycle import Cycle, Loop
+from skytide.records import Observation
+from skytide.sim.operator import Operator
+
+KEPT_UP = 0.95  # of what came in: less is a violation (SPEC E8)
+
+
+@dataclass(frozen=True)
+class Played:
+    """A run of a controller."""
+
+    saso: Saso
+    steps: list[Step]
+    seen: list[Observation]
+    cycles: list[Cycle]
+
+
+def play(plant: Operator, controller: Controller, guard: Guard, *, interval_s: float, bound_s: float | None = None) -> Played:
+    """Let a controller steer a plant to its end; `bound_s`: a latency above it is a violation, otherwise falling behind is one."""
+    loop = Loop(plant, plant, controller, guard)
+    steps, seen, cycles = [], [], []
+    now_s = plant.now_s
+    while now_s < plant.length_s - 1e-9:
+        now_s = min(now_s + interval_s, plant.length_s)
+        plant.advance(now_s)
+        cycle = loop.cycle(now_s)
+        cycles.append(cycle)
+        if cycle.evaluation is not None:
+            now = cycle.evaluation.seen
+            seen.append(now)
+            steps.append(Step(now.allocation, violated(now, bound_s), now.interval_s, now.power_w))
+    paid = replace(saso(steps), worker_seconds=plant.worker_s)  # from the moment they were asked for
+    return Played(paid, steps, seen, cycles)
+
+
+def violated(seen: Observation, bound_s: float | None) -> bool:
+    """Whether an interval was not good enough (SPEC E8)."""
+    if bound_s is not None:
+        return seen.latency_s is not None and seen.latency_s > bound_s
+    return seen.processed_rate_hz < KEPT_UP * seen.arrival_rate_hz
+
+
+def recorded(seen: Sequence[Observation], bound_s: float | None = None) -> Saso:
+    """Sum up what really happened."""
+    return saso(Step(each.allocation, violated(each, bound_s), each.interval_s, each.power_w) for each in seen)
+
+
+def plant_of(seen: Sequence[Observation], *, lead_s: float, cold_s: float) -> Operator:
+    """Give a plant to which the same happens as was recorded: what came in, and what a tuple cost, interval by interval."""
+    if not seen:
+        raise InvalidInput(value="an empty recording", reason="nothing can be replayed", remedy="record at least one interval")
+    costs = [_cost_s(each) for each in seen]
+    known = sorted(cost for cost in costs if cost is not None)
+    if not known:
+        raise InvalidInput(
+            value="the recording",
+            reason="no interval says what a tuple cost: there is neither service_s nor utilisation with an input rate",
+            remedy="record a time with some load",
+        )
+    usual = known[len(known) // 2]
+    interval_s = sorted(each.interval_s for each in seen)[len(seen) // 2]
+    step_s = min(1.0, interval_s)
+    rates: list[float] = []
+    services: list[float] = []
+    for each, cost in zip(seen, costs, strict=True):
+        count = max(1, round(each.interval_s / step_s))
+        rates += [each.arrival_rate_hz] * count
+        services += [cost if cost is not None else usual] * count
+    return Operator(rates, services, step_s=step_s, start=seen[0].allocation, lead_s=lead_s, cold_s=cold_s)
+
+
+def _cost_s(seen: Observation) -> float | None:
+    if seen.service_s:
+        return seen.service_s
+    if seen.arrival_rate_hz > 0 and seen.utilisation > 0:
+        return seen.utilisation * seen.allocation.workers / seen.arrival_rate_hz
+    return None
