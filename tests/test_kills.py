@@ -33,7 +33,7 @@ pytestmark = [
     pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="finds processes in /proc"),
 ]
 DEADLINE_S = 240
-KILLS = int(os.environ.get("SKYTIDE_KILLS", 6))  # up to 20: see `make kills`
+KILLS = int(os.environ.get("SKYTIDE_KILLS", "6"))  # up to 20: see `make kills`
 QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xlog:disable"  # a Java that is soon killed
 WORKER, SOURCE = "daemon pyspark.worker", "python_streaming_source_runner"
 Rows = dict[str, list[str]]

@@ -1,6 +1,7 @@
 """What every controller is: a frozen configuration that builds a logic, and a logic that answers evaluations with decisions."""
 
 from abc import ABC, abstractmethod
+from dataclasses import Field, fields
 from typing import Any
 
 from skytide.records import Decision, Evaluation
@@ -22,8 +23,17 @@ class ControllerLogic(ABC):
 
 
 class Controller(ABC):
-    """A way to choose the size of a query."""
+    """A way to choose the size of a query: a frozen dataclass."""
+
+    def __str__(self) -> str:
+        """Give its name, and what was set."""
+        own = [each for each in fields(self) if getattr(self, each.name) != _default(each)]  # type: ignore[arg-type]
+        return f"{type(self).__name__}({', '.join(f'{each.name}={getattr(self, each.name)!r}' for each in own)})"
 
     @abstractmethod
     def build(self, resume: State | None = None) -> ControllerLogic:
         """Give a new logic, or one that goes on from a snapshot."""
+
+
+def _default(field: "Field[Any]") -> Any:
+    return field.default_factory() if callable(field.default_factory) else field.default

@@ -39,7 +39,8 @@ class ForecasterLogic(ABC):
         if not isfinite(value):
             return
         if self._values > 0 and self._judged:
-            self._squares = FORGET * self._squares + (value - self._ahead(1)) ** 2
+            error = value - self._ahead(1)
+            self._squares = FORGET * self._squares + error * error
             self._weight = FORGET * self._weight + 1
         self._learn(value)
         self._values += 1

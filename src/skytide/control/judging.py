@@ -115,6 +115,8 @@ class _Workers(ControllerLogic):
     def decide(self, seen: Evaluation, *, now_s: float) -> Decision:
         workers = max(1, seen.seen.allocation.workers)
         loads = worker_loads(seen, self._names)
+        if not loads:
+            return Decision(seen.seen.allocation.with_workers(workers), f"neither loads nor utilisation are known: {workers} stay")
         self._follow_up(workers, loads, now_s)
         self._workers, self._names, self._wished = workers, list(loads), []
         verdicts = self._judge.judge(loads, now_s=now_s)
@@ -182,8 +184,10 @@ def worker_loads(seen: Evaluation, names: Sequence[str] = ()) -> dict[str, float
     >>> worker_loads(Evaluation(busy, demand_hz=900, service_s=None, utilisation=1.5, lead_s=6))
     {'1': 2.0, '2': 1.0}
     """
-    whole = max(0.0, seen.utilisation) if math.isfinite(seen.utilisation) else 0.0
+    whole = max(0.0, seen.utilisation) if math.isfinite(seen.utilisation) else None
     loads = {host: max(0.0, load) for host, load in seen.seen.loads if math.isfinite(load)}
+    if whole is None:
+        return loads
     if not loads:
         workers = max(1, seen.seen.allocation.workers)
         made_up = (str(number) for number in range(1, 2 * workers + 1) if str(number) not in names)

@@ -130,7 +130,7 @@ class _Mpc(ControllerLogic):
         A worker that is asked for now helps only after the lead time, but one that is given back is gone at once: so each decision is
         judged by the most that is expected from its own step until workers asked for with it are there.
         """
-        lead = ceil(seen.lead_s / seen.seen.interval_s - 1e-9) if seen.seen.interval_s > 0 else 0
+        lead = _lead_steps(seen)
         upper = [self._rates.forecast(k, self._config.coverage).high for k in range(1, lead + self._config.horizon + 1)]
         waiting_hz = max(seen.demand_hz - seen.seen.arrival_rate_hz, self._late_hz(seen.seen), 0.0)
         return tuple(max(0.0, *upper[i : i + lead + 1]) + waiting_hz for i in range(self._config.horizon))
@@ -155,15 +155,23 @@ class _Mpc(ControllerLogic):
 
     def _reason(self, seen: Evaluation, demand: Demand, chosen: Allocation) -> str:
         present = seen.seen.allocation
-        ahead_s = ceil(seen.lead_s / seen.seen.interval_s + 1 - 1e-9) * seen.seen.interval_s
+        ahead_s = (_lead_steps(seen) + 1) * seen.seen.interval_s
         rate_hz, now_hz = demand.rates_hz[0], seen.seen.arrival_rate_hz
-        change = f" ({rate_hz / now_hz - 1:+.0%})" if now_hz > 0 else ""
-        said = f"up to {rate_hz:,.0f} tuples/s in {ahead_s:g} s{change}, {_sized(present)} would be used {self._objective.used(present, demand):.0%}"
+        change = f" ({100 * (rate_hz / now_hz - 1):+.0f} %)" if now_hz > 0 else ""
+        used = 100 * self._objective.used(present, demand)
+        said = f"forecast up to {rate_hz:,.0f} tuples/s in {ahead_s:g} s{change}, {_sized(present)} would be used {used:.0f} %"
         if self._config.bound_s is not None:
             said += f" and take {self._objective.latency_s(present, demand):.3g} s of {self._config.bound_s:g} s"
         if chosen == present:
-            return f"{said}: stays"
+            return f"{said}: stays {present.workers}"
+        if chosen.frequency_ghz == present.frequency_ghz:
+            return f"{said}: {present.workers} to {chosen.workers}"
         return f"{said}: to {_sized(chosen)}"
+
+
+def _lead_steps(seen: Evaluation) -> int:
+    """Give the steps until a worker that is asked for now works."""
+    return ceil(seen.lead_s / seen.seen.interval_s - 1e-9) if seen.seen.interval_s > 0 else 0
 
 
 def _service_s(seen: Evaluation) -> float | None:
@@ -171,7 +179,8 @@ def _service_s(seen: Evaluation) -> float | None:
     if seen.service_s is not None and isfinite(seen.service_s) and seen.service_s > 0:
         return seen.service_s
     if isfinite(seen.utilisation) and seen.utilisation > 0 and seen.demand_hz > 0:
-        return seen.utilisation * seen.seen.allocation.workers / seen.demand_hz
+        guessed_s = seen.utilisation * seen.seen.allocation.workers / seen.demand_hz
+        return guessed_s if isfinite(guessed_s) else None
     return None
 
 

@@ -22,6 +22,7 @@ from skytide.records import Allocation
 Floats = NDArray[np.float64]
 P2_REPLICAS = 5
 ANY_CHANGE = 0.1
+MOST = 1e6  # workers: whoever seems to need more has measured wrong, and the guard has the last word
 STEEPEST = 20.0  # exponent beyond which a latency is just far too long
 ALL = 128  # so many workers are all considered one by one, more of them are thinned out
 OFFSETS = np.unique(np.rint(1.35 ** np.arange(40)).astype(np.int64))
@@ -78,7 +79,7 @@ class Objective:
         """Give the configurations that are worth a look, and what they cost."""
         now_ghz = self._frequency(present)
         fastest = max(self.frequencies_ghz, default=now_ghz)
-        needs = np.array(demand.rates_hz) * demand.service_s * now_ghz / fastest / (1 - self.headroom)
+        needs = np.minimum(np.array(demand.rates_hz) * demand.service_s * now_ghz / fastest / (1 - self.headroom), MOST)
         counts = candidates(present.workers, [ceil(need - 1e-9) for need in needs], self.minimum, self.maximum)
         frequencies = np.array(self.frequencies_ghz or (now_ghz,))
         workers = np.repeat(counts, len(frequencies)).astype(float)

@@ -102,7 +102,14 @@ def _pack(items: Sequence[Item], bins: Sequence[Bin], rank: Callable[[Item, _Ope
     return Packing(places, tuple(left))
 
 
-RESOLUTION = 1_000  # steps of the load that are told apart; loads are rounded up, so that what stays is never too much
+RESOLUTION = 1_000  # sums that differ by less than a step of the load are not told apart: the smaller one is gone on with
+
+
+@dataclass(frozen=True)
+class _Sum:
+    cpu: float
+    last: Item | None = None
+    before: "_Sum | None" = None
 
 
 def leaving(items: Sequence[Item], target: float) -> list[str]:
@@ -112,19 +119,18 @@ def leaving(items: Sequence[Item], target: float) -> list[str]:
     ['a']
     """
     _distinct([item.name for item in items])
-    capacity = int(target * RESOLUTION + 1e-6)
-    # Of each sum that can stay, the item that completed it and the sum before; large items first, so that few have to leave.
-    reached: dict[int, tuple[int, Item] | None] = {0: None}
-    for item in sorted(items, key=lambda item: (-item.cpu, item.name)):
-        size = -int(-item.cpu * RESOLUTION // 1)
-        for total in sorted(reached, reverse=True):
-            if total + size <= capacity and (total + size) not in reached:
-                reached[total + size] = (total, item)
+    sums = {0: _Sum(0.0)}
+    for item in sorted(items, key=lambda item: (-item.cpu, item.name)):  # large ones first, so that few have to leave
+        for known in list(sums.values()):
+            cpu = known.cpu + item.cpu
+            step = int(cpu * RESOLUTION)
+            if cpu <= target and (step not in sums or cpu < sums[step].cpu):
+                sums[step] = _Sum(cpu, item, known)
     stay = {item.name for item in items if item.cpu == 0}
-    step = reached[max(reached)]
-    while step is not None:
-        stay.add(step[1].name)
-        step = reached[step[0]]
+    most = max(sums.values(), key=lambda known: known.cpu)
+    while most.last is not None and most.before is not None:
+        stay.add(most.last.name)
+        most = most.before
     return [item.name for item in items if item.name not in stay]
 
 

@@ -38,12 +38,12 @@ class _Rules(ControllerLogic):
         if not isfinite(used):
             return Decision(present, f"no utilisation was measured: stays {present.workers}")
         if used > self._config.theta_max:
-            wanted, why = present.workers + 1, f"over {self._config.theta_max:.0%}"
+            wanted, why = present.workers + 1, f"over {100 * self._config.theta_max:.0f} %"
         elif used < self._config.theta_min and present.workers > 1:
-            wanted, why = present.workers - 1, f"under {self._config.theta_min:.0%}"
+            wanted, why = present.workers - 1, f"under {100 * self._config.theta_min:.0f} %"
         else:
-            return Decision(present, f"used {used:.0%}: stays {present.workers}")
-        return Decision(present.with_workers(wanted), f"used {used:.0%}, {why}: {present.workers} to {wanted}")
+            return Decision(present, f"used {100 * used:.0f} %: stays {present.workers}")
+        return Decision(present.with_workers(wanted), f"used {100 * used:.0f} %, {why}: {present.workers} to {wanted}")
 
     def snapshot(self) -> State:
         return {}

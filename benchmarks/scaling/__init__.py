@@ -1,0 +1,1 @@
+"""All ways to size a running query, on a real cluster, with the same load."""

@@ -1,0 +1,66 @@
+"""`autoscale(query, ...)`: a controller on a running query."""
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from pyspark.sql.streaming.query import StreamingQuery
+
+from skytide.control import Controller, Guard, controller_of
+from skytide.errors import InvalidInput
+from skytide.spark.scaling.json_store import JsonStore
+from skytide.spark.scaling.plant import plant
+from skytide.spark.scaling.scaler import Event, Scaler
+from skytide.spark.stream import Run
+from skytide.windows import duration_us
+
+MODES = ("act", "recommend")
+
+
+def autoscale(
+    query: StreamingQuery | Run,
+    controller: Controller | str = "mpc",
+    executors: tuple[int, int] = (1, 8),
+    *,
+    interval: Any = None,
+    mode: str = "act",
+    store: str | os.PathLike[str] | None = None,
+    guard: Guard | None = None,
+    warm: bool = True,
+    tell: Callable[[Event], None] | None = None,
+) -> Scaler:
+    """Let a controller choose the number of executors of a running query, any StreamingQuery or one of skytide's.
+
+    `executors` are the fewest and the most there may be. They belong to the application: where several of its queries are scaled, the
+    one that needs most decides. The pane slots of a skytide query follow. In local mode there are no executors; there a skytide
+    query is scaled by its slots, of both levels together, and any other one is refused.
+
+    `interval` is the time from one decision to the next: 10 s, or two triggers if that is longer, unless given. `mode="recommend"`
+    only says what it would do. `store` names a file that keeps what was learned over a restart. `guard` holds all other limits.
+    `warm`: a new executor gets a first task of ours, so that the query need not wait for its cold start. `tell` is called with
+    each event.
+    """
+    if mode not in MODES:
+        raise InvalidInput(value=f"mode={mode!r}", reason="there is no such", remedy=f"choose one of {', '.join(MODES)}")
+    built = controller_of(controller) if isinstance(controller, str) else controller
+    if not isinstance(built, Controller):
+        raise InvalidInput(value=f"controller={controller!r}", reason="not a controller", remedy='pass skytide.Mpc(), or "mpc"')
+    fewest, most = _sizes(executors)
+    limits = replace(guard or Guard(), minimum=fewest, maximum=most)
+    interval_s = None if interval is None else duration_us(interval, "interval") / 1e6
+    scaler = Scaler(tell)
+    site = plant(query, acts=mode == "act", warm=warm, tell=scaler.say)
+    try:
+        scaler.attach(site, built, limits, interval_s, None if store is None else JsonStore(store))
+    except BaseException:
+        site.leave()
+        raise
+    return scaler
+
+
+def _sizes(executors: Any) -> tuple[int, int]:
+    match executors:
+        case (int(fewest), int(most)):
+            return fewest, most
+    raise InvalidInput(value=f"executors={executors!r}", reason="not two numbers", remedy="give the fewest and the most, as (1, 8)")

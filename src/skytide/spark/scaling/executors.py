@@ -1,0 +1,136 @@
+"""The actuator for executors of a real cluster: up by request, down gracefully, and never lost track of."""
+
+from collections.abc import Callable
+
+from skytide.records import Allocation
+from skytide.spark.scaling.gateway import Cluster, Executor
+
+FIRST_LEAD_S = 6.0  # from the request for an executor to its first finished task, until that was measured
+SMOOTHING = 0.3
+DRAIN_S = 60.0  # for a decommissioned executor to go, before it is killed
+SHORT_AFTER = 3  # lead times after which an executor that did not come counts as refused
+Tell = Callable[[str], None]
+
+
+class ClusterExecutors:
+    """Keeps as many executors as were asked for last. What is there is looked up by `tend`, and stays the same in between."""
+
+    acts = True
+
+    def __init__(self, cluster: Cluster, *, warm: Callable[[Executor], None] | None = None, tell: Tell = print) -> None:
+        """Look at what is there. `warm` is called with each executor that comes later; `tell` hears what nobody asked for."""
+        self._cluster, self._warm, self._tell = cluster, warm, tell
+        self._lead_s = FIRST_LEAD_S
+        self._target: int | None = None
+        self._asked_s = 0.0  # when the latest request was made
+        self._present = {each.id: each for each in cluster.executors() if each.active}
+        self._leaving: dict[str, float] = {}  # since when
+        self._came: dict[str, float] = {}  # the ones without a finished task yet, and when they were asked for
+        self._ceiling: int | None = None  # as many the cluster gave, though more were asked for
+        self._load: dict[str, float] = {}  # what each did lately
+
+    @property
+    def lead_s(self) -> float:
+        """How long it lately took from asking for an executor until it had done its first task."""
+        return self._lead_s
+
+    @property
+    def waits(self) -> bool:
+        """Whether something is under way that `tend` should see soon."""
+        return bool(self._leaving or self._came) or (self._target or 0) > len(self._staying())
+
+    def current(self) -> Allocation:
+        """Give the executors that are there and will stay."""
+        return Allocation(len(self._staying()))
+
+    @property
+    def cores(self) -> int:
+        """Give the cores of an executor."""
+        return next((each.cores for each in self._present.values()), 1)
+
+    def apply(self, wanted: Allocation, now_s: float) -> str:
+        """Ask for executors, or let some go: idle ones first, and in no case more than are too many."""
+        self.tend(now_s)
+        staying = self._staying()
+        workers, refused = wanted.workers, ""
+        if self._ceiling is not None and workers > self._ceiling:
+            workers = min(workers, max(self._ceiling, self._target or 0))
+            refused = f", and not for {wanted.workers}: the cluster gave only {self._ceiling}" if workers < wanted.workers else ""
+        if workers > (self._target or 0):
+            self._asked_s = now_s
+        self._target = workers
+        if not self._cluster.request(workers):  # also before some go: otherwise the cluster manager would replace them
+            return f"the cluster did not take the request for {workers} executors{refused}"
+        if workers >= len(staying):
+            more = workers - len(staying)
+            return f"asked for {more} more executors: {workers} in all{refused}" if more else f"{workers} executors stay{refused}"
+        going = sorted(staying, key=self._preference)[: len(staying) - workers]
+        for each in going:
+            self._leaving[each.id] = now_s
+            self._came.pop(each.id, None)
+            self._cluster.decommission(each.id)
+        names = ", ".join(each.id for each in going)
+        return f"executor{'s' * (len(going) > 1)} {names} of {len(staying)} may go"
+
+    def tend(self, now_s: float) -> None:
+        """See who came, who left, who died, and who is overdue."""
+        listed = {each.id: each for each in self._cluster.executors()}
+        before, self._present = self._present, {name: each for name, each in listed.items() if each.active}
+        for name, each in self._present.items():
+            did_s = each.busy_s - before[name].busy_s if name in before else 0.0
+            self._load[name] = self._load.get(name, 0.0) / 2 + did_s
+        gone = [listed.get(name, before[name]) for name in before.keys() - self._present.keys()]
+        self._farewell(gone, now_s)
+        for name, each in self._present.items():
+            if name not in before:
+                self._welcome(each)
+            if name in self._came and each.finished_tasks:
+                self._lead_s += SMOOTHING * (max(0.0, now_s - self._came.pop(name)) - self._lead_s)
+        for name in list(self._leaving):
+            self._see_off(name, now_s)
+        self._judge(now_s)
+
+    def _welcome(self, executor: Executor) -> None:
+        if self._target is not None:
+            self._came[executor.id] = self._asked_s
+        if self._warm:
+            self._warm(executor)
+
+    def _farewell(self, gone: list[Executor], now_s: float) -> None:
+        died = [each for each in gone if self._leaving.pop(each.id, None) is None]
+        for each in gone:
+            self._came.pop(each.id, None)
+            self._load.pop(each.id, None)
+        for each in died:
+            self._tell(f"executor {each.id} is gone, and nobody asked it to go: {each.why_gone or 'no reason was given'}")
+        if died and self._target is not None:
+            self._asked_s = now_s
+            self._cluster.request(self._target)  # most cluster managers replace it anyway
+
+    def _see_off(self, name: str, now_s: float) -> None:
+        """Look after an executor that was told to go."""
+        if not self._cluster.drains and not self._present[name].active_tasks:
+            self._cluster.decommission(name)
+        if now_s - self._leaving[name] > DRAIN_S:
+            self._tell(f"executor {name} still works {now_s - self._leaving[name]:.0f} s after it was told to go: it is killed")
+            self._leaving[name] = now_s  # if that does not work either it is tried again
+            self._cluster.kill(name)
+
+    def _judge(self, now_s: float) -> None:
+        """Notice that the cluster gives fewer than asked for, and that it gives them after all."""
+        staying = len(self._staying())
+        missing = (self._target or 0) - staying
+        if missing <= 0:
+            if self._ceiling is not None and staying > self._ceiling:
+                self._tell(f"the cluster now gives all {staying} executors that were asked for")
+            self._ceiling = None
+        elif now_s - self._asked_s > SHORT_AFTER * self._lead_s and self._ceiling != staying:
+            self._ceiling = staying
+            self._tell(f"the cluster gives {staying} of the {self._target} executors asked for; the request stands")
+
+    def _staying(self) -> list[Executor]:
+        return [each for name, each in self._present.items() if name not in self._leaving]
+
+    def _preference(self, executor: Executor) -> tuple[bool, float, float]:
+        """Order those that may go: idle ones, then those that did least lately, and the youngest last."""
+        return executor.active_tasks > 0, self._load.get(executor.id, 0.0), executor.added_s

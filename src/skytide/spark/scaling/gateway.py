@@ -1,0 +1,142 @@
+"""The executors of a Spark application as Spark's Java side shows them, and the three things that can be done to them."""
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from pyspark.sql import SparkSession
+
+from skytide.errors import InvalidInput
+
+DRIVER = "driver"
+GONE_KEPT = 1_000
+
+
+@dataclass(frozen=True)
+class Executor:
+    """An executor, or in local mode the driver in its place."""
+
+    id: str
+    host: str
+    cores: int
+    added_s: float
+    active_tasks: int
+    finished_tasks: int
+    failed_tasks: int
+    busy_s: float
+    """Of all its tasks so far together."""
+    active: bool = True
+    why_gone: str = ""
+
+
+class Cluster(Protocol):
+    """What an actuator needs of a cluster."""
+
+    drains: bool
+    """Whether a decommissioned executor goes by itself; otherwise it gets no more tasks, and stays until it is told again when idle."""
+
+    def executors(self) -> list[Executor]:
+        """Give all executors, also those that are gone."""
+
+    def request(self, total: int) -> bool:
+        """Ask for so many executors in all; running ones stay even if that is fewer. False: it was not even heard."""
+
+    def decommission(self, executor: str) -> None:
+        """Give an executor no new tasks, and let it go when it is done with those it has."""
+
+    def kill(self, executor: str) -> None:
+        """End an executor, whatever it is doing."""
+
+
+class SparkCluster:
+    """The cluster that a session uses."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        """Look at a session."""
+        self._context = spark.sparkContext
+        self._scala = self._context._jsc.sc()
+        self._jvm: Any = self._context._jvm
+        self._gone: dict[str, Executor] = {}
+        self.drains = self._context.getConf().get("spark.decommission.enabled", "false") == "true"
+
+    @property
+    def local(self) -> bool:
+        """Whether there is no cluster, but only this process."""
+        return bool(self._scala.isLocal())
+
+    def check(self) -> None:
+        """Refuse what cannot be resized."""
+        if self.local:
+            raise InvalidInput(
+                value=f"master {self._context.master}",
+                reason="in local mode Spark has no executors to add or remove",
+                remedy='use a cluster, scale a skytide query (its slots can change anywhere), or only watch: mode="recommend"',
+            )
+        if self._context.getConf().get("spark.dynamicAllocation.enabled", "false") == "true" and not self._manager_stopped():
+            raise InvalidInput(
+                value="spark.dynamicAllocation.enabled=true",
+                reason="Spark's own allocation would undo what the auto-scaler does",
+                remedy="switch it off; or stop it first: spark.sparkContext._jsc.sc().executorAllocationManager().get().stop()",
+            )
+
+    def executors(self) -> list[Executor]:
+        """Ask Spark's status store; what is gone is asked for once."""
+        listed = self._scala.statusStore().executorList(False)
+        found = []
+        for place in range(listed.size()):
+            one = listed.apply(place)
+            name = one.id()
+            if name in self._gone or (name == DRIVER) != self.local:
+                continue
+            executor = _read(one)
+            found.append(executor)
+            if not executor.active:
+                self._gone[name] = executor
+        while len(self._gone) > GONE_KEPT:
+            self._gone.pop(next(iter(self._gone)))
+        return found + [gone for name, gone in self._gone.items() if all(gone is not each for each in found)]
+
+    def request(self, total: int) -> bool:
+        """Set the size that the cluster manager aims at."""
+        return bool(self._scala.requestTotalExecutors(total, 0, self._jvm.PythonUtils.toScalaMap({})))
+
+    def decommission(self, executor: str) -> None:
+        """Decommission; where that is switched off Spark still gives it no more tasks, and kills it if it is idle."""
+        why = self._jvm.org.apache.spark.scheduler.ExecutorDecommissionInfo("fewer are needed", self._jvm.scala.Option.empty())
+        self._scala.schedulerBackend().decommissionExecutor(executor, why, False, False)
+        if not self.drains:  # spark.decommission.enabled
+            self._end(executor, force=False)
+
+    def kill(self, executor: str) -> None:
+        """Kill."""
+        self._end(executor, force=True)
+
+    def _end(self, executor: str, force: bool) -> None:
+        self._scala.schedulerBackend().killExecutors(self._jvm.PythonUtils.toSeq([executor]), False, False, force)
+
+    def _manager_stopped(self) -> bool:
+        """Whether Spark's own allocation was on at the start, to get a first size, and then stopped; only its thread shows that."""
+        manager = self._scala.executorAllocationManager()
+        if manager.isEmpty():
+            return True
+        try:
+            thread = manager.get().getClass().getDeclaredField("executor")
+            thread.setAccessible(True)
+            return bool(thread.get(manager.get()).isShutdown())
+        except Exception:  # another version of Spark may keep it elsewhere: then it counts as running
+            return False
+
+
+def _read(one: Any) -> Executor:
+    why = one.removeReason()
+    return Executor(
+        id=one.id(),
+        host=one.hostPort().rpartition(":")[0],
+        cores=max(1, one.totalCores()),
+        added_s=one.addTime().getTime() / 1e3,
+        active_tasks=one.activeTasks(),
+        finished_tasks=one.completedTasks(),
+        failed_tasks=one.failedTasks(),
+        busy_s=one.totalDuration() / 1e3,
+        active=one.isActive(),
+        why_gone=why.get() if why.isDefined() else "",
+    )

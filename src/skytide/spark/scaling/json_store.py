@@ -1,0 +1,48 @@
+"""State of an auto-scaler in a file that is always whole."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from skytide.errors import InvalidInput
+
+
+class JsonStore:
+    """A JSON file, replaced by a rename."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        """Refuse a place that cannot be written to, now and not in the middle of the night."""
+        self._path = Path(path)
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._write(self.load())
+        except OSError as error:
+            raise InvalidInput(
+                value=f"store={str(path)!r}", reason=f"cannot be written ({error})", remedy="name a file in a folder of yours"
+            ) from error
+
+    def load(self) -> dict[str, Any]:
+        """Give what was saved last, or nothing."""
+        try:
+            state = json.loads(self._path.read_text() or "{}")
+        except FileNotFoundError:
+            return {}
+        except ValueError as error:
+            raise InvalidInput(
+                value=f"store={str(self._path)!r}",
+                reason=f"holds something else ({error})",
+                remedy="name another file, or remove this one: what was learned is then learned again",
+            ) from error
+        if not isinstance(state, dict):
+            raise InvalidInput(value=f"store={str(self._path)!r}", reason="holds something else", remedy="name another file")
+        return state
+
+    def save(self, state: dict[str, Any]) -> None:
+        """Save all of it, or nothing."""
+        self._write(state)
+
+    def _write(self, state: dict[str, Any]) -> None:
+        draft = self._path.with_name(f".{self._path.name}.{os.getpid()}")
+        draft.write_text(json.dumps(state))
+        draft.replace(self._path)

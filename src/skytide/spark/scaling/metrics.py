@@ -1,0 +1,197 @@
+"""Metrics of a running query: Spark's progress as it comes, what executors did meanwhile, and the levels of a skytide query."""
+
+import json
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from pyspark.sql.streaming.listener import (
+    QueryProgressEvent,
+    QueryStartedEvent,
+    QueryTerminatedEvent,
+    StreamingQueryListener,
+)
+from pyspark.sql.streaming.query import StreamingQuery
+
+from skytide.records import Allocation, Observation
+from skytide.spark.scaling.gateway import Executor
+from skytide.spark.scaling.progress import Batch, Means, idle, measure, with_tuples
+from skytide.spark.stream import Run
+
+KEPT = 1_000  # batches that wait for the next look
+FEWEST = 3  # batches that an observation is made of: of a single one nothing can be told about rates
+SMOOTHING = 0.5
+
+
+class QueryMetrics:
+    """What a query did since the last look.
+
+    Progress comes by `feed`, from a listener; whatever did not come that way is asked for.
+    """
+
+    def __init__(
+        self,
+        query: StreamingQuery,
+        executors: Callable[[], list[Executor]],
+        allocation: Callable[[], Allocation],
+        *,
+        run: Run | None = None,
+        local: bool = False,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Watch a query; `local`: one process does all work; `clock` is the one by which executors are busy."""
+        self._executors, self._allocation, self._local, self._clock = executors, allocation, local, clock
+        self._lock = threading.Lock()
+        self._levels = None if run is None else Levels(run)
+        self.follow(query)
+
+    def follow(self, query: StreamingQuery) -> None:
+        """Go on with another run of the query: its batches and counters begin anew."""
+        with self._lock:
+            self._query = query
+            self.trigger_s = trigger_s(query)
+            self._run_id = str(query.runId)
+            self._waiting: deque[Batch] = deque(maxlen=KEPT)
+            self._known = -1  # the number of the latest batch that was taken in
+            self._recent: list[Batch] = []  # those that were looked at
+            self._share: float | None = None  # of the time with jobs, that executors work
+            self._heard_s = self._looked_s = self._clock()
+            self._seen = {each.id: each for each in self._executors()}
+
+    def feed(self, progress: dict[str, Any]) -> None:
+        """Take in what Spark tells of a batch; what is known, or of another run, counts for nothing."""
+        batch = Batch.read(progress)
+        if self._levels is not None:
+            self._levels.sample()
+        with self._lock:
+            if batch is None or batch.run != self._run_id or batch.number <= self._known:
+                return
+            self._known = batch.number
+            self._heard_s = self._clock()
+            self._waiting.append(batch)
+
+    def observe(self, now_s: float) -> Observation | None:
+        """Give what was measured since the last call; None if nothing was, or Spark does not answer."""
+        for progress in self._query.recentProgress:
+            self.feed(json.loads(progress.json))
+        with self._lock:
+            new = list(self._waiting)
+            self._waiting.clear()
+        means, interval_s = self._means(sum(batch.work_s for batch in new))
+        if not new:
+            if not self._nothing_comes():
+                return None
+            self._recent = []  # otherwise the time in which nothing came would count twice
+            return self._complete(idle(means, interval_s=interval_s, now_s=now_s), interval_s)
+        new = new if self._levels is None else [self._levels.counted(batch) for batch in new]
+        known = [*self._recent, *new]
+        looked = known[-max(len(new), FEWEST) :]
+        before = known[-len(looked) - 1] if len(known) > len(looked) else None
+        self._recent = known[-FEWEST - 1 :]
+        seen = measure(looked, before, means, trigger_s=self.trigger_s, now_s=now_s, interval_s=interval_s)
+        return seen and self._complete(seen, interval_s)
+
+    def _complete(self, seen: Observation, interval_s: float) -> Observation:
+        return seen if self._levels is None else self._levels.complete(seen, interval_s)
+
+    def _nothing_comes(self) -> bool:
+        """Whether the query has no batch because there is nothing to do; between two triggers that is not known."""
+        status = self._query.status
+        quiet_s = self._clock() - self._heard_s
+        return not (status["isTriggerActive"] or status["isDataAvailable"]) and quiet_s > 2 * (self.trigger_s or 0.0)
+
+    def _means(self, work_s: float) -> tuple[Means, float]:
+        """Give what worked since the last look, and what each did; an executor that came meanwhile counts half."""
+        before, self._seen = self._seen, {each.id: each for each in self._executors()}
+        since_s, self._looked_s = self._looked_s, self._clock()
+        elapsed_s = max(self._looked_s - since_s, 1e-3)
+        busy_s = {
+            name: max(0.0, each.busy_s - (before[name].busy_s if name in before else 0.0)) for name, each in self._seen.items()
+        }
+        active = [each for each in self._seen.values() if each.active]
+        loads = tuple((each.id, busy_s[each.id] / elapsed_s / each.cores) for each in active)
+        now, cores = self._allocation(), sum(each.cores for each in active)
+        if self._local:
+            workers, parallel = float(now.workers), float(min(cores, now.workers))
+        else:
+            workers = (sum(each.id in before for each in active) + len(active)) / 2
+            parallel = workers * cores / max(1, len(active))
+        if work_s > 0:
+            share = min(1.0, sum(busy_s.values()) / max(1.0, parallel) / work_s)
+            self._share = share if self._share is None else self._share + SMOOTHING * (share - self._share)
+        return Means(now, max(1.0, workers), 1.0 if self._share is None else self._share, loads), elapsed_s
+
+
+class Levels:
+    """The two levels of a skytide query, which its status tells of, and Spark's progress does not."""
+
+    def __init__(self, run: Run) -> None:
+        """Watch a query."""
+        self._run = run
+        self._tuples: dict[int, int] = {}
+        self._window_s = 0.0
+
+    def sample(self) -> None:
+        """Note how many tuples came in up to the latest batch."""
+        status = self._run.status()
+        if status.batch >= 0:
+            self._tuples[status.batch] = status.tuples
+        while len(self._tuples) > KEPT:
+            self._tuples.pop(next(iter(self._tuples)))
+
+    def counted(self, batch: Batch) -> Batch:
+        """Give a batch with the tuples it took in; its rows may be reports of a source that works on them itself."""
+        if not self._tuples:
+            return with_tuples(batch, 0.0)
+        numbers = sorted(self._tuples)
+        first, last = np.interp([batch.number - 1, batch.number], numbers, [self._tuples[number] for number in numbers])
+        return with_tuples(batch, float(last - first))
+
+    def complete(self, seen: Observation, interval_s: float) -> Observation:
+        """Add how busy the levels are."""
+        status = self._run.status()
+        before_s, self._window_s = self._window_s, self._run.seconds().get("window level", 0.0)
+        return replace(
+            seen,
+            pane_utilisation=status.pane_utilisation,
+            splitting_factor=status.splitting_factor,
+            window_utilisation=(self._window_s - before_s) / interval_s,
+        )
+
+
+class ProgressListener(StreamingQueryListener):
+    """Hands the progress of one query on, and says when a run of it begins or ends."""
+
+    def __init__(self, query_id: str, feed: Callable[[dict[str, Any]], None], changed: Callable[[], None]) -> None:
+        """Listen for a query."""
+        self._query_id, self._feed, self._changed = query_id, feed, changed
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:
+        """Say so."""
+        if str(event.id) == self._query_id:
+            self._changed()
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:
+        """Hand on."""
+        if str(event.progress.id) == self._query_id:
+            self._feed(json.loads(event.progress.json))
+
+    def onQueryIdle(self, event: Any) -> None:
+        """Take no notice: the status of the query says so too."""
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
+        """Say so."""
+        if str(event.id) == self._query_id:
+            self._changed()
+
+
+def trigger_s(query: StreamingQuery) -> float | None:
+    """Give the interval of a query's trigger; None if it has none, or does not say."""
+    try:
+        return float(query._jsq.streamingQuery().trigger().intervalMs()) / 1e3 or None
+    except Exception:  # a trigger of another kind, or another version of Spark
+        return None

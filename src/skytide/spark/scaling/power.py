@@ -1,0 +1,115 @@
+"""CPU frequency and power of this machine, through the files in which Linux shows them.
+
+Only the machine that this runs on is changed: that is all of it in local mode, and on a cluster of one machine.
+"""
+
+import os
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from skytide.control.models import power_w
+from skytide.loop.ports import Actuator
+from skytide.records import Allocation
+
+ROOT = Path("/sys")
+MEASURED, ESTIMATED = "measured (RAPL)", "estimated by the model"
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A power, and where it is from."""
+
+    watts: float
+    source: str
+
+
+class Power:
+    """An actuator that sets the CPU frequency, and leaves the workers to another one.
+
+    `scaling_max_freq` caps the frequency under any governor; under "userspace" it is set by `scaling_setspeed`.
+    """
+
+    def __init__(self, actuator: Actuator, root: Path = ROOT) -> None:
+        """Look for cpufreq below `root`."""
+        self._actuator = actuator
+        self._policies = sorted((root / "devices/system/cpu").glob("cpu[0-9]*/cpufreq"))
+        self._energy = [
+            zone / "energy_uj" for zone in sorted((root / "class/powercap").glob("intel-rapl:[0-9]*")) if zone.name.count(":") == 1
+        ]
+        self._asked_ghz: float | None = None
+        self._before: tuple[float, list[float]] | None = None
+
+    @property
+    def acts(self) -> bool:
+        """As the other one."""
+        return self._actuator.acts
+
+    @property
+    def lead_s(self) -> float:
+        """As the other one; a frequency changes at once."""
+        return self._actuator.lead_s
+
+    @property
+    def frequencies_ghz(self) -> tuple[float, ...]:
+        """Give the frequencies that can be chosen, slowest first; none where that is not possible or not allowed."""
+        if not self._policies or not all(os.access(self._knob(policy), os.W_OK) for policy in self._policies):
+            return ()
+        listed = _read(self._policies[0] / "scaling_available_frequencies")
+        if listed is None:  # drivers with any frequency name only the ends
+            listed = " ".join(filter(None, (_read(self._policies[0] / f"cpuinfo_{end}_freq") for end in ("min", "max"))))
+        return tuple(sorted(int(khz) / 1e6 for khz in listed.split()))
+
+    def current(self) -> Allocation:
+        """Give what is there; a frequency only where it can be chosen."""
+        present = self._actuator.current()
+        if not self.frequencies_ghz:
+            return present
+        khz = _read(self._knob(self._policies[0]))
+        return replace(present, frequency_ghz=int(khz) / 1e6 if khz and khz.isdigit() else self._asked_ghz)
+
+    def apply(self, wanted: Allocation, now_s: float) -> str:
+        """Set the frequency that is nearest to the one wanted, of all CPUs, and let the other actuator do the rest."""
+        said = []
+        present = self._actuator.current()
+        rest = replace(wanted, frequency_ghz=present.frequency_ghz)
+        if rest != present:
+            said.append(self._actuator.apply(rest, now_s))
+        if wanted.frequency_ghz is not None:
+            said.append(self._set(wanted.frequency_ghz))
+        return ", ".join(said) or "nothing to do"
+
+    def power(self, now_s: float) -> Reading | None:
+        """Give the power since the last call, or else what the model says of the workers; None if neither is known."""
+        joules = [int(text) / 1e6 for text in map(_read, self._energy) if text and text.isdigit()]
+        before, self._before = self._before, (now_s, joules) if joules else None
+        if before and joules and len(joules) == len(before[1]) and now_s > before[0]:
+            spent = [new - old for new, old in zip(joules, before[1], strict=True)]
+            if min(spent) >= 0:  # the counters wrap around now and then
+                return Reading(sum(spent) / (now_s - before[0]), MEASURED)
+        present = self.current()
+        if present.frequency_ghz is None:
+            return None
+        return Reading(float(power_w(present.workers, present.frequency_ghz)), ESTIMATED)
+
+    def _set(self, wanted_ghz: float) -> str:
+        if not (known := self.frequencies_ghz):
+            return f"{wanted_ghz:g} GHz cannot be set here: no cpufreq, or no right to write to it"
+        ends = _read(self._policies[0] / "scaling_available_frequencies") is None
+        chosen = min(max(wanted_ghz, known[0]), known[-1]) if ends else min(known, key=lambda each: abs(each - wanted_ghz))
+        try:
+            for policy in self._policies:
+                self._knob(policy).write_text(str(round(chosen * 1e6)))
+        except OSError as error:
+            return f"{chosen:g} GHz could not be set: {error}"
+        self._asked_ghz = chosen
+        return f"CPU frequency {chosen:g} GHz"
+
+    def _knob(self, policy: Path) -> Path:
+        return policy / ("scaling_setspeed" if _read(policy / "scaling_governor") == "userspace" else "scaling_max_freq")
+
+
+def _read(file: Path) -> str | None:
+    try:
+        return file.read_text().strip()
+    except OSError:
+        return None

@@ -1,0 +1,213 @@
+"""From the progress of any streaming query to what a controller wants to know. No Spark here: progress is what its JSON says.
+
+The model. A batch of N tuples takes D = F + A seconds. A is the time in which executors work: their busy seconds over the tasks that
+can run at once, so that it shrinks with the number of executors. F is the rest: planning, logs, waiting for the slowest task.
+It does not shrink. A batch comes every P seconds, of which P - F are left for work, and so
+
+    utilisation = arrival rate * A/N / (1 - F/P),    service_s = utilisation * workers / arrival rate.
+
+Then `rate * service_s / workers` says for any rate and any number of workers how much of the time that is left is used, and at 1 a batch
+takes exactly as long as there is until the next one. (The time of batches over elapsed time, D/P, says the same at 1. Below, F
+would count as work that more executors can take over, and a query with a large F would never let go of any.)
+
+P is the trigger's interval, or D once batches take longer: then utilisation is 1 if batches stay as long as they are, and more if
+each is longer than the one before. At most four fifths of P count as F, because where F alone fills the interval no number of
+executors helps. A query without an interval starts the next batch at once, and is at work all the time, whatever comes: there P is
+twice F, so that at 1 half of each batch is work.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from skytide.records import Allocation, Observation
+
+MOST_FIXED = 0.8
+UNTIMED_FIXED = 0.5
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A batch that has ended."""
+
+    run: str
+    """The run of the query: a query that is started again has another one, and may count from anywhere."""
+    number: int
+    start_s: float
+    duration_s: float
+    work_s: float
+    """Of it, with jobs."""
+    rows: float
+    behind: float | None
+    """How many batches as large as this one wait at its end, as far as the sources tell."""
+
+    @property
+    def end_s(self) -> float:
+        """Give when it ended."""
+        return self.start_s + self.duration_s
+
+    @property
+    def backlog(self) -> float | None:
+        """Give the tuples that wait."""
+        return None if self.behind is None else self.behind * self.rows
+
+    @staticmethod
+    def read(progress: Mapping[str, Any]) -> "Batch | None":
+        """Read what Spark tells of a batch; None if that is not what was expected."""
+        try:
+            took = progress["durationMs"]
+            return Batch(
+                run=str(progress["runId"]),
+                number=int(progress["batchId"]),
+                start_s=datetime.fromisoformat(progress["timestamp"]).timestamp(),
+                duration_s=float(took["triggerExecution"]) / 1e3,
+                work_s=float(took.get("addBatch", 0)) / 1e3,
+                rows=float(progress["numInputRows"]),
+                behind=_behind(progress.get("sources", [])),
+            )
+        except (KeyError, TypeError, ValueError, AttributeError):
+            return None
+
+
+@dataclass(frozen=True)
+class Means:
+    """What a query worked with while its batches ran."""
+
+    allocation: Allocation
+    workers: float
+    """On average."""
+    busy_share: float = 1.0
+    """Of the time with jobs, the share in which executors work: their busy seconds over those of all tasks that could run."""
+    loads: tuple[tuple[str, float], ...] = ()
+
+
+def measure(
+    batches: Sequence[Batch],
+    before: Batch | None,
+    means: Means,
+    *,
+    trigger_s: float | None,
+    now_s: float,
+    interval_s: float | None = None,
+) -> Observation | None:
+    """Give what batches say, of which `before` is the one before the first; None if they say nothing.
+
+    Tuples of a batch came since the start of the batch before. So a batch without one before it does not count. `interval_s` is the
+    time since the last observation, if not that of the batches.
+    """
+    if not batches:
+        return None
+    batches = [batch for batch in batches if batch.run == batches[-1].run]  # a query that started again starts anew
+    if before is None or before.run != batches[0].run or before.number >= batches[0].number:
+        before, batches = batches[0], batches[1:]
+    if not batches or batches[-1].start_s <= before.start_s or batches[-1].end_s <= before.end_s:
+        return None
+    last = batches[-1]
+    elapsed_s, tuples = last.end_s - before.end_s, sum(batch.rows for batch in batches)
+    waiting, waited = last.backlog, before.backlog
+    if waiting and waited is not None:  # not all that came was taken in
+        arrival_hz = max(0.0, tuples + waiting - waited) / elapsed_s
+    else:
+        arrival_hz = tuples / (last.start_s - before.start_s)
+    lasted_s = sum(batch.duration_s for batch in batches)
+    work_s = sum(batch.work_s for batch in batches) * means.busy_share
+    share = fixed_share((lasted_s - work_s) / len(batches), lasted_s / len(batches), trigger_s)
+    utilisation = arrival_hz * work_s / tuples / (1 - share) if tuples else 0.0
+    wait_s = (last.start_s - before.start_s) / len(batches) / 2
+    if waiting and tuples:
+        wait_s = max(wait_s, waiting * elapsed_s / tuples)
+    return Observation(
+        at_s=now_s,
+        interval_s=interval_s or elapsed_s,
+        allocation=means.allocation,
+        arrival_rate_hz=arrival_hz,
+        processed_rate_hz=tuples / elapsed_s,
+        utilisation=utilisation,
+        service_s=utilisation * means.workers / arrival_hz if arrival_hz > 0 and tuples else None,
+        backlog=waiting or 0.0,
+        latency_s=wait_s + lasted_s / len(batches) if tuples else None,
+        loads=means.loads,
+    )
+
+
+def idle(means: Means, *, interval_s: float, now_s: float) -> Observation:
+    """Give what is to be said of an interval in which nothing came."""
+    return Observation(now_s, interval_s, means.allocation, 0.0, 0.0, utilisation=0.0, loads=means.loads)
+
+
+def fixed_share(fixed_s: float, batch_s: float, trigger_s: float | None) -> float:
+    """Give the share of the time from batch to batch that is not left for work.
+
+    >>> fixed_share(0.2, 0.5, trigger_s=1.0), fixed_share(0.2, 4.0, trigger_s=1.0), fixed_share(1.0, 1.0, trigger_s=0.5)
+    (0.2, 0.05, 0.8)
+    >>> fixed_share(0.2, 0.5, trigger_s=None)
+    0.5
+    """
+    if fixed_s <= 0:
+        return 0.0
+    return min(fixed_s / max(trigger_s, batch_s), MOST_FIXED) if trigger_s else UNTIMED_FIXED
+
+
+def with_tuples(batch: Batch, tuples: float) -> Batch:
+    """Give a batch with another count: a source that works on tuples itself delivers fewer rows than it takes in."""
+    return replace(batch, rows=tuples)
+
+
+def _behind(sources: Sequence[Mapping[str, Any]]) -> float | None:
+    """Give how many batches like this one wait, over the sources that tell.
+
+    Offsets are the source's own affair: rows, seconds, files. What the batch took per step of the offset is taken for what waits.
+    """
+    rows = waiting = 0.0
+    for source in sources:
+        taken, latest = advance(source.get("startOffset"), source.get("endOffset")), source.get("latestOffset")
+        missing = None if latest is None else advance(source.get("endOffset"), latest)
+        if missing == 0:
+            rows += source["numInputRows"]
+        elif missing is not None and missing > 0 and taken is not None and taken > 0:
+            rows += source["numInputRows"]
+            waiting += source["numInputRows"] * missing / taken
+        else:
+            return None
+    return waiting / rows if rows else 0.0 if sources else None
+
+
+def advance(start: Any, end: Any) -> float | None:
+    """Give by how much an offset moved on, or None if that cannot be told.
+
+    It can where an offset is a number, counts of partitions (as Kafka's), or has one number that moves.
+
+    >>> advance("25", "26"), advance('{"t": {"0": 5, "1": 7}}', '{"t": {"0": 9, "1": 7}}'), advance('{"n": 1, "ms": 5}', '{"n": 2, "ms": 9}')
+    (1.0, 4.0, None)
+    """
+    first, last = _parsed(start), _parsed(end)
+    if isinstance(first, int | float) and isinstance(last, int | float):
+        return float(last - first)
+    if not isinstance(first, dict) or not isinstance(last, dict) or first.keys() != last.keys():
+        return None
+    if all(isinstance(value, dict) for value in (*first.values(), *last.values())):
+        parts = [(first[topic], last[topic]) for topic in first]
+        if any(old.keys() != new.keys() for old, new in parts):
+            return None
+        moved = [new[key] - old[key] for old, new in parts for key in old if _number(old[key]) and _number(new[key])]
+        return float(sum(moved)) if len(moved) == sum(map(len, first.values())) else None
+    changed = [key for key in first if first[key] != last[key]]
+    if not changed:
+        return 0.0
+    old, new = first[changed[0]], last[changed[0]]
+    return float(new - old) if len(changed) == 1 and _number(old) and _number(new) else None
+
+
+def _number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _parsed(offset: Any) -> Any:
+    if not isinstance(offset, str):
+        return offset
+    try:
+        return json.loads(offset)
+    except ValueError:
+        return None

@@ -1,0 +1,218 @@
+"""An auto-scaler at work: the common loop over a running query, in a thread of its own."""
+
+import contextlib
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from skytide.control import Controller, Guard
+from skytide.loop import recording
+from skytide.loop.cycle import Cycle, Loop
+from skytide.loop.ports import Store
+from skytide.records import Observation
+from skytide.spark.scaling.metrics import ProgressListener, QueryMetrics
+from skytide.spark.scaling.plant import Plant
+
+LEAST_INTERVAL_S = 10.0
+TRIGGERS = 2  # an interval has at least so many triggers, otherwise there is nothing to see in it
+STALE_INTERVALS = 3
+LOOK_S = 0.5  # between two looks at executors, while some come or go
+KEPT = 100_000
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something that happened."""
+
+    at_s: float
+    text: str
+
+    def __str__(self) -> str:
+        """Write it with the time of day (UTC)."""
+        return f"{time.strftime('%H:%M:%S', time.gmtime(self.at_s))} {self.text}"
+
+
+class History(list[Observation]):
+    """What was seen, oldest first."""
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write it to a Parquet file, for `skytide replay`."""
+        recording.save(self, path)
+
+
+@dataclass(frozen=True)
+class ScalerStatus:
+    """How an auto-scaler is doing."""
+
+    running: bool
+    paused: bool
+    acts: bool
+    workers: int
+    wanted: int
+    """As of the latest cycle."""
+    reason: str
+    lead_s: float
+    """From asking for a worker to its first work, as measured."""
+    seen: Observation | None
+    """The latest."""
+
+
+class Scaler:
+    """Watches a query and resizes what it runs on, until it is stopped or the query ends. Made by `autoscale`."""
+
+    def __init__(self, tell: Callable[[Event], None] | None = None, clock: Callable[[], float] | None = None) -> None:
+        """Get ready; `clock` dates what is seen and said. The one it has otherwise takes no notice if somebody sets the machine's."""
+        ahead_s = time.time() - time.monotonic()
+        self._told, self._clock = tell, clock or (lambda: time.monotonic() + ahead_s)
+        self._events: deque[Event] = deque(maxlen=KEPT)
+        self._history: deque[Observation] = deque(maxlen=KEPT)
+        self._lock = threading.Lock()
+        self._wake = threading.Event()
+        self._stopped = False
+        self._away_s: float | None = None  # since when the query has been gone
+        self._latest: Cycle | None = None
+        self._failure = ""
+        self._blind = 0  # cycles without metrics
+        self._thread = threading.Thread(target=self._work, name="skytide-autoscale", daemon=True)
+
+    def attach(self, plant: Plant, controller: Controller, guard: Guard, interval_s: float | None, store: Store | None) -> None:
+        """Begin."""
+        self._plant = plant
+        self._metrics = QueryMetrics(
+            plant.query, plant.cluster.executors, plant.actuator.current, run=plant.run, local=plant.cluster.local
+        )
+        shortest_s = TRIGGERS * (self._metrics.trigger_s or 0.0)
+        self.interval_s = max(LEAST_INTERVAL_S, shortest_s) if interval_s is None else interval_s
+        guard = replace(guard, stale_after_s=max(guard.stale_after_s, STALE_INTERVALS * self.interval_s))
+        self._loop = Loop(self._metrics, plant.actuator, controller, guard, store, self)
+        self._listener = ProgressListener(str(plant.query.id), self._metrics.feed, self._wake.set)
+        plant.manager.addListener(self._listener)
+        does = "scales" if plant.actuator.acts else "watches"
+        size = f"{guard.minimum} to {guard.maximum} {plant.what}, now {plant.actuator.current().workers}"
+        self.say(f"{controller!r} {does} query {plant.query.name or plant.query.id} every {self.interval_s:g} s: {size}")
+        self._thread.start()
+
+    def status(self) -> ScalerStatus:
+        """How it is doing."""
+        with self._lock:
+            latest, seen = self._latest, self._history[-1] if self._history else None
+        actuator = self._plant.actuator
+        workers = actuator.current().workers
+        wanted, reason = (latest.limited.allocation.workers, latest.limited.reason) if latest else (workers, "no decision yet")
+        running = self._thread.is_alive()
+        return ScalerStatus(running, self._loop.paused, actuator.acts, workers, wanted, reason, actuator.lead_s, seen)
+
+    def events(self) -> list[Event]:
+        """What happened, oldest first."""
+        with self._lock:
+            return list(self._events)
+
+    def history(self) -> History:
+        """What was seen, oldest first."""
+        with self._lock:
+            return History(self._history)
+
+    def pause(self) -> None:
+        """Go on watching, but change nothing."""
+        self._loop.paused = True
+        self.say("paused: nothing is changed until it is resumed")
+
+    def resume(self) -> None:
+        """Act again."""
+        self._loop.paused = False
+        self.say("resumed")
+
+    def stop(self) -> None:
+        """End; the query goes on with what it has."""
+        self._stopped = True
+        self._wake.set()
+        if threading.current_thread() is not self._thread:
+            self._thread.join()
+
+    def await_end(self, timeout: float | None = None) -> bool:
+        """Wait until it has ended, as it does with its query."""
+        self._thread.join(timeout)
+        return not self._thread.is_alive()
+
+    def tell(self, at_s: float, text: str) -> None:
+        """Note an event."""
+        event = Event(at_s, text)
+        with self._lock:
+            self._events.append(event)
+        if self._told:
+            with contextlib.suppress(Exception):  # whoever listens must not disturb
+                self._told(event)
+
+    def say(self, text: str) -> None:
+        """Note an event that happens now."""
+        self.tell(self._clock(), text)
+
+    def _work(self) -> None:
+        next_s = time.monotonic() + self.interval_s
+        try:
+            while not self._stopped and not self._over():
+                now_s = time.monotonic()
+                self._safely(self._tend)
+                if self._away_s is None and now_s >= next_s:
+                    self._safely(self._cycle)
+                    next_s = max(next_s + self.interval_s, now_s + self.interval_s / 2)  # what was missed is not made up for
+                soon_s = LOOK_S if self._away_s is not None or self._plant.waits else self.interval_s
+                self._wake.wait(min(max(next_s - time.monotonic(), 0.01), soon_s))
+                self._wake.clear()
+        finally:
+            with contextlib.suppress(Exception):  # Spark may be gone
+                self._plant.manager.removeListener(self._listener)
+            self._plant.leave()
+            self.say("the auto-scaler was stopped" if self._stopped else "the auto-scaler ends, as its query did")
+
+    def _tend(self) -> None:
+        self._plant.tend(self._clock())
+
+    def _cycle(self) -> None:
+        cycle = self._loop.cycle(self._clock())
+        with self._lock:
+            self._latest = cycle
+            if cycle.evaluation is not None:
+                self._history.append(cycle.evaluation.seen)
+        if cycle.evaluation is None:
+            self._blind += 1
+            if self._blind == STALE_INTERVALS:
+                self.say(cycle.limited.reason)
+        else:
+            if self._blind >= STALE_INTERVALS:
+                self.say("metrics are back")
+            self._blind = 0
+        self._failure = ""
+
+    def _safely(self, step: Callable[[], None]) -> None:
+        """Let nothing that fails here harm the query; what fails again in the same way is told once."""
+        try:
+            step()
+        except Exception as error:
+            said = f"this cycle failed, the next one comes: {type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
+            if said != self._failure:
+                self.say(said)
+            self._failure = said
+
+    def _over(self) -> bool:
+        """Whether the query has ended; one that is started again with the same checkpoint within an interval goes on."""
+        plant = self._plant
+        try:
+            if plant.query.isActive:
+                self._away_s = None
+                return False
+            again = plant.restarted()
+        except Exception:  # Spark itself is gone
+            return True
+        if again is not None:
+            plant.query = again
+            self._metrics.follow(again)
+            self._away_s = None
+            self.say(f"the query was started again: going on with its run {again.runId}")
+            return False
+        if self._away_s is None:
+            self._away_s = time.monotonic()
+        return plant.run is not None or time.monotonic() - self._away_s > self.interval_s

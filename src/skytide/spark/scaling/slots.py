@@ -1,0 +1,90 @@
+"""Actuators that need no cluster: slots of a skytide query in one process, and one that only says what it would do."""
+
+from skytide.loop.ports import Actuator
+from skytide.records import Allocation
+from skytide.spark.stream import Run
+
+
+class RunSlots:
+    """The slots of a skytide query."""
+
+    def __init__(self, run: Run) -> None:
+        """Look at a query that runs."""
+        self._run = run
+        self._panes = run._engine.plan.pane_slots  # the status says what the latest batch had, and there may be none yet
+
+    def pane_slots(self) -> int:
+        """Give the tasks of the pane level, from the next batch on."""
+        return self._panes
+
+    def window_slots(self) -> int:
+        """Give the tasks of the window level."""
+        return self._run._engine.plan.window_slots if self._run.status().batch < 0 else self._run.status().window_slots
+
+    def resize(self, pane_slots: int | None, window_slots: int | None) -> None:
+        """Change them from the next batch on."""
+        self._run.resize(pane_slots, window_slots)
+        self._panes = pane_slots or self._panes
+
+
+class LocalSlots:
+    """In one process there are no executors: the workers are the slots of both levels together."""
+
+    acts = True
+
+    def __init__(self, slots: RunSlots, lead_s: float) -> None:
+        """Change the slots of a query; they count from its next batch on."""
+        self._slots, self.lead_s = slots, lead_s
+
+    def current(self) -> Allocation:
+        """Give the slots."""
+        panes, windows = self._slots.pane_slots(), self._slots.window_slots()
+        return Allocation(panes + windows, panes, windows)
+
+    def apply(self, wanted: Allocation, now_s: float) -> str:
+        """Change the slots; what says only how many there should be is divided as it was."""
+        before = self.current()
+        if wanted.pane_slots is None or wanted.window_slots is None:
+            wanted = before.with_workers(wanted.workers)
+        self._slots.resize(wanted.pane_slots, wanted.window_slots)
+        return (
+            f"pane slots {before.pane_slots} to {wanted.pane_slots}, window slots {before.window_slots} to {wanted.window_slots}, "
+            "from the next batch on"
+        )
+
+
+class Fixed:
+    """What cannot be resized: a query in one process that is not skytide's."""
+
+    acts, lead_s = False, 0.0
+
+    def current(self) -> Allocation:
+        """Give the one worker there is."""
+        return Allocation(1)
+
+    def apply(self, wanted: Allocation, now_s: float) -> str:
+        """Do nothing."""
+        return "nothing can be changed here"
+
+
+class Recommend:
+    """Says what it would do, and does nothing."""
+
+    acts = False
+
+    def __init__(self, actuator: Actuator) -> None:
+        """Look at what another actuator could change."""
+        self._actuator = actuator
+
+    @property
+    def lead_s(self) -> float:
+        """As far as the other one knows."""
+        return self._actuator.lead_s
+
+    def current(self) -> Allocation:
+        """Give what is there."""
+        return self._actuator.current()
+
+    def apply(self, wanted: Allocation, now_s: float) -> str:
+        """Say it."""
+        return f"recommended: {wanted.workers} workers in place of {self.current().workers}; nothing was done"

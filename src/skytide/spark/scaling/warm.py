@@ -1,0 +1,47 @@
+"""A first task for a new executor, so that the query does not pay for its cold start.
+
+The first task in an executor loads classes, starts Python and imports what Arrow needs. That takes seconds, and the whole batch
+waits for it. Here a small job of its own does that, with a task that prefers exactly that executor. It takes the way of `mapInArrow`,
+as Spark keeps Python workers apart by how they were started. A query that has tasks waiting may still come first.
+"""
+
+import logging
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from skytide.spark.scaling.gateway import Executor
+
+
+def warm(spark: SparkSession, executor: Executor) -> None:
+    """Run one task for each core of an executor, and wait for them; if it is busy meanwhile they run elsewhere, which harms nobody."""
+    jvm: Any = spark.sparkContext._jvm
+    place = jvm.PythonUtils.toSeq([f"executor_{executor.host}_{executor.id}"])
+    tasks = [jvm.scala.Tuple2(str(core), place) for core in range(executor.cores)]
+    kind = jvm.scala.reflect.ClassTag.apply(jvm.java.lang.Class.forName("java.lang.String"))
+    rows = spark.sparkContext._jsc.sc().makeRDD(jvm.PythonUtils.toSeq(tasks), kind)
+    texts = spark._jsparkSession.createDataset(rows, jvm.org.apache.spark.sql.Encoders.STRING())
+
+    def first_task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:  # in here, so that workers need no skytide
+        from importlib import import_module
+
+        import_module("pandas")  # and numpy with it
+        for batch in batches:
+            yield pa.RecordBatch.from_pydict({"value": batch.column(0).to_pylist()})
+
+    DataFrame(texts.toDF(), spark).mapInArrow(first_task, "value string").collect()
+
+
+def warm_behind(spark: SparkSession, executor: Executor) -> None:
+    """Warm an executor without waiting for it; that it dies meanwhile, or Spark stops, is noticed by others."""
+
+    def run() -> None:
+        try:
+            warm(spark, executor)
+        except Exception as error:
+            logging.getLogger(__name__).debug("executor %s was not warmed: %s", executor.id, error)
+
+    threading.Thread(target=run, name=f"warm-{executor.id}", daemon=True).start()
