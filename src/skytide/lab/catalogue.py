@@ -11,10 +11,19 @@ MODULES = {
     "X3": "x03_window_tasks",
     "X4": "x04_panes",
     "X5": "x05_slack",
+    "X6": "x06_two_levels",
     "X7": "x07_merge_tasks",
+    "X8": "x08_streams",
+    "X9": "x09_optimiser",
+    "X11": "x11_strategies",
+    "X12": "x12_comparison",
+    "X16": "x16_fugu",
     "S1": "s01_engine",
     "F3": "f03_processes",
     "F11": "f11_even_splitting",
+    "F17": "f17_sensitivity",
+    "F18": "f18_interference",
+    "L1": "l01_scale",
 }
 
 

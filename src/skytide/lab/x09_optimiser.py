@@ -1,0 +1,192 @@
+"""X9: how much of the ways through the next steps an optimiser looks at (P2 Tab. 5)."""
+
+import time
+from collections.abc import Callable, Sequence
+from itertools import product
+from math import prod
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from skytide.control.forecast import Holt
+from skytide.control.mpc import P2_FREQUENCIES_GHZ
+from skytide.control.objective import Demand, Objective
+from skytide.control.optimiser import Plan, Problem, plan
+from skytide.lab.experiment import Claim, Experiment, Findings, Progress, Row
+from skytide.lab.trading import ALPHAS, CHOSEN, FASTEST_GHZ, REPLICAS, SERVICE_S, STEP_S, real_rates
+from skytide.records import Allocation
+
+P2_EXPLORED = {1: 108, 2: 2_537, 3: 72_055}
+HORIZONS = (1, 2, 3, 5, 10)
+SEARCHED = 3  # up to this horizon the other ways of searching take part
+SAMPLES = 12
+SAME = 1e-9
+P2_COSTS = ("Th-Power", "Lat-Power")
+COSTS = {
+    "Th-Power": Objective(None, True, ALPHAS["Th-Power"][1], 0.5, 0.4, 0.0, 1, REPLICAS, P2_FREQUENCIES_GHZ, scaled=False),
+    "Lat-Power": Objective(
+        CHOSEN.bound_s, True, ALPHAS["Lat-Power"][1], 0.5, 0.4, 0.0, 1, REPLICAS, P2_FREQUENCIES_GHZ, scaled=False
+    ),
+    "scaled": Objective(None, True, 100.0, 0.5, 0.4, 0.1, 1, REPLICAS, P2_FREQUENCIES_GHZ, scaled=True),
+}
+
+
+class Optimiser(Experiment):
+    """Dynamic programming, branch and bound, and all ways there are, on the problems of a trading day."""
+
+    id = "X9"
+    title = "explored states and time of the optimiser"
+    source = "P2 Tab. 5"
+
+    def measure(self, tell: Progress) -> Findings:
+        """Solve the same problems in three ways."""
+        rows: list[Row] = []
+        for costs, horizon in product(COSTS, HORIZONS):
+            problems = trading_problems(COSTS[costs], horizon)
+            configurations = problems[0].step.shape[1]
+            row: Row = {"costs": costs, "horizon": horizon, "states": prod([configurations] * horizon)}
+            row["dp_operations"] = configurations * (1 + (horizon - 1) * configurations)
+            row["dp_ms"] = _median_ms(plan, problems)
+            if horizon <= SEARCHED:
+                row.update(_searched(problems))
+                row["share"] = row["explored"] / row["states"]
+            rows.append(row)
+            tell(", ".join(f"{name} {value if isinstance(value, str) else f'{value:,.3g}'}" for name, value in row.items()))
+        return Findings(rows, _claims(rows), NOTES)
+
+    def draw(self, rows: Sequence[Row], figure: Figure) -> None:
+        """Draw states and time by horizon."""
+        left, right = figure.subplots(1, 2)
+        for costs in COSTS:
+            searched = [row for row in rows if row["costs"] == costs and "explored" in row]
+            left.plot(
+                [row["horizon"] for row in searched],
+                [row["explored"] for row in searched],
+                marker="o",
+                label=f"branch and bound, {costs}",
+            )
+        mine = [row for row in rows if row["costs"] == P2_COSTS[0]]
+        searched = [row for row in mine if "explored" in row]
+        left.plot([row["horizon"] for row in searched], [row["states"] for row in searched], "k", label="all")
+        left.plot([row["horizon"] for row in mine], [row["dp_operations"] for row in mine], "k:", label="dynamic programming")
+        left.plot(P2_EXPLORED.keys(), P2_EXPLORED.values(), "k--", label="branch and bound in P2")
+        for name, label in {"exhaustive_ms": "all", "bb_ms": "branch and bound", "dp_ms": "dynamic programming"}.items():
+            shown = [row for row in mine if name in row]
+            right.plot([row["horizon"] for row in shown], [row[name] for row in shown], marker="o", label=label)
+        for axis, unit in ((left, "states"), (right, "ms")):
+            axis.set(yscale="log", xlabel="horizon (steps)", ylabel=unit)
+            axis.legend(frameon=False)
+
+
+NOTES = (
+    "12 replicas at 9 frequencies, moments from all over the day of quotes. P2 does not say which strategy its table is of, and how much "
+    "is left out depends on the costs: with P2's alpha T_S every way pays alpha T_A in every step, so that a bad first step is found "
+    "out late. Branch and bound is a plain loop in Python here and C++ in P2, so that "
+    "only states can be compared; all ways are tried by NumPy at once; the time of dynamic programming is without setting up the costs"
+)
+
+
+def _claims(rows: list[Row]) -> list[Claim]:
+    by = {(row["costs"], row["horizon"]): row for row in rows}
+    same = all(row["same"] for row in rows if "same" in row)
+    shares = {costs: [by[costs, h]["share"] for h in P2_EXPLORED] for costs in COSTS}
+    said = "; ".join(f"{costs} {', '.join(f'{share:.1%}' for share in found)}" for costs, found in shares.items())
+    slowest = {h: max(by[costs, h]["dp_ms"] for costs in COSTS) for h in HORIZONS}
+    return [
+        Claim(
+            "branch and bound finds the optimum of the exhaustive search",
+            f"all problems up to h = {SEARCHED} have the same least cost by branch and bound, dynamic programming and all ways: {same}",
+            same,
+        ),
+        Claim(
+            "it explores a part of the states, and the smaller a share the longer the horizon",
+            f"share explored at h = 1, 2, 3: {said}",
+            all(found[0] == 1 and found[0] > found[1] > found[2] for found in shares.values()),
+        ),
+        Claim(
+            "the share is 21.75 % at h = 2 and 5.72 % at h = 3 (2,537 and 72,055 states)",
+            "explored at h = 2 and 3: "
+            + "; ".join(f"{costs} {by[costs, 2]['explored']:,.0f} and {by[costs, 3]['explored']:,.0f}" for costs in COSTS),
+            any(all(by[costs, h]["explored"] <= 2 * P2_EXPLORED[h] for h in P2_EXPLORED) for costs in P2_COSTS),
+        ),
+        Claim(
+            "(ours) dynamic programming takes less than 1 ms at h = 3 (P2's search: 17 ms)",
+            f"{slowest[3]:.3f} ms at h = 3",
+            slowest[3] < 1,
+        ),
+        Claim(
+            "(ours) h = 10 is possible",
+            f"{slowest[10]:.2f} ms at h = 10, of {by[P2_COSTS[0], 10]['states']:.1e} states",
+            slowest[10] < 100,
+        ),
+    ]
+
+
+def _searched(problems: list[Problem]) -> Row:
+    """Search in the other ways, and compare."""
+    found = [(plan(problem).cost, *branch_and_bound(problem), exhaustive(problem)) for problem in problems]
+    return {
+        "explored": float(np.mean([explored for _, _, explored, _ in found])),
+        "bb_ms": _median_ms(branch_and_bound, problems[:3]),
+        "exhaustive_ms": _median_ms(exhaustive, problems[:3]),
+        "same": all(abs(cost - least) <= SAME * least >= abs(bounded.cost - least) for cost, bounded, _, least in found),
+    }
+
+
+def trading_problems(objective: Objective, horizon: int) -> list[Problem]:
+    """Give problems at moments spread over the trading day."""
+    second = int(1 / STEP_S)
+    rates = real_rates()
+    rates = rates[: len(rates) // second * second].reshape(-1, second).mean(axis=1)
+    forecaster, present = Holt().build(), Allocation(REPLICAS, frequency_ghz=FASTEST_GHZ)
+    problems = []
+    for rate_hz in rates.tolist():
+        forecaster.observe(rate_hz)
+        expected = tuple(max(0.0, forecaster.forecast(k + 1, 0.0).mean) for k in range(horizon))
+        service_s = SERVICE_S * FASTEST_GHZ / (present.frequency_ghz or FASTEST_GHZ)
+        options, problem = objective.problem(present, Demand(expected, service_s, 1.0, 0.5, 1.0))
+        problems.append(problem)
+        present = options[plan(problem).path[0]]
+    return problems[:: len(problems) // SAMPLES][:SAMPLES]
+
+
+def branch_and_bound(problem: Problem) -> tuple[Plan, int]:
+    """Search as P2 section 3.3.2: in depth, leaving out what already costs more than the best way so far; count the leaves reached."""
+    step, between = problem.step.tolist(), problem.between.tolist()
+    best: tuple[float, tuple[int, ...]] = (float("inf"), ())
+    leaves = 0
+
+    def explore(depth: int, changes: list[float], spent: float, path: tuple[int, ...]) -> None:
+        nonlocal best, leaves
+        for at, (change, cost) in enumerate(zip(changes, step[depth], strict=True)):
+            here = spent + change + cost
+            last = depth == len(step) - 1
+            leaves += last
+            if here < best[0]:
+                if last:
+                    best = (here, (*path, at))
+                else:
+                    explore(depth + 1, between[at], here, (*path, at))
+
+    explore(0, problem.first.tolist(), 0.0, ())
+    return Plan(best[1], best[0]), leaves
+
+
+def exhaustive(problem: Problem) -> float:
+    """Give the cost of the cheapest of all ways."""
+    total = problem.first + problem.step[0]
+    for step in problem.step[1:]:
+        total = total[..., :, None] + problem.between + step
+    return float(total.min())
+
+
+def _median_ms(solve: Callable[[Problem], object], problems: list[Problem]) -> float:
+    spent = []
+    for problem in problems:
+        began = time.perf_counter()
+        solve(problem)
+        spent.append((time.perf_counter() - began) * 1e3)
+    return float(np.median(spent))
+
+
+EXPERIMENT = Optimiser()

@@ -1,0 +1,106 @@
+"""The baselines: rules with two thresholds, the strategy of SPL, and no control at all."""
+
+import json
+
+import pytest
+
+from skytide.control.controller import Controller
+from skytide.control.rules import Rules
+from skytide.control.spl import Spl
+from skytide.control.static import Static
+from skytide.errors import InvalidInput
+from skytide.records import Allocation, Decision, Evaluation, Observation
+
+
+def seen(utilisation: float, workers: int, rate_hz: float | None = None, settled: bool = True) -> Evaluation:
+    """What is served of a stream that would be the work of `utilisation * workers`, each of which does 100 tuples a second."""
+    served = min(utilisation, 1.0) * workers * 100 if rate_hz is None else rate_hz
+    now = Observation(0.0, 1.0, Allocation(workers), utilisation * workers * 100, served, utilisation, 0.01)
+    return Evaluation(now, now.arrival_rate_hz, 0.01, utilisation, 0.0, settled)
+
+
+@pytest.mark.parametrize(
+    ("utilisation", "workers", "wanted", "reason"),
+    [
+        (1.31, 2, 3, "used 131 %, over 90 %: 2 to 3"),
+        (0.85, 2, 2, "used 85 %: stays 2"),
+        (0.5, 2, 1, "used 50 %, under 80 %: 2 to 1"),
+        (0.5, 1, 1, "used 50 %: stays 1"),
+        (float("nan"), 4, 4, "no utilisation was measured: stays 4"),
+    ],
+)
+def test_rules(utilisation: float, workers: int, wanted: int, reason: str) -> None:
+    assert Rules().build().decide(seen(utilisation, workers), now_s=0.0) == Decision(Allocation(wanted), reason)
+
+
+def settles(controller: Controller, load: float, cycles: int, start: int = 1) -> list[int]:
+    """Give the workers over time of a stream that is the work of `load` workers."""
+    logic, workers, used = controller.build(), start, []
+    for _ in range(cycles):
+        workers = logic.decide(seen(load / workers, workers), now_s=0.0).allocation.workers
+        used.append(workers)
+    return used
+
+
+def test_spl_climbs_and_remembers_what_was_congested() -> None:
+    """A load of 4.8 workers: up to 5, and not back to 4, which was congested (0.17). From above, it has to try 4 once."""
+    assert settles(Spl(), 4.8, 8) == [2, 3, 4, 5, 5, 5, 5, 5]
+    assert settles(Spl(), 4.8, 8, start=7) == [6, 5, 4, 5, 5, 5, 5, 5]
+
+
+def test_rules_cannot_settle_where_no_size_lies_between_the_thresholds() -> None:
+    """SPL's memory is what they lack: a load of 1.5 is 75 % of two workers and 150 % of one."""
+    assert settles(Rules(), 1.5, 10)[-4:] == [2, 1, 2, 1]
+    assert settles(Spl(), 1.5, 10)[-4:] == [2, 2, 2, 2]
+
+
+def test_spl_does_not_repeat_what_did_not_help() -> None:
+    """Throughput stays at 300 whatever the workers: something else is the bottleneck."""
+    logic, workers = Spl().build(), 3
+    used = []
+    for _ in range(4):
+        decision = logic.decide(seen(2.0, workers, rate_hz=300.0), now_s=0.0)
+        workers = min(decision.allocation.workers, 4)
+        used.append(workers)
+    logic.decide(seen(2.0, 4, rate_hz=300.0), now_s=0.0)
+    again = logic.decide(seen(2.0, 3, rate_hz=300.0), now_s=0.0)
+    assert used[0] == 4
+    assert again == Decision(Allocation(3), "congestion 0.50 over 0.1, but 4 did not help: stays 3")
+
+
+def test_spl_forgets_on_change() -> None:
+    logic = Spl().build()
+    for load, workers in ((4.8, 4), (4.8, 5)):
+        logic.decide(seen(load / workers, workers), now_s=0.0)
+    stays = logic.decide(seen(4.8 / 5, 5), now_s=0.0)
+    assert stays.reason == "congestion 0.00 within 0.1, but 4 was congested: stays 5"
+    assert logic.decide(seen(4.6 / 5, 5), now_s=0.0).allocation.workers == 5  # within the sensitivity
+    assert logic.decide(seen(3.5 / 5, 5), now_s=0.0).allocation.workers == 4
+
+
+def test_spl_waits_for_what_was_asked_for() -> None:
+    assert Spl().build().decide(seen(2.0, 3, settled=False), now_s=0.0).allocation.workers == 3
+
+
+def test_spl_remembers_over_a_restart() -> None:
+    logic = Spl().build()
+    for load, workers in ((4.8, 4), (4.8, 5)):
+        logic.decide(seen(load / workers, workers), now_s=0.0)
+    resumed = Spl().build(json.loads(json.dumps(logic.snapshot())))
+    assert resumed.decide(seen(4.8 / 5, 5), now_s=0.0) == logic.decide(seen(4.8 / 5, 5), now_s=0.0)
+    assert resumed.decide(seen(4.8 / 5, 5), now_s=0.0).allocation.workers == 5
+    assert Spl().build().decide(seen(4.8 / 5, 5), now_s=0.0).allocation.workers == 4
+
+
+def test_static_is_static() -> None:
+    logic = Static(7).build()
+    assert [logic.decide(seen(load, 3), now_s=0.0) for load in (0.1, 9.0)] == [Decision(Allocation(7), "always 7")] * 2
+
+
+def test_what_makes_no_sense_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="every utilisation would be too low or too high"):
+        Rules(theta_max=0.5, theta_min=0.6)
+    with pytest.raises(InvalidInput, match=r"sensitivity=1.5: not a share"):
+        Spl(sensitivity=1.5)
+    with pytest.raises(InvalidInput, match="nothing would be done"):
+        Static(0)
