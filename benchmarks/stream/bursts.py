@@ -28,7 +28,7 @@ Windows = dict[int, tuple[int, ...]]
 def main() -> None:
     """Run and print."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.stream.bursts", description=__doc__)
-    parser.add_argument("--rate", type=int, default=700_000)
+    parser.add_argument("--rate", type=int, default=500_000)
     parser.add_argument("--points", default="independent")
     parser.add_argument("--window", default="2 s")
     parser.add_argument(

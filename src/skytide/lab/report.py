@@ -16,7 +16,7 @@ img { max-width: 100% } .holds { color: #176a2c } .not { color: #a3271b; font-we
 
 def write_report(out: Path) -> Path:
     """Write `report.html` from the verdicts, tables and pictures below a folder; everything is inside the one file."""
-    records = [json.loads(path.read_text()) for path in sorted(out.glob("[XFS][0-9]*.json"))]
+    records = [json.loads(path.read_text()) for path in sorted(out.glob("[A-Z][0-9]*.json"))]
     if not records:
         raise InvalidInput(value=str(out), reason="no experiment has been run", remedy="run some first: skytide lab run X1")
     page = out / "report.html"

@@ -61,16 +61,24 @@ class _Slot:
         self.processed += done
         return done
 
-    def use(self, now_s: float) -> SlotUse:
-        """Give what it did since this was asked last; work in progress counts by its share."""
+    def totals(self, now_s: float) -> tuple[float, float, int]:
+        """Give the busy time, and the processed and scheduled tuples; work in progress counts by its share."""
         busy, processed = self.busy_s, float(self.processed)
         if self.queue and self.queue[0][0] < now_s:
             begin, end, n = self.queue[0]
             busy += now_s - begin
             processed += n * (now_s - begin) / (end - begin)
-        before = self.seen
-        self.seen = (busy, processed, self.scheduled)
-        return SlotUse(self.scheduled - before[2], round(processed - before[1]), busy - before[0])
+        return busy, processed, self.scheduled
+
+    def use(self, now_s: float) -> SlotUse:
+        """Give what it did since this was asked last."""
+        before, self.seen = self.seen, self.totals(now_s)
+        return use_between(before, self.seen)
+
+
+def use_between(before: tuple[float, float, int], now: tuple[float, float, int]) -> SlotUse:
+    """Give what a slot did between two of its totals."""
+    return SlotUse(now[2] - before[2], round(now[1] - before[1]), now[0] - before[0])
 
 
 class PaneStage:
@@ -94,6 +102,8 @@ class PaneStage:
         self._next_sample_s = period_s
         self.open_panes: list[int] = []
         """At each sample, how many panes were open."""
+        self.slowdown = 1.0
+        """How many times as long work takes from now on, because others use the machine too (P0 §5.4)."""
         self._sampled = self.tuples = 0
         self._closed_before: int | None = None
 
@@ -121,7 +131,7 @@ class PaneStage:
         """Change the number of slots; those that go finish their queues, and give up the partitions they hold."""
         wanted, known = set(range(slots)), set(self.router.slots)
         for number in sorted(wanted - known):
-            self.slots.setdefault(number, _Slot(free_s=now_s))
+            self.slots.setdefault(number, _Slot(free_s=now_s)).use(now_s)  # what it did while it was away is not of this period
             self._queued.setdefault(number, 0)
         self.router.add(sorted(wanted - known))
         going = sorted(known - wanted)
@@ -130,7 +140,7 @@ class PaneStage:
     def _work(self, number: int, pane: int, tuples: int, seconds: float, now_s: float) -> None:
         slot = self.slots[number]
         begin = slot.free_s if slot.free_s > now_s else now_s
-        slot.free_s = begin + seconds
+        slot.free_s = begin + seconds * self.slowdown
         slot.queue.append((begin, slot.free_s, tuples))
         slot.scheduled += tuples
         self._done[pane, number] = slot.free_s

@@ -2,6 +2,7 @@
 
 import heapq
 from dataclasses import dataclass
+from itertools import count, islice
 
 from skytide.routing import Begin, Merge, Policy, Task, WindowScheduler
 from skytide.sim.costs import Costs
@@ -39,6 +40,8 @@ class WindowStage:
         self.done: list[Done] = []
         self.out_s: dict[int, float] = {}
         """Of each window, when it was done."""
+        self.slowdown = 1.0
+        """How many times as long tasks that begin from now on take, because others use the machine too (P0 §5.4)."""
         self._costs = costs
         self._contents: dict[int, Content] = {}
         self._uses: dict[int, int] = {}
@@ -67,13 +70,15 @@ class WindowStage:
         self._uses[number] = self._layout.last_of_pane(result.pane) - self._layout.first_of_pane(result.pane) + 1
         self._begin(begun, result.at_s)
 
-    def running_s(self, now_s: float, period_s: float) -> float:
-        """Give the time that tasks which still run took of a period that ends now."""
-        return sum(now_s - max(begin_s, now_s - period_s) for _, _, begin_s, _, _ in self._running)
+    def running_s(self, now_s: float, period_s: float) -> dict[int, float]:
+        """Give the time that tasks which still run took of a period that ends now, by slot."""
+        return {slot: now_s - max(begin_s, now_s - period_s) for _, _, begin_s, slot, _ in self._running}
 
     def resize(self, slots: int, now_s: float) -> None:
-        """Change the number of slots; those that go finish their task."""
-        wanted, known = set(range(slots)), self.scheduler.slots
+        """Change the number of slots; those that go finish their task, and cannot come back before they have."""
+        known = self.scheduler.slots
+        leaving = {slot for _, _, _, slot, _ in self._running} - known
+        wanted = set(islice((slot for slot in count() if slot not in leaving), slots))
         going = known - wanted
         self._begin(self.scheduler.add(sorted(wanted - known)), now_s)
         if going:
@@ -82,7 +87,7 @@ class WindowStage:
     def _begin(self, begun: list[Begin], now_s: float) -> None:
         for begin in begun:
             self._order += 1
-            end_s = now_s + self._cost_s(begin.task)
+            end_s = now_s + self._cost_s(begin.task) * self.slowdown
             heapq.heappush(self._running, (end_s, self._order, now_s, begin.slot, begin.task))
 
     def _cost_s(self, task: Task) -> float:

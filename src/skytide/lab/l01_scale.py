@@ -1,0 +1,152 @@
+"""L1: a day of a busy web site with up to 5,000 workers (beyond the papers)."""
+
+import time
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow.parquet as pq
+from matplotlib.figure import Figure
+
+from skytide.control.controller import Controller
+from skytide.control.fuzzy import Fuzzy
+from skytide.control.guard import Guard
+from skytide.control.mpc import Mpc
+from skytide.control.saso import Step, saso
+from skytide.control.static import Static
+from skytide.lab.experiment import Claim, Experiment, Findings, Progress, Row
+from skytide.lab.x05_slack import data
+from skytide.loop.cycle import Loop
+from skytide.routing import TB_RR
+from skytide.sim import CoarseStage, Costs, Curve
+from skytide.sim.coarse_plant import CoarsePlant
+
+MOST, SETPOINT = 5_000, 0.9
+TUPLE_S = 1e-3
+COSTS = Costs(
+    "a tuple costs 1 ms of a worker", {"independent": Curve((1, 10_000), (1.0, 10_000.0), (TUPLE_S, 10_000 * TUPLE_S))}, 1e-9
+)
+STEP_S, INTERVAL_S, LEAD_S, PANE_S = 5.0, 10.0, 10.0, 0.1
+KEEPS_UP = 0.95  # of what came in (SPEC E8)
+MINUTE_S, DAY_MINUTES = 60.0, 1_440
+CONTROLLERS: dict[str, Controller] = {
+    "static peak": Static(MOST),
+    "Fuzzy": Fuzzy(maximum=MOST),
+    "Mpc, throughput": Mpc.throughput(maximum=MOST),
+    "Mpc, latency 2 s": Mpc.latency("2 s", maximum=MOST),
+}
+
+
+class Scale(Experiment):
+    """The day of the football world cup of 1998 with the highest peak, with each controller."""
+
+    id = "L1"
+    title = "a day with up to 5,000 workers"
+    source = "beyond the papers"
+
+    def measure(self, tell: Progress) -> Findings:
+        """Play the day with each controller."""
+        day, rates_hz = busiest_day()
+        tell(
+            f"{day}: {sum(rates_hz) * MINUTE_S / 1e9:.1f} billion tuples, at most {max(rates_hz):,.0f} a second, scaled to {MOST:,} workers"
+        )
+        rows: list[Row] = []
+        totals: dict[str, Row] = {}
+        for name, controller in CONTROLLERS.items():
+            began = time.perf_counter()
+            found, total = play(controller, rates_hz)
+            took_s = time.perf_counter() - began
+            rows += [{"controller": name, **row} for row in found]
+            totals[name] = {**total, "took_s": took_s}
+            tell(
+                f"{name}: {total['worker_hours']:,.0f} worker hours, mean {total['mean_workers']:,.0f}, most {total['most']:,}, "
+                f"{total['violations']:.2%} of intervals in violation, {total['changes']} changes, longest wait {total['wait_s']:.1f} s; took {took_s:.1f} s"
+            )
+        static = totals.pop("static peak")["worker_hours"]
+        saved = {name: 1 - total["worker_hours"] / static for name, total in totals.items()}
+        good = [name for name, total in totals.items() if saved[name] >= 0.4 and total["violations"] <= 0.01]
+        return Findings(
+            rows,
+            [
+                Claim(
+                    "(ours) at least 40 % fewer worker seconds than the static peak, with at most 1 % of intervals in violation",
+                    "; ".join(f"{n}: {saved[n]:.0%} fewer, {t['violations']:.2%} in violation" for n, t in totals.items()),
+                    bool(good),
+                ),
+                Claim(
+                    "(ours) a day with thousands of workers takes minutes at most",
+                    ", ".join(f"{name} {total['took_s']:.0f} s" for name, total in totals.items()),
+                    all(total["took_s"] < 180 for total in totals.values()),
+                ),
+                Claim(
+                    "(ours) thousands of workers are reached",
+                    ", ".join(f"{name} {total['most']:,}" for name, total in totals.items()),
+                    all(total["most"] >= 0.9 * MOST for total in totals.values()),
+                ),
+            ],
+            f"by counts (sim/coarse), {COSTS.origin}; a decision every {INTERVAL_S:g} s, a worker is there {LEAD_S:g} s after it was asked for and is paid "
+            f"from then on; limits of the guard as they are by default, up to {MOST:,}. Rates are those of whole minutes. A violation: less than 95 % of what "
+            "came in an interval was done",
+        )
+
+    def draw(self, rows: Sequence[Row], figure: Figure) -> None:
+        """Draw workers over the day, and what waits."""
+        workers, waits = figure.subplots(2, 1, sharex=True)
+        for name in CONTROLLERS:
+            mine = [row for row in rows if row["controller"] == name]
+            hours = [row["end_s"] / 3600 for row in mine]
+            workers.plot(hours, [row["workers"] for row in mine], lw=0.8, label=name)
+            waits.plot(hours, [row["wait_s"] for row in mine], lw=0.8)
+        shown = [row for row in rows if row["controller"] == "Fuzzy"]
+        workers.fill_between(
+            [row["end_s"] / 3600 for row in shown], [row["arrival_hz"] * TUPLE_S for row in shown], color="0.85", label="work"
+        )
+        workers.set(ylabel="workers")
+        waits.set(ylabel="wait (s)", xlabel="hour of the day")
+        workers.legend(frameon=False)
+
+
+def busiest_day() -> tuple[str, list[float]]:
+    """Give the day with the highest minute, and its rates by minute, scaled so that this minute takes the most workers."""
+    table = pq.read_table(data("rates_worldcup98.parquet"))
+    minutes = table["minute"].to_numpy().astype("datetime64[m]")
+    counts = table["count"].to_numpy().astype(float)
+    day = minutes[int(counts.argmax())].astype("datetime64[D]")
+    rates = np.zeros(DAY_MINUTES)
+    today = minutes.astype("datetime64[D]") == day
+    rates[(minutes[today] - day.astype("datetime64[m]")).astype(int)] = counts[today]
+    return str(day), (rates * (MOST * SETPOINT / TUPLE_S / rates.max())).tolist()
+
+
+def play(controller: Controller, rates_hz: Sequence[float]) -> tuple[list[Row], Row]:
+    """Play the day, and give a row for every minute, and the totals."""
+    steps_hz = np.repeat(rates_hz, int(MINUTE_S / STEP_S)).tolist()
+    first = MOST if isinstance(controller, Static) else max(1, round(rates_hz[0] * TUPLE_S / SETPOINT))
+    plant = CoarsePlant(CoarseStage(COSTS, TB_RR, PANE_S), steps_hz, STEP_S, workers=first, lead_s=LEAD_S)
+    loop = Loop(plant, plant, controller, guard=Guard(maximum=MOST))
+    rows: list[Row] = []
+    steps: list[Step] = []
+    wait_s = 0.0
+    for number in range(1, int(plant.length_s / INTERVAL_S) + 1):
+        cycle = loop.cycle(number * INTERVAL_S)
+        if cycle.evaluation is None:
+            continue
+        seen = cycle.evaluation.seen
+        waits_s = seen.backlog * TUPLE_S / seen.allocation.workers
+        wait_s = max(wait_s, waits_s)
+        steps.append(Step(seen.allocation, seen.processed_rate_hz < KEEPS_UP * seen.arrival_rate_hz, seen.interval_s))
+        if number % int(MINUTE_S / INTERVAL_S) == 0:
+            rows.append(
+                {"end_s": cycle.at_s, "workers": seen.allocation.workers, "arrival_hz": seen.arrival_rate_hz, "wait_s": waits_s}
+            )
+    found = saso(steps)
+    return rows, {
+        "worker_hours": plant.worker_s / 3600,
+        "mean_workers": found.mean_workers,
+        "most": max(step.allocation.workers for step in steps),
+        "violations": found.violation_share,
+        "changes": found.reconfigurations,
+        "wait_s": wait_s,
+    }
+
+
+EXPERIMENT = Scale()

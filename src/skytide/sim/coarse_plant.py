@@ -1,0 +1,88 @@
+"""A pane level by counts, behind the ports of the control cycle: a day of a stream with thousands of workers takes seconds."""
+
+from collections.abc import Sequence
+
+from skytide.errors import InvalidInput
+from skytide.records import Allocation, Observation
+from skytide.sim.coarse import CoarseStage
+
+
+class CoarsePlant:
+    """Rates in steps of equal length, and workers that are there some time after they were asked for; they go at once.
+
+    `observe(now)` plays up to now.
+    """
+
+    acts = True
+
+    def __init__(
+        self, stage: CoarseStage, rates_hz: Sequence[float], step_s: float, *, workers: int = 1, lead_s: float = 0.0
+    ) -> None:
+        """Start with so many workers."""
+        if not rates_hz or step_s <= 0:
+            raise InvalidInput(
+                value=f"{len(rates_hz)} rates", reason="no time would pass", remedy="give rates, and steps above 0 s"
+            )
+        self.lead_s = lead_s
+        self.length_s = len(rates_hz) * step_s
+        self.worker_s = 0.0
+        """What has to be paid for: workers from the moment they are asked for."""
+        self.backlog = 0.0
+        self._stage, self._rates_hz, self._step_s = stage, rates_hz, step_s
+        self._workers, self._coming = workers, list[tuple[float, int]]()
+        self._at, self._service_s = 0, 0.0
+
+    def current(self) -> Allocation:
+        """Give the workers that are there."""
+        return Allocation(self._workers)
+
+    def apply(self, wanted: Allocation, now_s: float) -> str:
+        """Ask for more, call off what was asked for, or let workers go."""
+        if wanted.workers <= self._workers:
+            going, self._workers, self._coming = self._workers - wanted.workers, wanted.workers, []
+            return f"{going} go"
+        asked = wanted.workers - self._workers
+        there = [(at_s, min(n, asked)) for at_s, n in self._coming]  # what is on its way goes on, as far as it is still wanted
+        self._coming = [(at_s, n) for at_s, n in there if n]
+        if not self._coming or self._coming[-1][1] < asked:
+            self._coming.append((now_s + self.lead_s, asked))
+        return f"{asked} more, there within {self.lead_s:g} s"
+
+    def observe(self, now_s: float) -> Observation | None:
+        """Play until now, and give what was measured since the last time."""
+        began_s, came, done, work_s, could_s, fewest = self._at * self._step_s, 0.0, 0.0, 0.0, 0.0, 0
+        while self._at < len(self._rates_hz) and (self._at + 1) * self._step_s <= now_s + 1e-9:
+            self._join(self._at * self._step_s)
+            arrived = self._rates_hz[self._at] * self._step_s
+            played = self._stage.step(arrived, self._workers, self._step_s)
+            capacity_s = self._workers * self._step_s
+            if arrived:
+                self._service_s = played.utilisation * capacity_s / arrived
+            left = played.backlog_s * self._workers / self._service_s if self._service_s else 0.0
+            done += self.backlog + arrived - left
+            self.backlog = left
+            came, work_s, could_s = came + arrived, work_s + played.utilisation * capacity_s, could_s + capacity_s
+            fewest = min(fewest or self._workers, self._workers)
+            self.worker_s += self._step_s * max([self._workers, *(self._workers + n for _, n in self._coming)])
+            self._at += 1
+        interval_s = self._at * self._step_s - began_s
+        if not interval_s:
+            return None
+        return Observation(
+            at_s=self._at * self._step_s,
+            interval_s=interval_s,
+            allocation=Allocation(fewest),
+            arrival_rate_hz=came / interval_s,
+            processed_rate_hz=done / interval_s,
+            utilisation=work_s / could_s,
+            service_s=self._service_s or None,
+            backlog=self.backlog,
+            latency_s=self._service_s + self.backlog * self._service_s / self._workers,
+        )
+
+    def _join(self, now_s: float) -> None:
+        """Let those in whose time has come; each wish counts from the workers that are there."""
+        while self._coming and self._coming[0][0] <= now_s + 1e-9:
+            _, more = self._coming.pop(0)
+            self._workers += more
+            self._coming = [(at_s, n - more) for at_s, n in self._coming if n > more]
