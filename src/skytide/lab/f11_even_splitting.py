@@ -27,7 +27,7 @@ class EvenSplitting(Experiment):
     def measure(self, tell: Progress) -> Findings:
         """Simulate both with every number of workers."""
         stream = burst_stream(RATE_HZ, DISPERSION, PANES, LENGTH_S, changing=False)
-        costs = self._costs()
+        costs = p0_pane_costs()
         rows: list[Row] = []
         per_pane = RATE_HZ * PANES.pane_us / 1e6
         for strategy in (TB_RR, AS_PID):
@@ -63,13 +63,6 @@ class EvenSplitting(Experiment):
         ]
         return Findings(rows, claims, costs.origin)
 
-    def _costs(self) -> Costs:
-        """Give the costs of P0's machine: eight workers are at the setpoint when panes are split 5.18 ways."""
-        measured = known_costs("bnl")
-        size = int(RATE_HZ * PANES.pane_us / 1e6 / EIGHT_SPLIT)
-        load = measured.curves["independent"].busy_by_size[size] * EIGHT_SPLIT / (PANES.pane_us / 1e6)
-        return measured.faster(load / (8 * 0.9), "scaled to P0 Fig. 11: utilisation 0.9 with 8 workers and panes split 5.18 ways")
-
     def draw(self, rows: Sequence[Row], figure: Figure) -> None:
         """Draw utilisation and the share of tuples that pass."""
         for axis, strategy in zip(figure.subplots(1, 2), ("TB_RR", "AS_PID"), strict=True):
@@ -83,6 +76,14 @@ class EvenSplitting(Experiment):
             axis.axhline(0.9, color="0.6", ls=":", lw=0.8)
             axis.set(title=strategy, xlabel="workers", ylim=(0, 2))
             axis.legend(frameon=False)
+
+
+def p0_pane_costs() -> Costs:
+    """Give the costs of P0's machine: eight workers are at the setpoint when panes are split 5.18 ways."""
+    measured = known_costs("bnl")
+    size = int(RATE_HZ * PANES.pane_us / 1e6 / EIGHT_SPLIT)
+    load = measured.curves["independent"].busy_by_size[size] * EIGHT_SPLIT / (PANES.pane_us / 1e6)
+    return measured.faster(load / (8 * 0.9), "scaled to P0 Fig. 11: utilisation 0.9 with 8 workers and panes split 5.18 ways")
 
 
 EXPERIMENT = EvenSplitting()

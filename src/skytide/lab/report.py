@@ -16,7 +16,7 @@ img { max-width: 100% } .holds { color: #176a2c } .not { color: #a3271b; font-we
 
 def write_report(out: Path) -> Path:
     """Write `report.html` from the verdicts, tables and pictures below a folder; everything is inside the one file."""
-    records = [json.loads(path.read_text()) for path in sorted(out.glob("[A-Z][0-9]*.json"))]
+    records = [json.loads(path.read_text()) for path in sorted(out.glob("[A-Z][0-9]*.json"), key=_in_order)]
     if not records:
         raise InvalidInput(value=str(out), reason="no experiment has been run", remedy="run some first: skytide lab run X1")
     page = out / "report.html"
@@ -28,6 +28,11 @@ def write_report(out: Path) -> Path:
         + "</html>\n"
     )
     return page
+
+
+def _in_order(path: Path) -> tuple[str, int]:
+    """Put X2 before X11."""
+    return path.stem[0], int(path.stem[1:])
 
 
 def _summary(records: list[dict]) -> str:  # type: ignore[type-arg]

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from skytide.control.fuzzy import Fuzzy
 from skytide.lab.elastic_ppq import CATCH_UP_S, SETPOINT
 from skytide.lab.experiment import Claim, Experiment, Findings, Progress, Row
-from skytide.lab.f11_even_splitting import EXPERIMENT as EVEN_SPLITTING
+from skytide.lab.f11_even_splitting import p0_pane_costs
 from skytide.lab.x05_slack import data
 from skytide.routing import AS_PID, PB_RR, Splitting
 from skytide.sim import traffic
@@ -101,7 +101,7 @@ class TwoLevels(Experiment):
             "P0 does not say how the utilisation of a control interval is made of the PID's samples. Their mean stays at 0.9 with any number "
             "of workers, as the PID splits less where there are more; and while panes are split more than 1.5 ways, rule 8 goes on adding "
             "workers, up to the maximum. Over the interval, idle workers show, and workers go: see X8, whose threads come near P0's. "
-            f"Rule 8 is also why the steps have more workers than P0's: it did not apply there if the window level was slow, of which Fig. 9 shows nothing. {EVEN_SPLITTING._costs().origin}"
+            f"Rule 8 is also why the steps have more workers than P0's: it did not apply there if the window level was slow, of which Fig. 9 shows nothing. {p0_pane_costs().origin}"
         )
 
     def draw(self, rows: Sequence[Row], figure: Figure) -> None:
@@ -131,7 +131,7 @@ def simulate(run: tuple[str, str, Reading]) -> list[Row]:
     else:
         made = Workload(**STREAMS[stream], **LATE)  # type: ignore[arg-type]
     length_s = STEPS_S if stream == "steps" else LENGTH_S
-    plant = ElasticPlant(traffic(made, PANES, length_s), EVEN_SPLITTING._costs(), None, strategy=WAYS[way], reading=reading)
+    plant = ElasticPlant(traffic(made, PANES, length_s), p0_pane_costs(), None, strategy=WAYS[way], reading=reading)
     rows: list[Row] = []
     samples = int(INTERVAL_S / plant.period_s)
     for number, cycle in enumerate(run_elastic(plant, Fuzzy(maximum=THREADS), length_s)):
