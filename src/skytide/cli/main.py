@@ -24,6 +24,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     hotels.set_defaults(run=_hotels)
     _add_lab(commands.add_parser("lab", help="what the papers measured, measured again"))
     _add_replay(commands.add_parser("replay", help="recorded metrics through any controller: what it would have done"))
+    _add_submit(commands.add_parser("submit", help="run a script, with an auto-scaler on every streaming query that it starts"))
     options = parser.parse_args(arguments)
     try:
         return options.run(options) or 0
@@ -65,6 +66,18 @@ def _add_replay(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--latency", help="count intervals with a longer latency as violations, not those that fall behind")
     parser.add_argument("--picture", type=Path, help="where to draw rates and workers, as a PNG file")
     parser.set_defaults(run=lambda o: _module("replay").run(o.metrics, o.controllers, o.executors, o.lead, o.latency, o.picture))
+
+
+def _add_submit(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--controller", default="mpc", help="as for replay, one of them (default: %(default)s)")
+    parser.add_argument("--executors", type=_span, default=(1, 8), help="the fewest and the most (default: 1:8)")
+    parser.add_argument("--interval", help="from one decision to the next (default: 10 s, or two triggers)")
+    parser.add_argument("--mode", choices=("act", "recommend"), default="act", help="recommend: only say what it would do")
+    parser.add_argument("--store", type=Path, help="folder for what controllers learn, a file for each query")
+    parser.add_argument("script", type=Path, help="a Python script")
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="what the script is given")
+    names = ("controller", "executors", "interval", "mode", "store")
+    parser.set_defaults(run=lambda o: _module("submit").run(o.script, o.arguments, **{name: getattr(o, name) for name in names}))
 
 
 def _span(text: str) -> tuple[int, int]:

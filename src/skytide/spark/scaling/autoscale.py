@@ -21,36 +21,44 @@ MODES = ("act", "recommend")
 def autoscale(
     query: StreamingQuery | Run,
     controller: Controller | str = "mpc",
-    executors: tuple[int, int] = (1, 8),
+    executors: tuple[int, int] | None = None,
     *,
     interval: Any = None,
     mode: str = "act",
     store: str | os.PathLike[str] | None = None,
     guard: Guard | None = None,
     warm: bool = True,
+    power: bool = False,
     tell: Callable[[Event], None] | None = None,
 ) -> Scaler:
     """Let a controller choose the number of executors of a running query, any StreamingQuery or one of skytide's.
 
-    `executors` are the fewest and the most there may be. They belong to the application: where several of its queries are scaled, the
-    one that needs most decides. The pane slots of a skytide query follow. In local mode there are no executors; there a skytide
-    query is scaled by its slots, of both levels together, and any other one is refused.
+    `executors` are the fewest and the most there may be: 1 to 8, or what the guard says, if not given. They belong to the application:
+    where several of its queries are scaled, the one that needs most decides. The pane slots of a skytide query follow. In local mode
+    there are no executors; there a skytide query is scaled by its slots, of both levels together, and any other one is refused.
+
+    Executors that may go are decommissioned. With Spark's settings spark.decommission.enabled, spark.storage.decommission.enabled and
+    spark.storage.decommission.shuffleBlocks.enabled they finish their tasks and hand over what later ones need; without, a query that
+    shuffles may have to repeat some tasks. Results are the same.
 
     `interval` is the time from one decision to the next: 10 s, or two triggers if that is longer, unless given. `mode="recommend"`
     only says what it would do. `store` names a file that keeps what was learned over a restart. `guard` holds all other limits.
-    `warm`: a new executor gets a first task of ours, so that the query need not wait for its cold start. `tell` is called with
-    each event.
+    `warm`: a new executor gets a first task of ours, so that the query need not wait for its cold start. `power`: set the CPU
+    frequency, too, and note the power; that is for one machine which may be told so, and for `Mpc(power=True)`. `tell` is called
+    with each event.
     """
     if mode not in MODES:
         raise InvalidInput(value=f"mode={mode!r}", reason="there is no such", remedy=f"choose one of {', '.join(MODES)}")
     built = controller_of(controller) if isinstance(controller, str) else controller
     if not isinstance(built, Controller):
         raise InvalidInput(value=f"controller={controller!r}", reason="not a controller", remedy='pass skytide.Mpc(), or "mpc"')
-    fewest, most = _sizes(executors)
-    limits = replace(guard or Guard(), minimum=fewest, maximum=most)
+    limits = guard or Guard()
+    if executors is not None:
+        fewest, most = _sizes(executors)
+        limits = replace(limits, minimum=fewest, maximum=most)
     interval_s = None if interval is None else duration_us(interval, "interval") / 1e6
     scaler = Scaler(tell)
-    site = plant(query, acts=mode == "act", warm=warm, tell=scaler.say)
+    site = plant(query, acts=mode == "act", warm=warm, power=power, tell=scaler.say)
     try:
         scaler.attach(site, built, limits, interval_s, None if store is None else JsonStore(store))
     except BaseException:

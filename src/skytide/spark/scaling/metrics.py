@@ -19,7 +19,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from skytide.records import Allocation, Observation
 from skytide.spark.scaling.gateway import Executor
-from skytide.spark.scaling.progress import Batch, Means, idle, measure, with_tuples
+from skytide.spark.scaling.progress import Batch, Means, idle, measure
 from skytide.spark.stream import Run
 
 KEPT = 1_000  # batches that wait for the next look
@@ -87,7 +87,7 @@ class QueryMetrics:
                 return None
             self._recent = []  # otherwise the time in which nothing came would count twice
             return self._complete(idle(means, interval_s=interval_s, now_s=now_s), interval_s)
-        new = new if self._levels is None else [self._levels.counted(batch) for batch in new]
+        new = new if self._levels is None else self._levels.counted(new)
         known = [*self._recent, *new]
         looked = known[-max(len(new), FEWEST) :]
         before = known[-len(looked) - 1] if len(known) > len(looked) else None
@@ -143,13 +143,17 @@ class Levels:
         while len(self._tuples) > KEPT:
             self._tuples.pop(next(iter(self._tuples)))
 
-    def counted(self, batch: Batch) -> Batch:
-        """Give a batch with the tuples it took in; its rows may be reports of a source that works on them itself."""
-        if not self._tuples:
-            return with_tuples(batch, 0.0)
+    def counted(self, batches: list[Batch]) -> list[Batch]:
+        """Give batches with the tuples they took in; their rows may be reports of a source that works on tuples itself.
+
+        Of those before the first count only the latest is given: as the one after which the others came.
+        """
         numbers = sorted(self._tuples)
-        first, last = np.interp([batch.number - 1, batch.number], numbers, [self._tuples[number] for number in numbers])
-        return with_tuples(batch, float(last - first))
+        known = [batch for batch in batches if numbers and batch.number > numbers[0]]
+        uncounted = [replace(batch, rows=0.0, behind=None) for batch in batches[: len(batches) - len(known)]]
+        counts = [self._tuples[number] for number in numbers]
+        taken = [float(np.diff(np.interp([batch.number - 1, batch.number], numbers, counts))[0]) for batch in known]
+        return uncounted[-1:] + [replace(batch, rows=tuples) for batch, tuples in zip(known, taken, strict=True)]
 
     def complete(self, seen: Observation, interval_s: float) -> Observation:
         """Add how busy the levels are."""

@@ -14,6 +14,7 @@ from skytide.loop.ports import Actuator
 from skytide.spark.scaling.executors import ClusterExecutors, Tell
 from skytide.spark.scaling.gateway import Executor, SparkCluster
 from skytide.spark.scaling.metrics import trigger_s
+from skytide.spark.scaling.power import Power
 from skytide.spark.scaling.share import Share, Shared
 from skytide.spark.scaling.slots import Fixed, LocalSlots, Recommend, RunSlots
 from skytide.spark.scaling.warm import warm_behind
@@ -34,6 +35,7 @@ class Plant:
     what: str
     """What the workers are."""
     share: Share | None = None
+    power: Power | None = None
     manager: StreamingQueryManager = field(init=False)
 
     def __post_init__(self) -> None:
@@ -62,8 +64,15 @@ class Plant:
         return next((query for query in self.manager.active if query.id == self.query.id and query.isActive), None)
 
 
-def plant(asked: Any, *, acts: bool, warm: bool, tell: Tell) -> Plant:
-    """Find out what a query runs on; `acts`: it is to be resized, and not only watched."""
+def plant(asked: Any, *, acts: bool, warm: bool, power: bool, tell: Tell) -> Plant:
+    """Find out what a query runs on; `acts`: it is to be resized, and not only watched; `power`: the CPU frequency, too."""
+    site = _plant(asked, acts, warm, tell)
+    if power:
+        site.power = site.actuator = Power(site.actuator)
+    return site
+
+
+def _plant(asked: Any, acts: bool, warm: bool, tell: Tell) -> Plant:
     run = asked if isinstance(asked, Run) else None
     query = _checked(asked.query if run else asked)
     spark = SparkSession(_context(), query._jsq.sparkSession())

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from skytide.control.models import power_w
-from skytide.loop.ports import Actuator
-from skytide.records import Allocation
+from skytide.loop.ports import Actuator, Metrics
+from skytide.records import Allocation, Observation
 
 ROOT = Path("/sys")
 MEASURED, ESTIMATED = "measured (RAPL)", "estimated by the model"
@@ -31,18 +31,13 @@ class Power:
 
     def __init__(self, actuator: Actuator, root: Path = ROOT) -> None:
         """Look for cpufreq below `root`."""
-        self._actuator = actuator
+        self._actuator, self.acts = actuator, actuator.acts
         self._policies = sorted((root / "devices/system/cpu").glob("cpu[0-9]*/cpufreq"))
         self._energy = [
             zone / "energy_uj" for zone in sorted((root / "class/powercap").glob("intel-rapl:[0-9]*")) if zone.name.count(":") == 1
         ]
         self._asked_ghz: float | None = None
         self._before: tuple[float, list[float]] | None = None
-
-    @property
-    def acts(self) -> bool:
-        """As the other one."""
-        return self._actuator.acts
 
     @property
     def lead_s(self) -> float:
@@ -69,6 +64,8 @@ class Power:
 
     def apply(self, wanted: Allocation, now_s: float) -> str:
         """Set the frequency that is nearest to the one wanted, of all CPUs, and let the other actuator do the rest."""
+        if not self.acts:
+            return self._actuator.apply(wanted, now_s)
         said = []
         present = self._actuator.current()
         rest = replace(wanted, frequency_ghz=present.frequency_ghz)
@@ -91,6 +88,14 @@ class Power:
             return None
         return Reading(float(power_w(present.workers, present.frequency_ghz)), ESTIMATED)
 
+    def said(self) -> str:
+        """Say what can be set and read here."""
+        known = self.frequencies_ghz
+        can = (
+            f"CPU frequencies of {known[0]:g} to {known[-1]:g} GHz can be set" if known else "the CPU frequency cannot be set here"
+        )
+        return f"{can}; power is {MEASURED if any(map(_read, self._energy)) else ESTIMATED if known else 'not known'}"
+
     def _set(self, wanted_ghz: float) -> str:
         if not (known := self.frequencies_ghz):
             return f"{wanted_ghz:g} GHz cannot be set here: no cpufreq, or no right to write to it"
@@ -106,6 +111,19 @@ class Power:
 
     def _knob(self, policy: Path) -> Path:
         return policy / ("scaling_setspeed" if _read(policy / "scaling_governor") == "userspace" else "scaling_max_freq")
+
+
+class WithPower:
+    """Metrics to which the power is added."""
+
+    def __init__(self, metrics: Metrics, power: Power) -> None:
+        """Add it."""
+        self._metrics, self._power = metrics, power
+
+    def observe(self, now_s: float) -> Observation | None:
+        """Give what the metrics say, and the power."""
+        seen, read = self._metrics.observe(now_s), self._power.power(now_s)
+        return seen if seen is None or read is None else replace(seen, power_w=read.watts)
 
 
 def _read(file: Path) -> str | None:

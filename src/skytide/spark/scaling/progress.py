@@ -18,7 +18,7 @@ twice F, so that at 1 half of each batch is work.
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -148,11 +148,6 @@ def fixed_share(fixed_s: float, batch_s: float, trigger_s: float | None) -> floa
     if fixed_s <= 0:
         return 0.0
     return min(fixed_s / max(trigger_s, batch_s), MOST_FIXED) if trigger_s else UNTIMED_FIXED
-
-
-def with_tuples(batch: Batch, tuples: float) -> Batch:
-    """Give a batch with another count: a source that works on tuples itself delivers fewer rows than it takes in."""
-    return replace(batch, rows=tuples)
 
 
 def _behind(sources: Sequence[Mapping[str, Any]]) -> float | None:

@@ -15,6 +15,7 @@ from skytide.loop.ports import Store
 from skytide.records import Observation
 from skytide.spark.scaling.metrics import ProgressListener, QueryMetrics
 from skytide.spark.scaling.plant import Plant
+from skytide.spark.scaling.power import WithPower
 
 LEAST_INTERVAL_S = 10.0
 TRIGGERS = 2  # an interval has at least so many triggers, otherwise there is nothing to see in it
@@ -87,10 +88,13 @@ class Scaler:
         shortest_s = TRIGGERS * (self._metrics.trigger_s or 0.0)
         self.interval_s = max(LEAST_INTERVAL_S, shortest_s) if interval_s is None else interval_s
         guard = replace(guard, stale_after_s=max(guard.stale_after_s, STALE_INTERVALS * self.interval_s))
-        self._loop = Loop(self._metrics, plant.actuator, controller, guard, store, self)
+        metrics = self._metrics if plant.power is None else WithPower(self._metrics, plant.power)
+        self._loop = Loop(metrics, plant.actuator, controller, guard, store, self)
         self._listener = ProgressListener(str(plant.query.id), self._metrics.feed, self._wake.set)
         plant.manager.addListener(self._listener)
         does = "scales" if plant.actuator.acts else "watches"
+        if plant.power:
+            self.say(plant.power.said())
         size = f"{guard.minimum} to {guard.maximum} {plant.what}, now {plant.actuator.current().workers}"
         self.say(f"{controller!r} {does} query {plant.query.name or plant.query.id} every {self.interval_s:g} s: {size}")
         self._thread.start()

@@ -1,0 +1,98 @@
+"""`skytide submit job.py ...`: runs a script as it is, with an auto-scaler on every streaming query that it starts.
+
+The script chooses its Spark as ever. What `spark-submit` would be told goes into PYSPARK_SUBMIT_ARGS, for instance
+`PYSPARK_SUBMIT_ARGS="--master spark://host:7077 --executor-cores 1 pyspark-shell"`.
+"""
+
+import re
+import runpy
+import sys
+import threading
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from skytide.control import controller_of
+from skytide.errors import InvalidInput
+from skytide.spark import autoscale
+from skytide.spark.scaling import Event, Scaler
+from skytide.spark.scaling.attach import each_query
+
+
+def run(
+    script: Path,
+    arguments: Sequence[str],
+    *,
+    controller: str,
+    executors: tuple[int, int],
+    interval: str | None,
+    mode: str,
+    store: Path | None,
+) -> int:
+    """Run the script, and give its status."""
+    if not script.is_file():
+        raise InvalidInput(value=str(script), reason="there is no such file", remedy="name a Python script")
+    controller_of(controller)  # refused now, and not when the first query starts
+    scalers: list[Scaler] = []
+
+    def attach(query: Any) -> None:
+        try:
+            kept = store and store / f"{_file_name(query)}.json"
+            scalers.append(
+                autoscale(query, controller, executors, interval=interval, mode=mode, store=kept, tell=_Teller(query).tell)
+            )
+        except InvalidInput as refused:  # the query is the script's, and goes on
+            _say(f"not scaled: {refused}")
+
+    with each_query(attach):
+        try:
+            return _run_as_main(script, arguments)
+        finally:
+            for scaler in scalers:
+                scaler.stop()
+
+
+class _Teller:
+    """Writes a line for each event."""
+
+    lock = threading.Lock()
+
+    def __init__(self, query: Any) -> None:
+        self._name = _name(query)
+
+    def tell(self, event: Event) -> None:
+        with self.lock:
+            _say(f"{self._name}: {event}")
+
+
+def _run_as_main(script: Path, arguments: Sequence[str]) -> int:
+    """Run a script as Python itself would, and give its status."""
+    before = sys.argv, sys.path[:]
+    sys.argv, sys.path[:] = [str(script), *arguments], [str(script.resolve().parent), *sys.path]
+    try:
+        runpy.run_path(str(script), run_name="__main__")
+    except SystemExit as ended:
+        if ended.code is None or isinstance(ended.code, int):
+            return ended.code or 0
+        print(ended.code, file=sys.stderr)
+        return 1
+    except Exception:
+        traceback.print_exc()
+        return 1
+    finally:
+        sys.argv, sys.path[:] = before
+    return 0
+
+
+def _name(query: Any) -> str:
+    spark_query = getattr(query, "query", query)
+    return str(spark_query.name or spark_query.id)
+
+
+def _file_name(query: Any) -> str:
+    return re.sub(r"\W+", "-", _name(query))
+
+
+def _say(text: str) -> None:
+    print(f"skytide: {text}", file=sys.stderr, flush=True)

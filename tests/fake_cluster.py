@@ -1,0 +1,54 @@
+"""Executors that are made up."""
+
+from dataclasses import replace
+from typing import Any
+
+from skytide.spark.scaling.executors import ClusterExecutors
+from skytide.spark.scaling.gateway import Executor
+
+
+class FakeCluster:
+    """Executors that are made up; `room`: no more are given."""
+
+    def __init__(self, count: int = 1, room: int = 100) -> None:
+        self.room, self.drains = room, True
+        self.all: dict[str, Executor] = {}
+        self.requested: list[int] = []
+        self.killed: list[str] = []
+        self.told_to_go: list[str] = []
+        self.give(count)
+
+    def give(self, count: int, **state: Any) -> None:
+        for _ in range(count):
+            name = str(len(self.all))
+            self.all[name] = replace(Executor(name, "h", 1, float(name), 0, 0, 0, 0.0), **state)
+
+    def change(self, name: str, **state: Any) -> None:
+        self.all[name] = replace(self.all[name], **state)
+
+    def active(self) -> list[str]:
+        return [name for name, each in self.all.items() if each.active]
+
+    def settle(self) -> None:
+        """Give what was asked for, as far as there is room, and take back what was let go."""
+        for name in self.told_to_go:
+            self.change(name, active=False)
+        self.give(min(self.requested[-1] if self.requested else 0, self.room) - len(self.active()))
+
+    def executors(self) -> list[Executor]:
+        return list(self.all.values())
+
+    def request(self, total: int) -> bool:
+        self.requested.append(total)
+        return True
+
+    def decommission(self, executor: str) -> None:
+        self.told_to_go.append(executor)
+
+    def kill(self, executor: str) -> None:
+        self.killed.append(executor)
+        self.change(executor, active=False)
+
+
+def executors(cluster: FakeCluster, said: list[str] | None = None, **options: Any) -> ClusterExecutors:
+    return ClusterExecutors(cluster, tell=(said if said is not None else []).append, **options)

@@ -1,0 +1,275 @@
+"""What acts on a cluster, with executors and files that are made up."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fake_cluster import FakeCluster, executors
+from hypothesis import given
+from hypothesis import strategies as st
+
+from skytide.control import Guard, Rules
+from skytide.loop.cycle import Loop
+from skytide.records import Allocation, Observation
+from skytide.spark.scaling.executors import DRAIN_S, FIRST_LEAD_S, SHORT_AFTER, ClusterExecutors
+from skytide.spark.scaling.power import ESTIMATED, MEASURED, Power
+from skytide.spark.scaling.share import Share, Shared
+from skytide.spark.scaling.slots import Recommend
+
+
+class TestClusterExecutors:
+    def test_more_are_asked_for_and_warmed_and_the_lead_is_measured(self) -> None:
+        cluster, warmed = FakeCluster(1), []
+        actuator = executors(cluster, warm=lambda each: warmed.append(each.id))
+        assert actuator.apply(Allocation(3), now_s=100) == "asked for 2 more executors: 3 in all"
+        assert (actuator.current(), actuator.lead_s, cluster.requested) == (Allocation(1), FIRST_LEAD_S, [3])
+        cluster.settle()
+        actuator.tend(105)
+        assert (actuator.current(), actuator.lead_s, warmed) == (Allocation(3), FIRST_LEAD_S, ["1", "2"])
+        assert actuator.waits
+        cluster.change("1", finished_tasks=1), cluster.change("2", finished_tasks=1)
+        actuator.tend(116)
+        assert actuator.lead_s + 3 > 11 and FIRST_LEAD_S < actuator.lead_s < 16
+        assert not actuator.waits
+
+    @given(st.lists(st.tuples(st.integers(0, 2), st.floats(0, 9)), min_size=1, max_size=8), st.integers(1, 8))
+    def test_no_busy_one_goes_while_an_idle_one_stays(self, states: list[tuple[int, float]], wanted: int) -> None:
+        cluster = FakeCluster(0)
+        for tasks, busy_s in states:
+            cluster.give(1, active_tasks=tasks, busy_s=busy_s)
+        actuator = executors(cluster)
+        actuator.apply(Allocation(wanted), now_s=0)
+        assert spares_the_busy(cluster)
+        assert len(cluster.told_to_go) == max(0, len(states) - wanted)
+        assert cluster.requested[-1] == wanted
+
+    def test_an_actuator_that_lets_the_first_ones_go_is_caught(self) -> None:
+        cluster = FakeCluster(0)
+        cluster.give(1, active_tasks=1), cluster.give(1)
+        cluster.decommission(cluster.active()[0])
+        assert not spares_the_busy(cluster)
+
+    def test_of_idle_ones_those_go_that_did_least_and_the_youngest_last(self) -> None:
+        cluster = FakeCluster(4)
+        actuator = executors(cluster)
+        cluster.change("0", busy_s=5.0)
+        actuator.apply(Allocation(2), now_s=0)
+        assert cluster.told_to_go == ["1", "2"]
+
+    def test_one_that_does_not_go_is_killed_at_last(self) -> None:
+        said: list[str] = []
+        cluster = FakeCluster(2)
+        actuator = executors(cluster, said)
+        actuator.apply(Allocation(1), now_s=0)
+        actuator.tend(DRAIN_S)
+        assert (cluster.killed, actuator.current()) == ([], Allocation(1))
+        actuator.tend(DRAIN_S + 1)
+        assert cluster.killed == ["0"] and "it is killed" in said[0]
+        actuator.tend(DRAIN_S + 2)
+        assert (len(said), actuator.waits) == (1, False)
+
+    def test_where_spark_does_not_drain_it_is_told_again_when_idle(self) -> None:
+        cluster = FakeCluster(2)
+        cluster.drains = False
+        cluster.change("0", active_tasks=1), cluster.change("1", active_tasks=1)
+        actuator = executors(cluster)
+        actuator.apply(Allocation(1), now_s=0)
+        actuator.tend(1)
+        assert cluster.told_to_go == ["0"]
+        cluster.change("0", active_tasks=0)
+        actuator.tend(2)
+        assert cluster.told_to_go == ["0", "0"]
+
+    def test_a_cluster_that_gives_too_few_is_noticed_and_asked_for_no_more(self) -> None:
+        said: list[str] = []
+        cluster = FakeCluster(1, room=3)
+        actuator = executors(cluster, said)
+        actuator.apply(Allocation(4), now_s=0)
+        cluster.settle()
+        actuator.tend(SHORT_AFTER * FIRST_LEAD_S)
+        assert said == []
+        actuator.tend(SHORT_AFTER * FIRST_LEAD_S + 1)
+        assert said == ["the cluster gives 3 of the 4 executors asked for; the request stands"]
+        assert "not for 8" in actuator.apply(Allocation(8), now_s=30)
+        assert (cluster.requested[-1], len(said)) == (4, 1)
+        cluster.room = 100
+        cluster.settle()
+        actuator.tend(40)
+        assert said[1:] == ["the cluster now gives all 4 executors that were asked for"]
+        actuator.apply(Allocation(8), now_s=41)
+        assert cluster.requested[-1] == 8
+
+    def test_one_that_dies_while_another_is_let_go_is_noticed_and_replaced(self) -> None:
+        said: list[str] = []
+        cluster = FakeCluster(3)
+        actuator = executors(cluster, said)
+        actuator.apply(Allocation(2), now_s=0)
+        cluster.change("2", active=False, why_gone="killed by somebody")
+        actuator.tend(1)
+        assert said == ["executor 2 is gone, and nobody asked it to go: killed by somebody"]
+        assert (cluster.requested[-1], actuator.current()) == (2, Allocation(1))
+        cluster.settle()
+        actuator.tend(2)
+        assert (len(said), actuator.current()) == (1, Allocation(2))
+
+    def test_a_cluster_that_fails_once_leaves_nothing_wrong(self) -> None:
+        cluster = FakeCluster(2)
+        actuator = executors(cluster, said := [])
+        actuator.apply(Allocation(2), now_s=0)
+        cluster.change("1", active=False)
+        right, cluster.request = cluster.request, _fails  # type: ignore[method-assign]
+        with pytest.raises(OSError):
+            actuator.tend(1)
+        cluster.request = right  # type: ignore[method-assign]
+        actuator.tend(2)
+        assert len(said) == 1
+
+    def test_of_several_queries_the_one_that_needs_most_decides(self) -> None:
+        cluster, shared = FakeCluster(1), Shared()
+        shared.executors = ClusterExecutors(cluster, tell=shared.tell)
+        heard: tuple[list[str], list[str]] = ([], [])
+        one, two = Share(shared, "one", heard[0].append), Share(shared, "two", heard[1].append)
+        one.apply(Allocation(4), 0)
+        cluster.settle()
+        assert two.apply(Allocation(2), 1).startswith("another query needs 4")
+        assert cluster.requested[-1] == 4
+        one.leave()
+        two.apply(Allocation(2), 2)
+        assert (cluster.requested[-1], len(cluster.told_to_go)) == (2, 2)
+        cluster.change("3", active=False)
+        two.tend(3)
+        assert (len(heard[0]), len(heard[1])) == (0, 1)
+
+
+def spares_the_busy(cluster: FakeCluster) -> bool:
+    going, staying = (
+        [each.active_tasks for each in cluster.all.values() if (each.id in cluster.told_to_go) == gone] for gone in (True, False)
+    )
+    return not (any(going) and 0 in staying)
+
+
+def _fails(_: int) -> bool:
+    raise OSError("told to fail")
+
+
+class Seen:
+    """Metrics that say what they are told to say."""
+
+    def __init__(self) -> None:
+        self.utilisation: float | None = 1.0
+        self.actuator: Any = None
+
+    def observe(self, now_s: float) -> Observation | None:
+        if self.utilisation is None:
+            return None
+        return Observation(now_s, 10, self.actuator.current(), 100, 100, self.utilisation, service_s=0.01)
+
+
+class TestBadDays:
+    """The loop with the actuator of a cluster, which is made up."""
+
+    def loop(self, room: int = 100) -> tuple[Loop, Seen, FakeCluster, ClusterExecutors, list[str]]:
+        said: list[str] = []
+        cluster, seen = FakeCluster(2, room), Seen()
+        seen.actuator = actuator = executors(cluster, said)
+        guard = Guard(1, 4, scale_down_after_s=20, stale_after_s=60, notice_no_help=False)
+        return Loop(seen, actuator, Rules(0.9, 0.5), guard), seen, cluster, actuator, said
+
+    def test_without_metrics_all_stays_and_goes_on_when_they_are_back(self) -> None:
+        loop, seen, cluster, actuator, _ = self.loop()
+        seen.utilisation = None
+        for now_s in range(0, 600, 10):
+            actuator.tend(now_s)
+            loop.cycle(now_s)
+        assert cluster.requested == []
+        seen.utilisation = 1.2
+        loop.cycle(600)
+        assert cluster.requested == [3]
+
+    @given(st.lists(st.tuples(st.floats(-4e3, 4e3), st.floats(0, 3) | st.none(), st.booleans()), max_size=40))
+    def test_whatever_the_clock_and_the_metrics_do_the_limits_hold(self, steps: list[tuple[float, float | None, bool]]) -> None:
+        loop, seen, cluster, actuator, _ = self.loop(room=3)
+        now_s = 1e6
+        for jump_s, utilisation, gives in steps:
+            now_s += 10 + jump_s
+            seen.utilisation = utilisation
+            actuator.tend(now_s)
+            loop.cycle(now_s)
+            if gives:
+                cluster.settle()
+            assert len(cluster.active()) >= 1
+        assert all(1 <= total <= 4 for total in cluster.requested)
+
+    def test_after_a_jump_of_the_clock_it_goes_on(self) -> None:
+        loop, seen, cluster, actuator, _ = self.loop()
+        seen.utilisation = 0.7
+        for now_s in (1e6, 1e6 + 10, 1e6 - 3600, 1e6 + 7200, 1e6 + 7210):
+            actuator.tend(now_s)
+            loop.cycle(now_s)
+        assert cluster.requested == []
+        seen.utilisation = 1.2
+        loop.cycle(1e6 + 7220)
+        assert cluster.requested == [3]
+
+
+class TestPower:
+    @pytest.fixture
+    def root(self, tmp_path: Path) -> Path:
+        """A folder with the files that Linux has."""
+        for cpu in (0, 1):
+            folder = tmp_path / f"devices/system/cpu/cpu{cpu}/cpufreq"
+            folder.mkdir(parents=True)
+            files = {
+                "scaling_available_frequencies": "2000000 1600000 1200000\n",
+                "scaling_max_freq": "2000000",
+                "scaling_governor": "schedutil",
+            }
+            for name, text in files.items():
+                (folder / name).write_text(text)
+        for zone, energy in (("intel-rapl:0", "1000000"), ("intel-rapl:0:0", "900000"), ("intel-rapl:1", "5000000")):
+            folder = tmp_path / "class/powercap" / zone
+            folder.mkdir(parents=True)
+            (folder / "energy_uj").write_text(energy)
+        return tmp_path
+
+    def test_the_nearest_frequency_is_set_on_all_cpus(self, root: Path) -> None:
+        cluster = FakeCluster(2)
+        power = Power(executors(cluster), root)
+        assert power.frequencies_ghz == (1.2, 1.6, 2.0)
+        assert power.current() == Allocation(2, frequency_ghz=2.0)
+        assert power.apply(Allocation(2, frequency_ghz=1.5), 0) == "CPU frequency 1.6 GHz"
+        assert (power.current().frequency_ghz, cluster.requested) == (1.6, [])
+        assert {file.read_text() for file in root.glob("**/scaling_max_freq")} == {"1600000"}
+        power.apply(Allocation(3, frequency_ghz=1.6), 0)
+        assert cluster.requested == [3]
+
+    def test_the_userspace_governor_has_a_file_of_its_own(self, root: Path) -> None:
+        for folder in root.glob("devices/system/cpu/*/cpufreq"):
+            (folder / "scaling_governor").write_text("userspace\n")
+            (folder / "scaling_setspeed").write_text("1200000")
+        power = Power(executors(FakeCluster(1)), root)
+        power.apply(Allocation(1, frequency_ghz=9.0), 0)
+        assert {file.read_text() for file in root.glob("**/scaling_setspeed")} == {"2000000"}
+
+    def test_power_is_measured_or_estimated_and_says_which(self, root: Path) -> None:
+        power = Power(executors(FakeCluster(2)), root)
+        first = power.power(10.0)
+        assert first is not None and first.source == ESTIMATED and first.watts > 0
+        (root / "class/powercap/intel-rapl:0/energy_uj").write_text("31000000")
+        (root / "class/powercap/intel-rapl:1/energy_uj").write_text("25000000")
+        read = power.power(20.0)
+        assert read is not None and (read.watts, read.source) == (5.0, MEASURED)
+        (root / "class/powercap/intel-rapl:1/energy_uj").write_text("0")  # it wrapped around
+        wrapped = power.power(30.0)
+        assert wrapped is not None and wrapped.source == ESTIMATED
+
+    def test_where_there_is_nothing_nothing_is_claimed(self, tmp_path: Path) -> None:
+        power = Power(executors(FakeCluster(1)), tmp_path)
+        assert (power.frequencies_ghz, power.current(), power.power(0)) == ((), Allocation(1), None)
+        assert "cannot be set here" in power.apply(Allocation(1, frequency_ghz=2.0), 0)
+        assert power.said() == "the CPU frequency cannot be set here; power is not known"
+
+    def test_recommendations_set_no_frequency(self, root: Path) -> None:
+        power = Power(Recommend(executors(FakeCluster(1))), root)
+        assert "nothing was done" in power.apply(Allocation(1, frequency_ghz=1.2), 0)
+        assert power.current().frequency_ghz == 2.0
