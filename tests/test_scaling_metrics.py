@@ -262,6 +262,27 @@ class TestQueryMetrics:
         seen = metrics.observe(54)
         assert seen is not None and seen.arrival_rate_hz == 50
 
+    def test_a_batch_that_does_not_end_says_that_more_came_than_could_be_served(self) -> None:
+        query, clock = FakeQuery(), Clock()
+        metrics = self.metrics(query, FakeCluster(2), clock)
+        for number in range(4):
+            metrics.feed(query.runs(number, 2.0 * number))
+        usual = metrics.observe(8)
+        assert usual is not None and usual.utilisation < 1
+        query.status["isTriggerActive"] = True
+        clock.now_s = 4
+        assert metrics.observe(12) is None  # it may still be one as before
+        clock.now_s = 8
+        assert metrics.observe(16) is None
+        clock.now_s = 12
+        seen = metrics.observe(20)
+        assert seen is not None and seen.utilisation == 2 and seen.arrival_rate_hz > usual.arrival_rate_hz
+        assert seen.arrival_rate_hz == pytest.approx(2 * seen.processed_rate_hz)
+        assert seen.service_s == usual.service_s
+        metrics.feed(query.runs(4, 20.0))
+        again = metrics.observe(24)
+        assert again is not None and again.utilisation < 1
+
     def test_another_run_counts_from_anywhere(self) -> None:
         query, clock = FakeQuery(), Clock()
         metrics = self.metrics(query, FakeCluster(1), clock)

@@ -25,16 +25,18 @@ from skytide.spark.scaling.gateway import SparkCluster
 ROW_S = 0.002  # what the service takes for a row
 HEAD = 0.9  # an executor's share of time for its rows: the rest is Spark's
 INTERVAL_S, LOOK_S = 5.0, 0.5
-PARTITIONS = 12
+TRIGGER = "2 seconds"
+WARM_UP_S = 40
 STEP_S = 5
+LOW = 0.1  # of the peak
 
 
 def hills(peak_hz: float, length_s: float, count: int = 2) -> str:
-    """Give a load that rises and falls again, twice, as steps: from a tenth of the peak."""
-    steps = []
+    """Give a load that rises and falls again, twice, as steps: from a tenth of the peak, after a warm-up there."""
+    steps = [f"{WARM_UP_S}:{peak_hz * LOW:.0f}"]
     for at in range(0, int(length_s), STEP_S):
         height = math.sin(math.pi * count * at / length_s) ** 4
-        steps.append(f"{STEP_S}:{peak_hz * (0.1 + 0.9 * height):.0f}")
+        steps.append(f"{STEP_S}:{peak_hz * (LOW + (1 - LOW) * height):.0f}")
     return ", ".join(steps)
 
 
@@ -81,7 +83,7 @@ def main() -> None:
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     peak_hz = peak * HEAD / ROW_S
-    source = skytide.workload(arrivals="steps", steps=hills(peak_hz, length_s), dimensions=2, partitions=PARTITIONS)
+    source = skytide.workload(arrivals="steps", steps=hills(peak_hz, length_s), dimensions=2, partitions=peak)
     arriving = source.load(spark)
     rows = arriving.mapInArrow(ask_service, arriving.schema)
     cluster = SparkCluster(spark)
@@ -89,8 +91,9 @@ def main() -> None:
     if own:  # Spark's own allocation is there only to begin with one executor
         spark.sparkContext._jsc.sc().executorAllocationManager().get().stop()
     with tempfile.TemporaryDirectory() as folder:
-        writer = rows.writeStream.format("noop").option("checkpointLocation", folder).trigger(processingTime="1 second")
+        writer = rows.writeStream.format("noop").option("checkpointLocation", folder).trigger(processingTime=TRIGGER)
         query = writer.start()
+        query.awaitTermination(WARM_UP_S)  # type: ignore[arg-type]
         guard = Guard(scale_down_after_s=15.0)
         scaler = skytide.autoscale(
             query,

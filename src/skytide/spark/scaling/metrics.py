@@ -19,7 +19,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from skytide.records import Allocation, Observation
 from skytide.spark.scaling.gateway import Executor
-from skytide.spark.scaling.progress import Batch, Means, idle, measure
+from skytide.spark.scaling.progress import Batch, Means, idle, measure, overdue
 from skytide.spark.stream import Run
 
 KEPT = 1_000  # batches that wait for the next look
@@ -58,6 +58,7 @@ class QueryMetrics:
             self._waiting: deque[Batch] = deque(maxlen=KEPT)
             self._known = -1  # the number of the latest batch that was taken in
             self._recent: list[Batch] = []  # those that were looked at
+            self._usual: tuple[Observation, float] | None = None  # the latest, and how long it was from batch to batch
             self._share: float | None = None  # of the time with jobs, that executors work
             self._heard_s = self._looked_s = self._clock()
             self._seen = {each.id: each for each in self._executors()}
@@ -84,7 +85,7 @@ class QueryMetrics:
         means, interval_s = self._means(sum(batch.work_s for batch in new))
         if not new:
             if not self._nothing_comes():
-                return None
+                return self._overdue(means, interval_s, now_s)
             self._recent = []  # otherwise the time in which nothing came would count twice
             return self._complete(idle(means, interval_s=interval_s, now_s=now_s), interval_s)
         new = new if self._levels is None else self._levels.counted(new)
@@ -93,6 +94,19 @@ class QueryMetrics:
         before = known[-len(looked) - 1] if len(known) > len(looked) else None
         self._recent = known[-FEWEST - 1 :]
         seen = measure(looked, before, means, trigger_s=self.trigger_s, now_s=now_s, interval_s=interval_s)
+        if seen is None:
+            return None
+        first, last = (before or looked[0]), looked[-1]
+        self._usual = (seen, max((last.start_s - first.start_s) / max(1, last.number - first.number), self.trigger_s or 0.0))
+        return self._complete(seen, interval_s)
+
+    def _overdue(self, means: Means, interval_s: float, now_s: float) -> Observation | None:
+        """Give what can be told of a batch that lasts very long."""
+        if self._usual is None or not self._query.status["isTriggerActive"]:
+            return None
+        latest, usual_s = self._usual
+        lasted_s = self._clock() - self._heard_s
+        seen = overdue(latest, means, lasted_s=lasted_s, usual_s=usual_s, interval_s=interval_s, now_s=now_s)
         return seen and self._complete(seen, interval_s)
 
     def _complete(self, seen: Observation, interval_s: float) -> Observation:

@@ -18,7 +18,7 @@ twice F, so that at 1 half of each batch is work.
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -26,6 +26,8 @@ from skytide.records import Allocation, Observation
 
 MOST_FIXED = 0.8
 UNTIMED_FIXED = 0.5
+OVERDUE = 2.0  # intervals or usual batches after which a batch is not one as before
+MOST_GROWTH = 2.0
 
 
 @dataclass(frozen=True)
@@ -128,6 +130,33 @@ def measure(
         service_s=utilisation * means.workers / arrival_hz if arrival_hz > 0 and tuples else None,
         backlog=waiting or 0.0,
         latency_s=wait_s + lasted_s / len(batches) if tuples else None,
+        loads=means.loads,
+    )
+
+
+def overdue(
+    latest: Observation, means: Means, *, lasted_s: float, usual_s: float, interval_s: float, now_s: float
+) -> Observation | None:
+    """Give what a batch that does not end says; None as long as it may still be one as before.
+
+    Each batch works on what came during the one before. So one that lasts so many times as long says that so many times as much came in
+    as could be served; how much it was it will tell only at its end. That more came is assumed, not that a tuple costs more.
+    """
+    if lasted_s <= OVERDUE * max(usual_s, interval_s):
+        return None
+    growth = min(lasted_s / usual_s, MOST_GROWTH)
+    if growth <= latest.utilisation:
+        return None
+    served_hz = means.workers / latest.service_s if latest.service_s else latest.processed_rate_hz
+    return replace(
+        latest,
+        at_s=now_s,
+        interval_s=interval_s,
+        allocation=means.allocation,
+        arrival_rate_hz=growth * served_hz,
+        processed_rate_hz=served_hz,
+        utilisation=growth,
+        latency_s=max(latest.latency_s or 0.0, lasted_s),
         loads=means.loads,
     )
 

@@ -96,7 +96,7 @@ class Scaler:
         if plant.power:
             self.say(plant.power.said())
         size = f"{guard.minimum} to {guard.maximum} {plant.what}, now {plant.actuator.current().workers}"
-        self.say(f"{controller!r} {does} query {plant.query.name or plant.query.id} every {self.interval_s:g} s: {size}")
+        self.say(f"{controller} {does} query {plant.query.name or plant.query.id} every {self.interval_s:g} s: {size}")
         self._thread.start()
 
     def status(self) -> ScalerStatus:
