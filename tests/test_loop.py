@@ -123,6 +123,14 @@ def test_workers_go_only_when_fewer_were_wanted_long_enough() -> None:
     assert sizes == [8, 8, 8, 5, 5, 2, 2, 2]  # 5 was wanted at 20 s, and counts until 50 s
 
 
+def test_nothing_else_changes_either_when_nothing_changes() -> None:
+    guard = Guard(maintenance=(("00:00", "24:00"),)).build()
+    present = Allocation(4, 1, 3, frequency_ghz=1.2)
+    seen = evaluate([Observation(0, 10, present, 100, 100, 0.5)], lead_s=0)
+    decided = Decision(Allocation(4, 3, 1, frequency_ghz=2.0), "likes 3 and 1")
+    assert guard.limit(decided, seen, standing=present, now_s=0).allocation == present
+
+
 def test_after_a_change_it_cools_down() -> None:
     plant = Plant()
     assert played(plant, (3, 4, 5), Guard(cool_down_s=25, notice_no_help=False), 5) == [3, 3, 3, 5, 5]
@@ -137,7 +145,7 @@ def test_nothing_changes_during_maintenance() -> None:
 
 def test_without_metrics_nothing_changes_and_a_wish_for_fewer_begins_anew() -> None:
     plant = Plant(workers=8, rate_hz=10)
-    loop = Loop(plant, plant, Wants((2,)), Guard(scale_down_after_s=30, step_factor=10))
+    loop = Loop(plant, plant, Wants((2,)), Guard(scale_down_after_s=30, step_factor=10, stale_after_s=15))
     sizes = []
     for cycle in range(10):
         plant.blind = cycle in (2, 3)
@@ -145,6 +153,15 @@ def test_without_metrics_nothing_changes_and_a_wish_for_fewer_begins_anew() -> N
         sizes.append(plant.workers)
         assert not plant.blind or "no metrics for" in made.limited.reason
     assert sizes == [8] * 7 + [2] * 3
+
+
+def test_a_look_without_a_new_batch_now_and_then_delays_nothing() -> None:
+    plant = Plant(workers=8, rate_hz=10)
+    loop = Loop(plant, plant, Wants((2,)), Guard(scale_down_after_s=60, step_factor=10, stale_after_s=30))
+    for cycle in range(8):
+        plant.blind = cycle % 2 == 1
+        loop.cycle(cycle * INTERVAL_S)
+    assert plant.workers == 2
 
 
 def test_metrics_that_are_old_count_as_missing() -> None:
@@ -159,15 +176,37 @@ def test_metrics_that_are_old_count_as_missing() -> None:
 def test_growth_that_did_not_help_is_taken_back_and_not_tried_again_until_the_demand_changes() -> None:
     plant = Plant(rate_hz=2_000, useful=2)
     guard = Guard(scale_down_after_s=0)
-    assert played(plant, (4,), guard, 6) == [4, 2, 2, 2, 2, 2]
+    assert played(plant, (4,), guard, 6) == [4, 4, 2, 2, 2, 2]
     assert "did not help, back to 2" in plant.told[-1]
     loop = Loop(plant, plant, Wants((4,)), guard)
-    loop.cycle(0)
-    loop.cycle(10)
+    for now_s in (0, 10, 20, 30):
+        loop.cycle(now_s)
     assert plant.workers == 2
     plant.rate_hz, plant.useful = 5_000, 100
-    loop.cycle(20)
+    loop.cycle(40)
     assert plant.workers == 4
+
+
+def test_what_did_not_help_is_forgotten_after_a_while() -> None:
+    plant = Plant(rate_hz=2_000, useful=2)
+    loop = Loop(plant, plant, Wants((4,)), Guard(scale_down_after_s=0))
+    sizes = {}
+    for now_s in range(0, 2_400, 10):
+        loop.cycle(now_s)
+        sizes[now_s] = plant.workers
+    assert {now_s for now_s, size in sizes.items() if size == 4} == {0, 10, 1_820, 1_830}
+
+
+def test_lost_workers_are_not_called_off() -> None:
+    plant = Plant(workers=8, rate_hz=4_000)
+    loop = Loop(plant, plant, Wants((8, 8, 3)), Guard(maximum=8, scale_down_after_s=0, notice_no_help=False))
+    plant.workers = 4
+    loop.cycle(0)
+    assert plant.asked == [8]
+    plant.workers = 2  # six die
+    loop.cycle(10)
+    loop.cycle(20)  # from two workers on three would be enough
+    assert plant.asked == [8]
 
 
 def test_growth_that_helped_stays() -> None:
@@ -229,9 +268,21 @@ def test_what_was_learned_survives_a_restart() -> None:
     assert plant.workers == 7
 
 
+def test_what_was_saved_by_another_version_is_left_alone_and_so_are_other_controllers() -> None:
+    store, plant = Memory(), Plant()
+    store.state = {"controllers": {repr(Wants((4,))): {"other": 1}, "Sarsa()": {"table": 1}}, "guard": {"nonsense": 2}}
+    Loop(plant, plant, Wants((4,)), Guard.bounds(1, 8), store, plant).cycle(0)
+    assert plant.workers == 4
+    assert sum("starting anew" in text for text in plant.told) == 2
+    assert store.state["controllers"]["Sarsa()"] == {"table": 1}
+
+
 def test_a_backlog_is_worked_off() -> None:
     seen = Observation(0, 10, Allocation(2), 1_000, 1_000, 0.8, backlog=120_000)
     assert evaluate([seen], lead_s=5).utilisation == pytest.approx(1.6)
+    nothing_comes = Observation(10, 10, Allocation(2), 0, 500, 0.0, backlog=120_000)
+    before = replace(seen, service_s=0.004)
+    assert evaluate([before, nothing_comes], lead_s=5).utilisation == pytest.approx(1_000 * 0.004 / 2)
 
 
 def test_the_time_for_a_tuple_is_that_of_the_latest_observations_at_this_frequency() -> None:

@@ -23,7 +23,7 @@ from skytide.control import Guard
 from skytide.spark.scaling.gateway import SparkCluster
 
 ROW_S = 0.002  # what the service takes for a row
-HEAD = 0.9  # an executor's share of time for its rows: the rest is Spark's
+HEAD = 0.65  # of the time of executors is for rows at the peak: the rest is for what Spark does around them
 INTERVAL_S, LOOK_S = 5.0, 0.5
 TRIGGER = "2 seconds"
 WARM_UP_S = 40

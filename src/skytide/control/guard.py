@@ -5,11 +5,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from skytide.errors import InvalidInput
-from skytide.records import Decision, Evaluation
+from skytide.records import Allocation, Decision, Evaluation
 
 DAY_S = 86_400
 HELPED = 0.1  # of the growth that was hoped for: less is as good as none
-CHANGED = 0.2  # of the demand: then what did not help may help now
+CHANGED = 0.2  # of what comes in: then what did not help may help now
+FORGET_S = 1_800.0  # and after so long, too
+LOOKS = 2  # at new workers, before they are judged: in the first there may be batches from before
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,10 @@ class Guard:
         if not self.step_factor > 1:
             raise InvalidInput(value=f"step_factor={self.step_factor}", reason="nothing could change", remedy="choose more than 1")
         for span in self.maintenance:
+            if len(span) != 2:
+                raise InvalidInput(
+                    value=f"maintenance {span!r}", reason="not a begin and an end", remedy='write ("02:00", "03:30")'
+                )
             list(map(_of_day_s, span))
 
     @staticmethod
@@ -70,33 +76,26 @@ class GuardLogic:
         self.config = config
         self._changed_s = changed_s
         self._wanted: deque[tuple[float, int]] = deque((at, int(n)) for at, n in wanted or [])
-        self._trial = trial  # workers, processed rate and demand before the latest growth under overload, and workers after
-        self._useless = useless  # more workers than this did not help, at this demand
+        self._trial = (
+            trial  # before the latest growth under overload: workers, processed and input rate; workers after; looks since
+        )
+        self._useless = useless  # more workers than this did not help, at this input rate, at this time
 
     def snapshot(self) -> dict[str, Any]:
         """Give the past."""
         wanted = [[at, n] for at, n in self._wanted]
         return {"changed_s": self._changed_s, "wanted": wanted, "trial": self._trial, "useless": self._useless}
 
-    def limit(self, decided: Decision, seen: Evaluation, *, asked: int, now_s: float) -> Decision:
-        """Cut a decision; `asked` are the workers that were asked for last, there or not."""
-        config = self.config
+    def limit(self, decided: Decision, seen: Evaluation, *, standing: Allocation, now_s: float) -> Decision:
+        """Cut a decision; `standing` is what was asked for last, there or not."""
+        config, base, wanted = self.config, max(1, seen.seen.allocation.workers), decided.allocation.workers
         if (until := self._maintenance(now_s)) is not None:
-            return self._stay(decided, asked, f"nothing changes during maintenance until {until}")
-        returned = self._judge_trial(seen)
-        wanted = decided.allocation.workers
-        why: list[str] = [returned] if returned else []
-        limit = wanted
-        if self._useless and limit > self._useless[0]:
-            if abs(seen.demand_hz - self._useless[1]) <= CHANGED * self._useless[1]:
-                limit = int(self._useless[0])
-                why.append(why.pop() if why else f"more than {limit} did not help before")
-            else:
-                self._useless = None
-        limit = self._persistent(limit, seen.seen.allocation.workers, now_s)
+            self.forget()
+            return _stay(decided, standing, f"nothing changes during maintenance until {until} (UTC)")
+        limit, why = self._helpful(wanted, seen, now_s)
+        limit = self._persistent(limit, base, now_s, seen.seen.interval_s)
         if limit > wanted:
             why.append(f"fewer only after {config.scale_down_after_s:g} s")
-        base = seen.seen.allocation.workers
         if limit > base * config.step_factor:
             limit = max(base + 1, int(base * config.step_factor))
             why.append(f"at most {config.step_factor:g} times in a step")
@@ -106,28 +105,41 @@ class GuardLogic:
         if not config.minimum <= limit <= config.maximum:
             limit = min(max(limit, config.minimum), config.maximum)
             why.append(f"within {config.minimum} to {config.maximum}")
-        if not seen.settled and limit <= asked:
-            return self._stay(decided, asked, f"{asked} were asked for and are not all at work yet")
-        if limit != asked and self._changed_s is not None and now_s - self._changed_s < config.cool_down_s:
-            return self._stay(decided, asked, f"changed {now_s - self._changed_s:.0f} s ago, cools down {config.cool_down_s:g} s")
-        if limit != asked:
-            self._begin_trial(seen, limit)
+        if not seen.settled and limit <= standing.workers:
+            return _stay(decided, standing, f"{standing.workers} were asked for and are not all at work yet")
+        if limit != standing.workers and self._changed_s is not None and 0 <= now_s - self._changed_s < config.cool_down_s:
+            ago = f"changed {now_s - self._changed_s:.0f} s ago"
+            return _stay(decided, standing, f"{ago}, cools down {config.cool_down_s:g} s")
+        if limit != standing.workers:
+            self._begin_trial(seen, base, limit)
             self._changed_s = now_s
-        return _said(decided, limit, why)
+        elif limit != wanted:
+            return _stay(decided, standing, *why)
+        if limit == wanted:
+            return decided
+        return Decision(decided.allocation.with_workers(limit), "; ".join([decided.reason, *why]))
 
-    def without_metrics(self, decided: Decision) -> Decision:
-        """Leave all as it is: what is not seen is not judged, and a wish for fewer workers has to begin anew."""
+    def forget(self) -> None:
+        """Begin anew after a time in which nothing was seen or changed: wishes for fewer workers, and what is on trial."""
         self._wanted.clear()
         self._trial = None
-        return decided
 
-    def _stay(self, decided: Decision, asked: int, why: str) -> Decision:
-        return _said(decided, asked, [why])
+    def _helpful(self, wanted: int, seen: Evaluation, now_s: float) -> tuple[int, list[str]]:
+        """Give no more workers than helped before."""
+        said = self._judge_trial(seen, now_s)
+        if self._useless:
+            most, rate_hz, since_s = self._useless
+            if abs(seen.seen.arrival_rate_hz - rate_hz) > CHANGED * rate_hz or not 0 <= now_s - since_s < FORGET_S:
+                self._useless = None
+            elif wanted > most:
+                return int(most), [said or f"more than {int(most)} did not help before"]
+        return wanted, [said] if said else []
 
-    def _persistent(self, wanted: int, present: int, now_s: float) -> int:
+    def _persistent(self, wanted: int, present: int, now_s: float, interval_s: float) -> int:
         """Give the most workers that were wanted lately; a gap in time begins anew."""
         keep_s = self.config.scale_down_after_s
-        if self._wanted and (now_s < self._wanted[-1][0] or now_s - self._wanted[-1][0] > max(keep_s, self.config.stale_after_s)):
+        gap_s = max(keep_s, self.config.stale_after_s, 3 * interval_s)
+        if self._wanted and not 0 <= now_s - self._wanted[-1][0] <= gap_s:
             self._wanted.clear()
         if not self._wanted and keep_s > 0:
             self._wanted.append((now_s, max(wanted, present)))
@@ -136,27 +148,30 @@ class GuardLogic:
             self._wanted.popleft()
         return max(n for _, n in self._wanted)
 
-    def _begin_trial(self, seen: Evaluation, limit: int) -> None:
-        base = seen.seen.allocation.workers
+    def _begin_trial(self, seen: Evaluation, base: int, limit: int) -> None:
         overloaded = seen.utilisation > 1 and limit > base
-        self._trial = [base, seen.seen.processed_rate_hz, seen.demand_hz, limit] if overloaded else None
+        self._trial = [base, seen.seen.processed_rate_hz, seen.seen.arrival_rate_hz, limit, 0] if overloaded else None
 
-    def _judge_trial(self, seen: Evaluation) -> str | None:
+    def _judge_trial(self, seen: Evaluation, now_s: float) -> str | None:
         """Find out whether the latest growth helped; if not, say so and remember it."""
         if not self.config.notice_no_help or not self._trial or not seen.settled:
             return None
-        before, rate_hz, demand_hz, after = self._trial
+        before, rate_hz, came_hz, after, looks = self._trial
         now = seen.seen
-        if now.allocation.workers != after:
-            if now.allocation.workers < after:  # not what was asked for, so nothing can be said
-                self._trial = None
+        if now.allocation.workers < after:  # not what was asked for, so nothing can be said
+            self._trial = None
+        elif now.allocation.workers == after:
+            self._trial[-1] = looks + 1
+        if not self._trial or self._trial[-1] < LOOKS:
             return None
         self._trial = None
         hoped = HELPED * (after / before - 1)
-        if seen.utilisation <= 1 or seen.demand_hz > demand_hz * (1 + CHANGED) or now.processed_rate_hz > rate_hz * (1 + hoped):
+        more_came = now.arrival_rate_hz > came_hz * (1 + CHANGED)
+        if seen.utilisation <= 1 or more_came or now.processed_rate_hz > rate_hz * (1 + hoped):
             return None
-        self._useless = [before, seen.demand_hz]
-        return f"{int(after)} workers got {now.processed_rate_hz:,.0f} tuples/s done, {int(before)} had {rate_hz:,.0f}: that did not help, back to {int(before)}"
+        self._useless = [before, now.arrival_rate_hz, now_s]
+        did, had = f"{int(after)} workers got {now.processed_rate_hz:,.0f} tuples/s done", f"{int(before)} had {rate_hz:,.0f}"
+        return f"{did}, {had}: that did not help, back to {int(before)}"
 
     def _maintenance(self, now_s: float) -> str | None:
         for begin, end in self.config.maintenance:
@@ -166,11 +181,9 @@ class GuardLogic:
         return None
 
 
-def _said(decided: Decision, workers: int, why: list[str]) -> Decision:
-    """Give a decision with another number of workers, and the reason for it."""
-    if workers == decided.allocation.workers:
-        return decided
-    return Decision(decided.allocation.with_workers(workers), "; ".join([decided.reason, *why]))
+def _stay(decided: Decision, standing: Allocation, *why: str) -> Decision:
+    """Give what there is, and the reason for it."""
+    return Decision(standing, "; ".join([decided.reason, *why]))
 
 
 def _of_day_s(clock: str) -> float:

@@ -86,7 +86,9 @@ class Mpc(Controller):
 
 
 class _Mpc(ControllerLogic):
-    def __init__(self, config: Mpc, forecaster: State | None = None, correction: float = 1.0) -> None:
+    def __init__(
+        self, config: Mpc, forecaster: State | None = None, correction: float = 1.0, service_s: float | None = None
+    ) -> None:
         self._config = config
         self._objective = Objective(
             config.bound_s,
@@ -102,16 +104,17 @@ class _Mpc(ControllerLogic):
         )
         self._rates = config.forecaster.build(forecaster)
         self._correction = correction
+        self._service_s = service_s  # the latest that was measured: a query that is idle tells nothing of it
 
     def snapshot(self) -> State:
-        return {"forecaster": self._rates.snapshot(), "correction": self._correction}
+        return {"forecaster": self._rates.snapshot(), "correction": self._correction, "service_s": self._service_s}
 
     def decide(self, seen: Evaluation, *, now_s: float) -> Decision:
         present, rate_hz = seen.seen.allocation, seen.seen.arrival_rate_hz
         if not (isfinite(rate_hz) and rate_hz >= 0 and isfinite(seen.demand_hz)):
             return Decision(present, f"no input rate was measured: stays {present.workers}")
         self._rates.observe(rate_hz)
-        service_s = _service_s(seen)
+        service_s = self._service_s = _service_s(seen) or self._service_s
         if service_s is None:
             return Decision(present, f"neither the time for a tuple nor a load was measured: stays {present.workers}")
         self._correct(seen, service_s)

@@ -1,8 +1,9 @@
 """One control cycle: observe, evaluate, decide, limit, act."""
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from skytide.control.controller import Controller
 from skytide.control.guard import Guard
@@ -10,6 +11,7 @@ from skytide.loop.evaluate import RECENT, evaluate
 from skytide.loop.ports import Actuator, Events, Metrics, Store
 from skytide.records import Allocation, Decision, Evaluation, Observation
 
+Built = TypeVar("Built")
 PATIENCE = 3  # lead times after which workers that did not come are no longer waited for
 
 
@@ -42,12 +44,13 @@ class Loop:
         saved = store.load() if store else {}
         kind = repr(controller)
         self._metrics, self._actuator, self._store, self._events = metrics, actuator, store, events
-        self._kind = kind
-        self._logic = controller.build(saved.get("controllers", {}).get(kind))
-        self._guard = (guard or Guard()).build(saved.get("guard"))
+        self._kind, self._others = kind, saved.get("controllers", {})
+        self._logic = self._resumed(controller.build, self._others.get(kind))
+        self._guard = self._resumed((guard or Guard()).build, saved.get("guard"))
         self._stale_s = self._guard.config.stale_after_s
         self._history: deque[Observation] = deque(maxlen=RECENT)
-        self._asked: tuple[Allocation, float] | None = None
+        self._asked: tuple[Allocation, float] | None = None  # what is not there yet, and since when
+        self._held: Allocation | None = None  # what was asked for last
         self._recommended: Allocation | None = None
         self._now_s = self._seen_s = float("-inf")
         self.paused = False
@@ -56,6 +59,8 @@ class Loop:
         """Run one cycle; a clock that goes back stands still."""
         now_s = self._now_s = max(now_s, self._now_s)
         present = self._actuator.current()
+        if self._asked is None and self._held and present.workers < self._held.workers:
+            self._asked = (self._held, now_s)  # some were lost: they are on their way again, and not to be called off
         seen = self._metrics.observe(now_s)
         if seen is None or now_s - seen.at_s > self._stale_s:
             return self._end(now_s, None, *self._blind(present, now_s))
@@ -64,18 +69,29 @@ class Loop:
         evaluation = evaluate(list(self._history), lead_s=self._actuator.lead_s, settled=self._settled(seen, now_s))
         decided = self._logic.decide(evaluation, now_s=now_s)
         if self.paused:
+            self._guard.forget()
             return self._end(now_s, evaluation, decided, Decision(present, f"{decided.reason}; paused"))
-        asked = self._asked[0].workers if self._asked else present.workers
-        return self._end(now_s, evaluation, decided, self._guard.limit(decided, evaluation, asked=asked, now_s=now_s))
+        standing = self._asked[0] if self._asked else present
+        return self._end(now_s, evaluation, decided, self._guard.limit(decided, evaluation, standing=standing, now_s=now_s))
 
     def snapshot(self) -> dict[str, Any]:
         """Give what has to survive a restart."""
-        return {"controllers": {self._kind: self._logic.snapshot()}, "guard": self._guard.snapshot()}
+        return {"controllers": {**self._others, self._kind: self._logic.snapshot()}, "guard": self._guard.snapshot()}
+
+    def _resumed(self, build: Callable[[Any], Built], saved: Any) -> Built:
+        """Go on from a snapshot, or from nothing if it is of another version."""
+        try:
+            return build(saved)
+        except (TypeError, KeyError, ValueError, AttributeError) as error:
+            self._tell(0.0, f"what was saved cannot be used, starting anew: {error}")
+            return build(None)
 
     def _blind(self, present: Allocation, now_s: float) -> tuple[Decision, Decision]:
         since = "yet" if self._seen_s == float("-inf") else f"for {now_s - self._seen_s:.0f} s"
         stay = Decision(self._asked[0] if self._asked else present, f"no metrics {since}: {present.workers} stay")
-        return stay, self._guard.without_metrics(stay)
+        if now_s - self._seen_s > self._stale_s:  # one look without a new batch is nothing unusual
+            self._guard.forget()
+        return stay, stay
 
     def _settled(self, seen: Observation, now_s: float) -> bool:
         """Whether what was asked for is there; it is not waited for for ever."""
@@ -85,6 +101,7 @@ class Loop:
             self._tell(
                 now_s, f"{self._asked[0].workers} workers were asked for, {seen.allocation.workers} are there: going on with those"
             )
+            self._held = None
         self._asked = None
         return True
 
@@ -95,7 +112,7 @@ class Loop:
         if evaluation is not None and not self.paused and limited.allocation != before:
             said = self._actuator.apply(limited.allocation, now_s)
             if self._actuator.acts:
-                self._asked = (limited.allocation, now_s)
+                self._asked, self._held = (limited.allocation, now_s), limited.allocation
             if self._actuator.acts or limited.allocation != self._recommended:
                 self._tell(now_s, f"{limited.reason}. {said}")
         self._recommended = limited.allocation

@@ -20,11 +20,16 @@ def evaluate(history: Sequence[Observation], *, lead_s: float, settled: bool = T
     now = history[-1]
     demand_hz = now.arrival_rate_hz + now.backlog / CATCH_UP_S
     known = [seen.service_s for seen in history[-RECENT:] if seen.service_s is not None and _alike(seen, now)]
-    utilisation = now.utilisation * demand_hz / now.arrival_rate_hz if now.arrival_rate_hz > 0 else now.utilisation
+    service_s = median(known) if known else None
+    utilisation = now.utilisation
+    if now.arrival_rate_hz > 0:
+        utilisation *= demand_hz / now.arrival_rate_hz
+    elif service_s is not None:  # nothing comes, but something may wait
+        utilisation = demand_hz * service_s / max(1, now.allocation.workers)
     return Evaluation(
         seen=now,
         demand_hz=demand_hz,
-        service_s=median(known) if known else None,
+        service_s=service_s,
         utilisation=utilisation,
         lead_s=lead_s,
         settled=settled,

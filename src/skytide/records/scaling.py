@@ -16,16 +16,17 @@ class Allocation:
     """None: as the machine likes it."""
 
     def with_workers(self, workers: int) -> "Allocation":
-        """Give the same with another number of workers; the slots follow in proportion.
+        """Give the same with another number of workers; the slots follow in proportion, and each level keeps one.
 
         >>> Allocation(4, pane_slots=1, window_slots=3).with_workers(8)
         Allocation(workers=8, pane_slots=2, window_slots=6, frequency_ghz=None)
         """
         if self.pane_slots is None or self.window_slots is None:
             return replace(self, workers=workers)
+        workers = max(2, workers)
         panes = round(self.pane_slots * workers / max(1, self.pane_slots + self.window_slots))
-        panes = min(max(1, panes), max(1, workers - 1))
-        return replace(self, workers=workers, pane_slots=panes, window_slots=max(1, workers - panes))
+        panes = min(max(1, panes), workers - 1)
+        return replace(self, workers=workers, pane_slots=panes, window_slots=workers - panes)
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ class Played:
 
 def play(plant: Operator, controller: Controller, guard: Guard, *, interval_s: float, bound_s: float | None = None) -> Played:
     """Let a controller steer a plant to its end; `bound_s`: a latency above it is a violation, otherwise falling behind is one."""
+    guard = replace(guard, stale_after_s=max(guard.stale_after_s, 3 * interval_s))
     loop = Loop(plant, plant, controller, guard)
     steps, seen, cycles = [], [], []
     now_s = plant.now_s
@@ -75,12 +76,19 @@ def plant_of(seen: Sequence[Observation], *, lead_s: float, cold_s: float) -> Op
         count = max(1, round(each.interval_s / step_s))
         rates += [each.arrival_rate_hz] * count
         services += [cost if cost is not None else usual] * count
-    return Operator(rates, services, step_s=step_s, start=seen[0].allocation, lead_s=lead_s, cold_s=cold_s)
+    return Operator(
+        rates,
+        services,
+        step_s=step_s,
+        start=seen[0].allocation.with_workers(max(1, seen[0].allocation.workers)),
+        lead_s=lead_s,
+        cold_s=cold_s,
+    )
 
 
 def _cost_s(seen: Observation) -> float | None:
     if seen.service_s:
         return seen.service_s
-    if seen.arrival_rate_hz > 0 and seen.utilisation > 0:
-        return seen.utilisation * seen.allocation.workers / seen.arrival_rate_hz
+    if seen.arrival_rate_hz > 0 and 0 < seen.utilisation < float("inf"):
+        return seen.utilisation * max(1, seen.allocation.workers) / seen.arrival_rate_hz
     return None

@@ -85,7 +85,9 @@ class ClusterExecutors:
             if name not in before:
                 self._welcome(each)
             if name in self._came and each.finished_tasks:
-                self._lead_s += SMOOTHING * (max(0.0, now_s - self._came.pop(name)) - self._lead_s)
+                took_s = max(0.0, now_s - self._came.pop(name))
+                took_s = min(took_s, SHORT_AFTER * self._lead_s)  # what came later still had been refused, and did not take so long
+                self._lead_s += SMOOTHING * (took_s - self._lead_s)
         for name in list(self._leaving):
             self._see_off(name, now_s)
         self._judge(now_s)

@@ -127,7 +127,7 @@ def measure(
         arrival_rate_hz=arrival_hz,
         processed_rate_hz=tuples / elapsed_s,
         utilisation=utilisation,
-        service_s=utilisation * means.workers / arrival_hz if arrival_hz > 0 and tuples else None,
+        service_s=work_s / tuples / (1 - share) * means.workers if tuples else None,
         backlog=waiting or 0.0,
         latency_s=wait_s + lasted_s / len(batches) if tuples else None,
         loads=means.loads,
