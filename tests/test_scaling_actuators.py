@@ -140,6 +140,26 @@ class TestClusterExecutors:
         two.tend(3)
         assert (len(heard[0]), len(heard[1])) == (0, 1)
 
+    def test_a_query_that_is_content_keeps_what_it_has(self) -> None:
+        cluster, shared = FakeCluster(4), Shared()
+        shared.executors = ClusterExecutors(cluster, tell=shared.tell)
+        content, idle = (Share(shared, name, [].append) for name in ("content", "idle"))
+        assert idle.apply(Allocation(1), 0).startswith("another query needs 4")
+        content.wish(3)
+        idle.apply(Allocation(1), 1)
+        assert len(cluster.told_to_go) == 1
+
+    def test_an_executor_that_was_refused_for_hours_says_nothing_of_the_lead_time(self) -> None:
+        cluster = FakeCluster(1, room=1)
+        actuator = executors(cluster)
+        actuator.apply(Allocation(2), 0)
+        cluster.room = 2
+        cluster.settle()
+        actuator.tend(7_200)
+        cluster.change("1", finished_tasks=1)
+        actuator.tend(7_201)
+        assert actuator.lead_s < 20
+
 
 def spares_the_busy(cluster: FakeCluster) -> bool:
     going, staying = (

@@ -37,12 +37,15 @@ def run(
     scalers: list[Scaler] = []
 
     def attach(query: Any) -> None:
+        scalers[:] = [each for each in scalers if each.status().running]
+        if any(each.follows(query) for each in scalers):
+            return  # it was started again, and its scaler goes on with it
         try:
             kept = store and store / f"{_file_name(query)}.json"
             scalers.append(
                 autoscale(query, controller, executors, interval=interval, mode=mode, store=kept, tell=_Teller(query).tell)
             )
-        except InvalidInput as refused:  # the query is the script's, and goes on
+        except Exception as refused:  # the query is the script's, and goes on
             _say(f"not scaled: {refused}")
 
     with each_query(attach):

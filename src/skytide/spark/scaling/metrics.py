@@ -132,8 +132,10 @@ class QueryMetrics:
         if self._local:
             workers, parallel = float(now.workers), float(min(cores, now.workers))
         else:
-            workers = (sum(each.id in before for each in active) + len(active)) / 2
+            whole = sum(each.id in before for each in active)  # those that were there all the time
+            workers = (whole + len(active)) / 2
             parallel = workers * cores / max(1, len(active))
+            now = replace(now, workers=max(1, min(now.workers, whole)))
         if work_s > 0:
             share = min(1.0, sum(busy_s.values()) / max(1.0, parallel) / work_s)
             self._share = share if self._share is None else self._share + SMOOTHING * (share - self._share)

@@ -7,6 +7,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 from skytide.control import Controller, Guard
 from skytide.loop import recording
@@ -99,6 +100,10 @@ class Scaler:
         self.say(f"{controller} {does} query {plant.query.name or plant.query.id} every {self.interval_s:g} s: {size}")
         self._thread.start()
 
+    def follows(self, query: Any) -> bool:
+        """Whether a query that was started is the one that this one watches, started again with its checkpoint."""
+        return self._plant.run is None and str(getattr(query, "id", "")) == str(self._plant.query.id)
+
     def status(self) -> ScalerStatus:
         """How it is doing."""
         with self._lock:
@@ -164,7 +169,7 @@ class Scaler:
                     self._safely(self._cycle)
                     next_s = max(next_s + self.interval_s, now_s + self.interval_s / 2)  # what was missed is not made up for
                 soon_s = LOOK_S if self._away_s is not None or self._plant.waits else self.interval_s
-                self._wake.wait(min(max(next_s - time.monotonic(), 0.01), soon_s))
+                self._wake.wait(soon_s if self._away_s is not None else min(max(next_s - time.monotonic(), 0.01), soon_s))
                 self._wake.clear()
         finally:
             with contextlib.suppress(Exception):  # Spark may be gone
@@ -181,6 +186,8 @@ class Scaler:
             self._latest = cycle
             if cycle.evaluation is not None:
                 self._history.append(cycle.evaluation.seen)
+        if cycle.evaluation is not None and self._plant.share is not None:
+            self._plant.share.wish(cycle.limited.allocation.workers)
         if cycle.evaluation is None:
             self._blind += 1
             if self._blind == STALE_INTERVALS:

@@ -35,6 +35,7 @@ class Share:
         """Join."""
         self._shared, self._name, self._slots = shared, name, slots
         shared.tells[name] = tell
+        shared.wishes[name] = shared.executors.current().workers
 
     @property
     def lead_s(self) -> float:
@@ -60,6 +61,11 @@ class Share:
             if self._slots is not None:
                 self._slots.resize(most * self._shared.executors.cores, None)
         return said if most == wanted.workers else f"another query needs {most}: {said}"
+
+    def wish(self, workers: int) -> None:
+        """Note how many are wanted now, also if nothing has to change: others must not take them away."""
+        with self._shared.lock:
+            self._shared.wishes[self._name] = workers
 
     def tend(self, now_s: float) -> None:
         """Look after the executors."""
