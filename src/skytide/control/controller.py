@@ -1,7 +1,7 @@
 """What every controller is: a frozen configuration that builds a logic, and a logic that answers evaluations with decisions."""
 
 from abc import ABC, abstractmethod
-from dataclasses import Field, fields
+from dataclasses import Field, fields, is_dataclass
 from typing import Any
 
 from skytide.records import Decision, Evaluation
@@ -23,11 +23,13 @@ class ControllerLogic(ABC):
 
 
 class Controller(ABC):
-    """A way to choose the size of a query: a frozen dataclass."""
+    """A way to choose the size of a query, best as a frozen dataclass."""
 
     def __str__(self) -> str:
         """Give its name, and what was set."""
-        own = [each for each in fields(self) if getattr(self, each.name) != _default(each)]  # type: ignore[arg-type]
+        if not is_dataclass(self):
+            return repr(self)
+        own = [each for each in fields(self) if getattr(self, each.name) != _default(each)]
         return f"{type(self).__name__}({', '.join(f'{each.name}={getattr(self, each.name)!r}' for each in own)})"
 
     @abstractmethod
