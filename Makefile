@@ -36,7 +36,7 @@ bench: $(READY) ## queries on arrays and DataFrames against their peers
 bench-bursts: $(READY) ## a bursty stream with every way to split panes (about ten minutes)
 	@$(BIN)/python -m benchmarks.stream.bursts
 
-bench-scaling: $(READY) ## all ways to size a query, on a real cluster (about forty minutes)
+bench-scaling: $(READY) ## all ways to size a query, on a real cluster (about an hour)
 	@$(BIN)/python -m benchmarks.scaling
 
 bench-stream: $(READY) ## continuous queries: the highest load they sustain, and their peers (about half an hour)

@@ -31,11 +31,11 @@ STEP_S = 5
 LOW = 0.1  # of the peak
 
 
-def hills(peak_hz: float, length_s: float, count: int = 2) -> str:
-    """Give a load that rises and falls again, twice, as steps: from a tenth of the peak, after a warm-up there."""
+def hill(peak_hz: float, length_s: float) -> str:
+    """Give a load that rises and falls again, as steps: from a tenth of the peak, after a warm-up there."""
     steps = [f"{WARM_UP_S}:{peak_hz * LOW:.0f}"]
     for at in range(0, int(length_s), STEP_S):
-        height = math.sin(math.pi * count * at / length_s) ** 4
+        height = math.sin(math.pi * at / length_s) ** 4
         steps.append(f"{STEP_S}:{peak_hz * (LOW + (1 - LOW) * height):.0f}")
     return ", ".join(steps)
 
@@ -83,7 +83,7 @@ def main() -> None:
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     peak_hz = peak * HEAD / ROW_S
-    source = skytide.workload(arrivals="steps", steps=hills(peak_hz, length_s), dimensions=2, partitions=peak)
+    source = skytide.workload(arrivals="steps", steps=hill(peak_hz, length_s), dimensions=2, partitions=peak)
     arriving = source.load(spark)
     rows = arriving.mapInArrow(ask_service, arriving.schema)
     cluster = SparkCluster(spark)
