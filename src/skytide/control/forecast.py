@@ -1,7 +1,8 @@
 """Forecasts of a series with an interval about them: last value, Holt (SPEC A3) and Holt-Winters.
 
 A forecaster takes in one value a step. How wide its interval is follows from how far it was off one step ahead lately, and from how
-errors of one step add up over k of them (the state space form of exponential smoothing: Hyndman et al. 2008, section 6.4).
+errors of one step add up over k of them (the state space form of exponential smoothing: Hyndman et al. 2008, section 6.4). Either side
+has errors of its own: that a load fell faster than expected is no reason to expect a higher one.
 """
 
 from abc import ABC, abstractmethod
@@ -30,9 +31,9 @@ class Forecast:
 class ForecasterLogic(ABC):
     """Values in, forecasts out."""
 
-    def __init__(self, values: int = 0, squares: float = 0.0, weight: float = 0.0) -> None:
-        """Start with nothing seen."""
-        self._values, self._squares, self._weight = values, squares, weight
+    def __init__(self, values: int = 0, below: float = 0.0, above: float = 0.0, weight: float = 0.0) -> None:
+        """Start with nothing seen; `below` and `above` are sums of squares of how far values were off to either side."""
+        self._values, self._below, self._above, self._weight = values, below, above, weight
 
     def observe(self, value: float) -> None:
         """Take in the value of a step; what is no number is passed over."""
@@ -40,7 +41,8 @@ class ForecasterLogic(ABC):
             return
         if self._values > 0 and self._judged:
             error = value - self._ahead(1)
-            self._squares = FORGET * self._squares + error * error
+            self._below = FORGET * self._below + min(error, 0.0) ** 2
+            self._above = FORGET * self._above + max(error, 0.0) ** 2
             self._weight = FORGET * self._weight + 1
         self._learn(value)
         self._values += 1
@@ -56,13 +58,15 @@ class ForecasterLogic(ABC):
         if not self._values:
             raise InvalidInput(value=f"forecast({k})", reason="nothing was seen yet", remedy="observe a value first")
         mean = self._ahead(k)
-        spread = sqrt(self._squares / self._weight * self._growth(k)) if self._weight else 0.0
-        reach = NormalDist().inv_cdf((1 + coverage) / 2) * spread
-        return Forecast(mean, mean - reach, mean + reach)
+        if not self._weight:
+            return Forecast(mean, mean, mean)
+        reach = NormalDist().inv_cdf((1 + coverage) / 2) * sqrt(self._growth(k))
+        below, above = (reach * sqrt(2 * squares / self._weight) for squares in (self._below, self._above))
+        return Forecast(mean, mean - below, mean + above)
 
     def snapshot(self) -> State:
         """Give what was learned, as plain values."""
-        return {"values": self._values, "squares": self._squares, "weight": self._weight}
+        return {"values": self._values, "below": self._below, "above": self._above, "weight": self._weight}
 
     @property
     def _judged(self) -> bool:
@@ -235,7 +239,7 @@ class _HoltWinters(_Holt):
         off = [value - expected for value, expected in zip(self._first, line, strict=True)]
         self._season = [(off[at] + off[at + period]) / 2 for at in range(period)]
         self._first = []
-        self._squares = self._weight = 0.0  # the errors so far were those of a forecast without a season
+        self._below = self._above = self._weight = 0.0  # the errors so far were those of a forecast without a season
 
     def _ahead(self, k: int) -> float:
         return super()._ahead(k) + (self._season[(k - 1) % self._winters.period] if self._season else 0.0)
