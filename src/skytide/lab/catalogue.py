@@ -24,6 +24,7 @@ MODULES = {
     "F17": "f17_sensitivity",
     "F18": "f18_interference",
     "L1": "l01_scale",
+    "C1": "c01_controllers",
 }
 
 
