@@ -119,7 +119,7 @@ class Comparison(Experiment):
                 axis.annotate(row["contestant"], (100 * row["violation_share"], 100 * row["saved"]), fontsize=8)
             axis.axhline(100 * GOAL, color="0.7", lw=0.8)
             axis.axvline(100 * ALLOWED, color="0.7", lw=0.8)
-            axis.set(title=name, xlabel=f"intervals later than {BOUND_S:g} s (%)", xscale="symlog")
+            axis.set(title=name, xlabel=f"intervals later than {BOUND_S:g} s (%)", xscale="symlog", xlim=(-0.3, 100))
         figure.axes[0].set(ylabel="worker seconds saved (%)")
 
 
