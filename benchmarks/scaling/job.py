@@ -83,7 +83,7 @@ def main() -> None:
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     peak_hz = peak * HEAD / ROW_S
-    source = skytide.workload(arrivals="steps", steps=hill(peak_hz, length_s), dimensions=2, partitions=2 * peak)
+    source = skytide.workload(arrivals="steps", steps=hill(peak_hz, length_s), dimensions=2, partitions=peak)
     arriving = source.load(spark)
     rows = arriving.mapInArrow(ask_service, arriving.schema)
     cluster = SparkCluster(spark)
