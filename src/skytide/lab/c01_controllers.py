@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from skytide.control import CONTROLLERS, Controller, ControllerLogic, Guard, Static
 from skytide.lab.experiment import Claim, Experiment, Findings, Progress, Row
 from skytide.lab.l01_scale import busiest_day
-from skytide.lab.x05_slack import data
+from skytide.lab.real_data import data
 from skytide.records import Allocation, Decision, Evaluation
 from skytide.sim.operator import Operator
 from skytide.sim.replay import play

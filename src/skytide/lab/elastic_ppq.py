@@ -6,7 +6,7 @@ from functools import cache
 from itertools import pairwise
 from statistics import fmean
 
-from skytide.lab.x05_slack import data
+from skytide.lab.real_data import data
 from skytide.loop.cycle import Cycle
 from skytide.routing import AS_PID
 from skytide.sim import Costs, Traffic, known_costs, run_panes, run_windows, traffic

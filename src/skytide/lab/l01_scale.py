@@ -14,7 +14,7 @@ from skytide.control.mpc import Mpc
 from skytide.control.saso import Step, saso
 from skytide.control.static import Static
 from skytide.lab.experiment import Claim, Experiment, Findings, Progress, Row
-from skytide.lab.x05_slack import data
+from skytide.lab.real_data import data
 from skytide.loop.cycle import Loop
 from skytide.routing import TB_RR
 from skytide.sim import CoarseStage, Costs, Curve

@@ -12,7 +12,7 @@ from skytide.control.guard import Guard
 from skytide.control.models import power_w
 from skytide.control.mpc import P2_FREQUENCIES_GHZ, Mpc
 from skytide.control.saso import Saso, Step, saso
-from skytide.lab.x05_slack import data
+from skytide.lab.real_data import data
 from skytide.loop.cycle import Loop
 from skytide.records import Allocation
 from skytide.sim.operator import Operator

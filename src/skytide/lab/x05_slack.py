@@ -1,16 +1,14 @@
 """X5: how long windows wait for late tuples, on real delays (P3 Fig. 17)."""
 
-import os
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from skytide.errors import InvalidInput
 from skytide.lab.experiment import Claim, Experiment, Findings, Progress, Row
+from skytide.lab.real_data import data
 from skytide.lateness import DropRatio, FixedSlack, KSlack, Slack, observe
 from skytide.lateness import Progress as StreamProgress
 from skytide.windows import Windows
@@ -21,16 +19,6 @@ SLACKS: dict[str, Slack] = {"K-slack": KSlack(), **{f"{ratio:.0%}": DropRatio(ra
 STEP_US = 50_000  # a punctuation goes out so often
 Times = NDArray[np.int64]
 GENERATED = "as Game1, generated"
-
-
-def data(name: str) -> Path:
-    """Find a file of the real data."""
-    folder = Path(os.environ.get("SKYTIDE_DATA", "../shared/data"))
-    if not (folder / name).exists():
-        raise InvalidInput(
-            value=str(folder / name), reason="not there", remedy="point SKYTIDE_DATA to the folder with the real data"
-        )
-    return folder / name
 
 
 class SlackOnRealDelays(Experiment):

@@ -10,7 +10,7 @@ from skytide.control.fuzzy import Fuzzy
 from skytide.lab.elastic_ppq import CATCH_UP_S, SETPOINT
 from skytide.lab.experiment import Claim, Experiment, Findings, Progress, Row
 from skytide.lab.f11_even_splitting import p0_pane_costs
-from skytide.lab.x05_slack import data
+from skytide.lab.real_data import data
 from skytide.routing import AS_PID, PB_RR, Splitting
 from skytide.sim import traffic
 from skytide.sim.elastic import INTERVAL_S, THREADS, ElasticPlant, Reading, run_elastic

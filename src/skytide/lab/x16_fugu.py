@@ -16,7 +16,7 @@ from skytide.control.judging import WorkersByLoad
 from skytide.control.sarsa import PENALTY, Sarsa, SarsaJudge
 from skytide.control.thresholds import GlobalThresholds, LocalThresholds
 from skytide.lab.experiment import Claim, Experiment, Findings, Progress, Row
-from skytide.lab.x05_slack import data
+from skytide.lab.real_data import data
 from skytide.sim.hosts import MEAN_LOAD, MOVE_S, Day, Floats, FuguOutcome, run_fugu
 
 OPEN_S, CLOSE_S, POINTS, SECTORS = 9.5 * 3600, 16 * 3600, 700, 6
