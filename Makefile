@@ -20,8 +20,8 @@ run: $(READY) ## a continuous skyline on a bursty, late stream on local Spark, l
 hotels: $(READY) ## the skyline of 100,000 hotels on local Spark, with a picture, in out/
 	@$(BIN)/skytide hotels --out out
 
-test: $(READY) ## all tests
-	@$(BIN)/python -m pytest -q
+test: $(READY) ## all tests, in two processes
+	@$(BIN)/python -m pytest -q -n 2 --dist loadfile
 
 check: $(READY) ## style, types, layers, doctests and fast tests
 	@$(BIN)/ruff check --quiet
