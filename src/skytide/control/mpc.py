@@ -162,7 +162,7 @@ class _Mpc(ControllerLogic):
         rate_hz, now_hz = demand.rates_hz[0], seen.seen.arrival_rate_hz
         change = f" ({100 * (rate_hz / now_hz - 1):+.0f} %)" if now_hz > 0 else ""
         used = 100 * self._objective.used(present, demand)
-        said = f"forecast up to {rate_hz:,.0f} tuples/s in {ahead_s:g} s{change}, {_sized(present)} would be used {used:.0f} %"
+        said = f"forecast up to {rate_hz:,.0f} tuples/s in {ahead_s:.3g} s{change}, {_sized(present)} would be used {used:.0f} %"
         if self._config.bound_s is not None:
             said += f" and take {self._objective.latency_s(present, demand):.3g} s of {self._config.bound_s:g} s"
         if chosen == present:
