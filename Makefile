@@ -46,7 +46,7 @@ soak: $(READY) ## ten minutes of a continuous query: memory and files must not g
 	@$(BIN)/python -m benchmarks.stream.soak
 
 kills: $(READY) ## a query whose driver is killed twenty times (a few minutes)
-	@SKYTIDE_KILLS=20 $(BIN)/python -m pytest -q tests/test_kills.py
+	@SKYTIDE_KILLS=20 $(BIN)/python -m pytest -q tests/spark/test_kills.py
 
 clean: ## remove the environment, results and caches
 	@rm -rf .venv out dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

@@ -25,7 +25,7 @@ from skytide.spark.store import Store
 from skytide.windows import Windows
 
 RATES_HZ = (150_000, 300_000, 600_000)
-BATCH_SLOTS = 50  # half a second
+BATCH_TICKS = 50  # half a second
 WARM_UP, BATCHES = 8, 24
 CORES = 2
 
@@ -60,7 +60,7 @@ class TimedStore(Store):
 
 
 class HereAndNow:
-    """Jobs in this process; a batch is a range of slots."""
+    """Jobs in this process; a batch is a range of ticks."""
 
     def __init__(self, source: Any, timed: Timed) -> None:
         self.source, self.timed = source, timed
@@ -68,9 +68,9 @@ class HereAndNow:
     def panes(self, batch: range, task: PaneTask) -> pa.Table:
         reports = []
         middle = (batch.start + batch.stop) // 2
-        for slot, slots in enumerate((range(batch.start, middle), range(middle, batch.stop))):
+        for slot, ticks in enumerate((range(batch.start, middle), range(middle, batch.stop))):
             with self.timed.stage("source"):
-                tuples = [(None, piece) for piece in self.source.workload.tuples(slots.start, slots.stop, 0)]
+                tuples = [(None, piece) for piece in self.source.workload.tuples(ticks.start, ticks.stop, 0)]
             with self.timed.stage("pane kernel", less="state"):
                 reports += list(task.run(tuples, slot))
         return pa.Table.from_batches(reports)
@@ -102,10 +102,10 @@ def without_spark(rate_hz: int) -> dict[str, float]:
     for number in range(BATCHES):
         if number == WARM_UP:
             timed.seconds.clear()
-        slots = range(number * BATCH_SLOTS, (number + 1) * BATCH_SLOTS)
-        engine.run_batch(HereAndNow(source, timed), slots, number)
+        ticks = range(number * BATCH_TICKS, (number + 1) * BATCH_TICKS)
+        engine.run_batch(HereAndNow(source, timed), ticks, number)
     shutil.rmtree(folder, ignore_errors=True)
-    stream_s = (BATCHES - WARM_UP) * BATCH_SLOTS * source.workload.slot_us / 1e6
+    stream_s = (BATCHES - WARM_UP) * BATCH_TICKS * source.workload.tick_us / 1e6
     return {name: spent / stream_s for name, spent in timed.seconds.items()}
 
 

@@ -51,7 +51,7 @@ class Stream:
         late = {"delays": "uniform", "delay_us": SYNTHETIC_DELAY_US}
         if self.delay_ms is not None:
             late = {"delays": "pareto", "delay_us": int(self.delay_ms * 1_000)}
-        return Workload(arrivals="replay", series=f"{data('rates_papers.parquet')}#{self.series}", slot_us=STEP_US, **late)  # type: ignore[arg-type]
+        return Workload(arrivals="replay", series=f"{data('rates_papers.parquet')}#{self.series}", tick_us=STEP_US, **late)  # type: ignore[arg-type]
 
     def traffic(self, windows: Windows = WINDOWS, length_s: float | None = None) -> Traffic:
         """Give what arrives, for the whole length of the record unless another one is asked for."""

@@ -9,15 +9,15 @@ from skytide.lab.experiment import Claim, Experiment, Findings, Progress, Row
 from skytide.workloads.estimate import hurst, index_of_dispersion
 from skytide.workloads.workload import Workload
 
-RATE_HZ, SLOT_US, LENGTH_S = 30_000, 10_000, 8_192
+RATE_HZ, TICK_US, LENGTH_S = 30_000, 10_000, 8_192
 BURSTS = (1_000.0, 2_500.0, 4_000.0, 6_000.0, 8_000.0)
 HURSTS = (0.5, 0.6, 0.7, 0.8, 0.9)
 SHOWN = {
-    "Poisson": Workload(rate=RATE_HZ, slot_us=SLOT_US),
-    "MAP, I = 4,000": Workload(rate=RATE_HZ, arrivals="map", dispersion=4_000.0, slot_us=SLOT_US),
-    "self-similar, H = 0.8": Workload(rate=RATE_HZ, arrivals="selfsimilar", hurst=0.8, slot_us=SLOT_US),
-    "random walk": Workload(rate=RATE_HZ, arrivals="walk", slot_us=SLOT_US),
-    "on-off": Workload(rate=RATE_HZ, arrivals="onoff", on_us=2_000_000, off_us=4_000_000, slot_us=SLOT_US),
+    "Poisson": Workload(rate=RATE_HZ, tick_us=TICK_US),
+    "MAP, I = 4,000": Workload(rate=RATE_HZ, arrivals="map", dispersion=4_000.0, tick_us=TICK_US),
+    "self-similar, H = 0.8": Workload(rate=RATE_HZ, arrivals="selfsimilar", hurst=0.8, tick_us=TICK_US),
+    "random walk": Workload(rate=RATE_HZ, arrivals="walk", tick_us=TICK_US),
+    "on-off": Workload(rate=RATE_HZ, arrivals="onoff", on_us=2_000_000, off_us=4_000_000, tick_us=TICK_US),
 }
 
 
@@ -49,14 +49,14 @@ class Processes(Experiment):
                 Claim("H = 0.5 to 0.9 within 0.05", f"H is off by at most {memory:.3f}", memory <= 0.05),
                 Claim("mean rates within 2 %", f"rates are off by at most {rates:.1%}", rates <= 0.02),
             ],
-            f"{LENGTH_S} s at {RATE_HZ:,} tuples a second (a whole cycle of 2,621 s for self-similar arrivals), slots of 10 ms",
+            f"{LENGTH_S} s at {RATE_HZ:,} tuples a second (a whole cycle of 2,621 s for self-similar arrivals), ticks of 10 ms",
         )
 
     def _row(self, process: str, parameter: str, asked: float, estimate: Callable[..., float]) -> Row:
-        made = Workload(rate=RATE_HZ, arrivals=process, slot_us=SLOT_US, **{parameter: asked})  # type: ignore[arg-type]
-        slots = 2**18 if process == "selfsimilar" else LENGTH_S * 1_000_000 // SLOT_US
-        counts = made.counts(0, slots)
-        error = abs(counts.mean() * 1e6 / SLOT_US / RATE_HZ - 1)
+        made = Workload(rate=RATE_HZ, arrivals=process, tick_us=TICK_US, **{parameter: asked})  # type: ignore[arg-type]
+        ticks = 2**18 if process == "selfsimilar" else LENGTH_S * 1_000_000 // TICK_US
+        counts = made.counts(0, ticks)
+        error = abs(counts.mean() * 1e6 / TICK_US / RATE_HZ - 1)
         return {
             "process": process,
             "parameter": parameter,

@@ -24,7 +24,7 @@ def burst_stream(
 ) -> Traffic:
     """Give a stream of the papers: bursts of an index of dispersion (none: Poisson), delays evenly spread about a mean."""
     bursts = {"arrivals": "poisson"} if dispersion is None else {"arrivals": "map", "dispersion": dispersion}
-    workload = Workload(rate=rate_hz, delay_us=2 * mean_delay_us, slot_us=STEP_US, **bursts)
+    workload = Workload(rate=rate_hz, delay_us=2 * mean_delay_us, tick_us=STEP_US, **bursts)
     return traffic(workload, windows, length_s, cloud=changing_cloud if changing else None)
 
 

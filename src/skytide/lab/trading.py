@@ -42,7 +42,7 @@ def real_rates() -> Floats:
 
 def walk_rates(seed: int) -> Floats:
     """Give triggering tuples a second in steps, of a random walk."""
-    return _to_peak(RandomWalk(1.0).expected(0, int(WALK_S / STEP_S), slot_us=int(STEP_S * 1e6), seed=seed))
+    return _to_peak(RandomWalk(1.0).expected(0, int(WALK_S / STEP_S), tick_us=int(STEP_S * 1e6), seed=seed))
 
 
 def _to_peak(counts: Floats) -> Floats:

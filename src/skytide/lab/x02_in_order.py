@@ -27,7 +27,7 @@ class InOrderOrNot(Experiment):
         rows: list[Row] = []
         workers = WORKERS
         for delay_ms in DELAYS_MS:
-            workload = Workload(rate=P3_RATE_HZ, arrivals="map", dispersion=DISPERSION, delay_us=2_000 * delay_ms, slot_us=STEP_US)
+            workload = Workload(rate=P3_RATE_HZ, arrivals="map", dispersion=DISPERSION, delay_us=2_000 * delay_ms, tick_us=STEP_US)
             for way in ("out of order", "in order"):
                 stream = traffic(workload, P3_PANES, LENGTH_S, cloud=changing_cloud, in_order=way == "in order")
                 outcome, stage = run_panes(stream, p3_costs(), TB_RR, workers)

@@ -20,7 +20,7 @@ from skytide.workloads.workload import Workload
 PANES, RATE_HZ, LENGTH_S = Windows(100_000, 100_000), 80_000, 120.0
 STEP_S, STEPS_S = 30.0, 180.0
 STEP_THREADS = (3, 4, 6, 6)  # P0 Fig. 9, for the first four steps; what the last two have is not said
-LATE = {"delay_us": 400_000, "slot_us": 5_000}
+LATE = {"delay_us": 400_000, "tick_us": 5_000}
 STREAMS: dict[str, dict[str, object]] = {
     "MAP": {"rate": RATE_HZ, "arrivals": "map", "dispersion": 1_000.0},
     "self-similar": {"rate": RATE_HZ, "arrivals": "selfsimilar", "hurst": 0.6},

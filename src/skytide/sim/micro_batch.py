@@ -54,8 +54,8 @@ def run_batches(
     length_s: float,
 ) -> BatchOutcome:
     """Play a stream without late tuples: a batch takes all that came since the one before, and starts at a trigger or when that is done."""
-    slot_s = workload.slot_us / SECOND_US
-    counts = workload.counts(0, int(length_s / slot_s)).tolist()
+    tick_s = workload.tick_us / SECOND_US
+    counts = workload.counts(0, int(length_s / tick_s)).tolist()
     router = strategy.build(slots)
     now = busy_s = 0.0
     taken = 0
@@ -64,15 +64,15 @@ def run_batches(
     batches = overruns = 0
     next_window = windows.first_of_pane(0)
     while taken < len(counts):
-        come = min(len(counts), int(now / slot_s))
+        come = min(len(counts), int(now / tick_s))
         if come == taken:
             now = (int(now / trigger_s + 1e-9) + 1) * trigger_s
             continue
-        runs = [(slot * workload.slot_us // windows.pane_us, counts[slot]) for slot in range(taken, come)]
+        runs = [(tick * workload.tick_us // windows.pane_us, counts[tick]) for tick in range(taken, come)]
         loads = _loads(router, runs, slots)
         tasks_s = [costs.task_s + load * costs.tuple_s for load in loads if load]
         panes_s = _makespan(tasks_s, cores)
-        ended = windows.last_ended_by(int(come * slot_s * SECOND_US)) + 1 - next_window
+        ended = windows.last_ended_by(int(come * tick_s * SECOND_US)) + 1 - next_window
         window_s = ended * costs.window_s + sum(loads) * costs.window_tuple_s if ended > 0 else 0.0
         took = costs.batch_s + panes_s + window_s
         for window in range(next_window, next_window + max(ended, 0)):

@@ -42,22 +42,22 @@ class Traffic:
 def traffic(
     workload: Workload, windows: Windows, length_s: float, *, cloud: Callable[[int], str] | None = None, in_order: bool = False
 ) -> Traffic:
-    """Play a workload with a K-slack, whose punctuation goes out at the end of every step (a slot of the workload).
+    """Play a workload with a K-slack, whose punctuation goes out at the end of every step (a tick of the workload).
 
     With `in_order` a buffer holds tuples back until the punctuation has passed them, as systems do that sort first (SPEC O4).
     """
     buffer = np.zeros(0, np.int64)
-    slot_us, last = workload.slot_us, int(length_s * SECOND_US) // workload.slot_us
+    tick_us, last = workload.tick_us, int(length_s * SECOND_US) // workload.tick_us
     counts = workload.counts(0, last).tolist()
     newest = punctuation = -(2**62)
     slack = total = late = 0
     steps: list[Step] = []
     first_arrival: dict[int, float] = {}
-    for slot, n in enumerate(counts):
-        end_s = (slot + 1) * slot_us / SECOND_US
+    for tick, n in enumerate(counts):
+        end_s = (tick + 1) * tick_us / SECOND_US
         arrived: tuple[tuple[int, int], ...] = ()
         if n:
-            ts, _ = workload.times_us(slot, n)
+            ts, _ = workload.times_us(tick, n)
             before = np.maximum(np.maximum.accumulate(ts), newest)
             slack = max(slack, int((before - ts).max()))
             newest = int(before[-1])
@@ -66,14 +66,14 @@ def traffic(
             total += n
             arrived = _by_pane(in_time // windows.pane_us)
             for pane, _n in arrived:
-                first_arrival.setdefault(pane, slot * slot_us / SECOND_US)
+                first_arrival.setdefault(pane, tick * tick_us / SECOND_US)
             punctuation = max(punctuation, newest - slack)
             if in_order:
                 buffer = np.concatenate([buffer, in_time])
                 passed = buffer < punctuation
                 arrived, buffer = _by_pane(buffer[passed] // windows.pane_us), buffer[~passed]
         steps.append(Step(end_s, arrived, punctuation // windows.pane_us, len(buffer)))
-    end = Step(last * slot_us / SECOND_US, _by_pane(buffer // windows.pane_us), newest // windows.pane_us + 1, 0)
+    end = Step(last * tick_us / SECOND_US, _by_pane(buffer // windows.pane_us), newest // windows.pane_us + 1, 0)
     kind = workload.points
     return Traffic((*steps, end), windows.pane_us / SECOND_US, length_s, total, late, cloud or (lambda _: kind), first_arrival)
 

@@ -18,7 +18,7 @@ from pyspark.sql.types import StructType
 from skytide.spark.binding import spark_schema
 from skytide.spark.engine import Plan
 from skytide.spark.pane_level import REPORT, PaneTask, Piece
-from skytide.spark.workload_source import Offset, SlotRange, WorkloadReader, WorkloadStream
+from skytide.spark.workload_source import Offset, TickRange, WorkloadReader, WorkloadStream
 
 FORMAT = "skytide-panes"
 
@@ -51,13 +51,13 @@ class PaneSource(DataSource):
 
 @dataclass(frozen=True)
 class PaneRange(InputPartition):
-    """The slots of the workload that a slot of the pane level makes, and what it does with their tuples."""
+    """The ticks of the workload that a slot of the pane level makes, and what it does with their tuples."""
 
     slot: int
-    pieces: tuple[SlotRange, ...]
+    pieces: tuple[TickRange, ...]
     task: PaneTask
     batch_first: int
-    """The slot of the workload that the batch begins with."""
+    """The tick of the workload that the batch begins with."""
     batch_last: int
 
 
@@ -69,19 +69,19 @@ class PaneReader(WorkloadReader):
         self.plan, self.late_wanted = plan, late_wanted
 
     def partitions(self, start: Offset, end: Offset) -> list[PaneRange]:  # type: ignore[override]
-        """Cut the slots of a batch into ranges, each with the task of the pane level."""
-        before = self.plan.store.latest_before_source(start["slot"])
+        """Cut the ticks of a batch into ranges, each with the task of the pane level."""
+        before = self.plan.store.latest_before_source(start["tick"])
         task = self.plan.pane_task(before, before.sequence + 1, self.late_wanted)
-        first, last = start["slot"], end["slot"]
+        first, last = start["tick"], end["tick"]
         workload, start_us = self.stream.workload, start["start_us"]
         counts = workload.counts(first, last).tolist()
-        panes = [(start_us + slot * workload.slot_us) // task.pane_us for slot in range(first, last)]
+        panes = [(start_us + tick * workload.tick_us) // task.pane_us for tick in range(first, last)]
         router = self.plan.router(before)
         chosen = router.strategy.plan(router, list(zip(panes, counts, strict=True)))
-        pieces: dict[int, list[SlotRange]] = {}
-        for slot, ranges in groupby(range(first, last), key=lambda slot: chosen[slot - first]):
+        pieces: dict[int, list[TickRange]] = {}
+        for slot, ranges in groupby(range(first, last), key=lambda tick: chosen[tick - first]):
             whole = list(ranges)
-            pieces.setdefault(slot, []).append(SlotRange(workload, start_us, whole[0], whole[-1] + 1))
+            pieces.setdefault(slot, []).append(TickRange(workload, start_us, whole[0], whole[-1] + 1))
         return [PaneRange(slot, tuple(made), task, first, last) for slot, made in sorted(pieces.items())]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -91,7 +91,7 @@ class PaneReader(WorkloadReader):
 
     def _pieces(self, partition: PaneRange) -> Iterator[Piece]:
         """Make the tuples. How late they are is told by the newest one before them, also if another task makes that."""
-        for slots in partition.pieces:
-            newest_us = slots.workload.newest_us(partition.batch_first, slots.first, slots.start_us)
-            for batch in super().read(slots):
+        for ticks in partition.pieces:
+            newest_us = ticks.workload.newest_us(partition.batch_first, ticks.first, ticks.start_us)
+            for batch in super().read(ticks):
                 yield newest_us, batch

@@ -25,7 +25,7 @@ SECOND_US = 1_000_000
 FAST_BATCH_US = 500_000
 
 Offset = dict[str, int]
-"""Where a stream stands: "slot", the next one; "slot_us", their length; "start_us", when slot 0 began, so that a replay has the same times."""
+"""Where a stream stands: "tick", the next one; "tick_us", their length; "start_us", when tick 0 began, so that a replay has the same times."""
 Length = str | timedelta
 
 
@@ -45,23 +45,23 @@ class WorkloadStream:
         whole("partitions", self.partitions, 1)
         one_of("pace", self.pace, PACES)
         for name, length_us in (("batch", self.batch_us), ("duration", self.duration_us)):
-            if length_us is not None and length_us < self.workload.slot_us:
+            if length_us is not None and length_us < self.workload.tick_us:
                 raise InvalidInput(
                     value=f"a {name} of {length_us:,} microseconds",
-                    reason=f"shorter than a slot, which has {self.workload.slot_us:,}",
-                    remedy=f"choose a longer {name}, or a shorter slot",
+                    reason=f"shorter than a tick, which has {self.workload.tick_us:,}",
+                    remedy=f"choose a longer {name}, or a shorter tick",
                 )
 
     @property
-    def batch_slots(self) -> int | None:
-        """Give the most slots that a micro-batch takes, if there is a limit."""
+    def batch_ticks(self) -> int | None:
+        """Give the most ticks that a micro-batch takes, if there is a limit."""
         batch_us = self.batch_us or (FAST_BATCH_US if self.pace == "fast" else None)
-        return batch_us and max(1, batch_us // self.workload.slot_us)
+        return batch_us and max(1, batch_us // self.workload.tick_us)
 
     @property
-    def last_slot(self) -> int | None:
-        """Give the slot at which the stream ends, if it does."""
-        return self.duration_us and self.duration_us // self.workload.slot_us
+    def last_tick(self) -> int | None:
+        """Give the tick at which the stream ends, if it does."""
+        return self.duration_us and self.duration_us // self.workload.tick_us
 
     def load(self, spark: SparkSession) -> DataFrame:
         """Give the stream as a DataFrame with columns id, ts, arrival, x0, x1, and so on."""
@@ -76,7 +76,7 @@ class WorkloadStream:
         """
         options = self.workload.to_json()
         lengths: dict[str, object] = {"batch": self.batch_us, "duration": self.duration_us}
-        lengths |= {name: options.pop(f"{name}_us", None) for name in ("delay", "slot", "on", "off")}
+        lengths |= {name: options.pop(f"{name}_us", None) for name in ("delay", "tick", "on", "off")}
         options |= {name: f"{length} us" for name, length in lengths.items() if length is not None}
         options |= {"partitions": str(self.partitions), "pace": self.pace}
         return options if self.start_us is None else options | {"start": str(self.start_us)}
@@ -114,7 +114,7 @@ def workload(
     points: str = "independent",
     dimensions: int = 8,
     seed: int = 0,
-    slot: Length = "10 ms",
+    tick: Length = "10 ms",
     partitions: int = 2,
     pace: str = "real",
     batch: Length | None = None,
@@ -157,7 +157,7 @@ def workload(
             points=points,
             dimensions=dimensions,
             seed=seed,
-            slot_us=duration_us(slot, "slot"),
+            tick_us=duration_us(tick, "tick"),
         ),
         partitions=partitions,
         pace=pace,
@@ -210,8 +210,8 @@ def register_sources(spark: SparkSession) -> None:
 
 
 @dataclass(frozen=True)
-class SlotRange(InputPartition):
-    """The part of a stream that one task makes: the slots of [first, last)."""
+class TickRange(InputPartition):
+    """The part of a stream that one task makes: the ticks of [first, last)."""
 
     workload: Workload
     start_us: int
@@ -228,7 +228,7 @@ class WorkloadReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Plays a workload. Derive from it to make something else of the same tuples inside the tasks: override `read`.
 
     On the driver: `initialOffset` says where a new query begins, `latestOffset` how far a batch goes, `partitions` which task
-    makes which slots. In a task, on a copy of the reader: `read`. All that `read` needs has to be in its partition, or in what
+    makes which ticks. In a task, on a copy of the reader: `read`. All that `read` needs has to be in its partition, or in what
     the reader was made of.
     """
 
@@ -239,7 +239,7 @@ class WorkloadReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.stopped_us: int | None = None  # when the clock was stopped, for a query that takes what is available now
 
     def initialOffset(self) -> Offset:
-        """Begin with slot 0, at the time asked for, or with the current second."""
+        """Begin with tick 0, at the time asked for, or with the current second."""
         start_us = self.stream.start_us
         if start_us is None:
             start_us = self.clock() // SECOND_US * SECOND_US
@@ -247,16 +247,16 @@ class WorkloadReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
         """Go on to what has come by now, but by no more than a batch; `batch` is the limit, whatever the trigger is."""
-        if start["slot_us"] != self.stream.workload.slot_us:
+        if start["tick_us"] != self.stream.workload.tick_us:
             raise InvalidInput(
-                value=f"slots of {self.stream.workload.slot_us:,} microseconds",
-                reason=f"the checkpoint counts slots of {start['slot_us']:,}",
+                value=f"ticks of {self.stream.workload.tick_us:,} microseconds",
+                reason=f"the checkpoint counts ticks of {start['tick_us']:,}",
                 remedy="start with another checkpoint folder",
             )
         self.start_us = start["start_us"]
-        ends = [self._come(self.start_us), self.stream.batch_slots and start["slot"] + self.stream.batch_slots]
+        ends = [self._come(self.start_us), self.stream.batch_ticks and start["tick"] + self.stream.batch_ticks]
         end = min(end for end in ends if end is not None)
-        return self._offset(max(end, start["slot"]), self.start_us)
+        return self._offset(max(end, start["tick"]), self.start_us)
 
     def reportLatestOffset(self) -> Offset | None:
         """Tell how far the stream has come, which is how Spark's progress shows the backlog."""
@@ -265,7 +265,7 @@ class WorkloadReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Stop the clock; refuse a stream of which all, or nothing, is available now."""
-        if self.stream.pace == "fast" and self.stream.last_slot is None:
+        if self.stream.pace == "fast" and self.stream.last_tick is None:
             raise InvalidInput(
                 value='trigger availableNow with pace="fast"',
                 reason="the stream has no end, so that all of it never comes",
@@ -279,26 +279,26 @@ class WorkloadReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             )
         self.stopped_us = self.clock()
 
-    def partitions(self, start: Offset, end: Offset) -> list[SlotRange]:
-        """Cut the slots of a batch into ranges of about as many tuples, as bursts would make equal ranges unequal work."""
-        workload, first, last = self.stream.workload, start["slot"], end["slot"]
+    def partitions(self, start: Offset, end: Offset) -> list[TickRange]:
+        """Cut the ticks of a batch into ranges of about as many tuples, as bursts would make equal ranges unequal work."""
+        workload, first, last = self.stream.workload, start["tick"], end["tick"]
         come = np.append(0, np.cumsum(workload.counts(first, last)))
         shares = np.linspace(0, come[-1], self.stream.partitions + 1)[1:-1]
         cuts = [first, *(first + np.searchsorted(come, shares)).tolist(), last]
-        return [SlotRange(workload, start["start_us"], *cut) for cut in pairwise(cuts) if cut[0] < cut[1]]
+        return [TickRange(workload, start["start_us"], *cut) for cut in pairwise(cuts) if cut[0] < cut[1]]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Make the tuples of a range of slots, in order of arrival."""
-        assert isinstance(partition, SlotRange)
+        """Make the tuples of a range of ticks, in order of arrival."""
+        assert isinstance(partition, TickRange)
         yield from partition.workload.tuples(partition.first, partition.last, partition.start_us)
 
-    def _offset(self, slot: int, start_us: int) -> Offset:
-        return {"slot": slot, "slot_us": self.stream.workload.slot_us, "start_us": start_us}
+    def _offset(self, tick: int, start_us: int) -> Offset:
+        return {"tick": tick, "tick_us": self.stream.workload.tick_us, "start_us": start_us}
 
     def _come(self, start_us: int) -> int | None:
-        """Give the slots that have come by now, or None if they come for as long as somebody asks."""
+        """Give the ticks that have come by now, or None if they come for as long as somebody asks."""
         if self.stream.pace == "fast":
-            return self.stream.last_slot
+            return self.stream.last_tick
         now = self.clock() if self.stopped_us is None else self.stopped_us
-        come = max(0, (now - start_us) // self.stream.workload.slot_us)
-        return come if self.stream.last_slot is None else min(come, self.stream.last_slot)
+        come = max(0, (now - start_us) // self.stream.workload.tick_us)
+        return come if self.stream.last_tick is None else min(come, self.stream.last_tick)

@@ -1,7 +1,7 @@
-"""Arrival processes (SPEC L1): how many tuples come in each slot of time.
+"""Arrival processes (SPEC L1): how many tuples come in each tick of time.
 
-A slot is a short stretch of the stream, 10 ms say; slot 0 begins where the stream begins. A process can be asked for any
-slots, in any order and by anyone: what comes in a slot follows from the seed and the slot's number alone.
+A tick is a short stretch of the stream, 10 ms say; tick 0 begins where the stream begins. A process can be asked for any
+ticks, in any order and by anyone: what comes in a tick follows from the seed and the tick's number alone.
 """
 
 from abc import ABC, abstractmethod
@@ -16,7 +16,7 @@ from skytide.workloads.identity import derive
 Counts = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
-BLOCK = 256  # slots whose randomness is drawn together
+BLOCK = 256  # ticks whose randomness is drawn together
 SECOND_US = 1_000_000
 
 
@@ -34,19 +34,19 @@ class Arrivals(ABC):
         return self.mean_hz
 
     @abstractmethod
-    def counts(self, first: int, last: int, *, slot_us: int, seed: int) -> Counts:
-        """Give the number of tuples of each slot of [first, last): the same ones, whichever range is asked."""
+    def counts(self, first: int, last: int, *, tick_us: int, seed: int) -> Counts:
+        """Give the number of tuples of each tick of [first, last): the same ones, whichever range is asked."""
 
-    def offsets(self, random: np.random.Generator, n: int, slot_us: int) -> Counts:
-        """Give where in their slot `n` tuples come, in microseconds and in order: anywhere, each on its own."""
-        return np.sort(random.integers(0, slot_us, n))
+    def offsets(self, random: np.random.Generator, n: int, tick_us: int) -> Counts:
+        """Give where in their tick `n` tuples come, in microseconds and in order: anywhere, each on its own."""
+        return np.sort(random.integers(0, tick_us, n))
 
 
 @dataclass(frozen=True)
 class Constant(Arrivals):
     """Tuples at equal distances.
 
-    >>> Constant(250).counts(0, 8, slot_us=10_000, seed=0)
+    >>> Constant(250).counts(0, 8, tick_us=10_000, seed=0)
     array([2, 3, 2, 3, 2, 3, 2, 3])
     """
 
@@ -57,29 +57,29 @@ class Constant(Arrivals):
         """Give the rate."""
         return self.rate_hz
 
-    def counts(self, first: int, last: int, *, slot_us: int, seed: int) -> Counts:
-        """Give the whole tuples that have come by the end of a slot, less those that had come before."""
-        come = np.arange(first, last + 1) * (self.rate_hz * slot_us) // SECOND_US
+    def counts(self, first: int, last: int, *, tick_us: int, seed: int) -> Counts:
+        """Give the whole tuples that have come by the end of a tick, less those that had come before."""
+        come = np.arange(first, last + 1) * (self.rate_hz * tick_us) // SECOND_US
         return np.diff(come).astype(np.int64)
 
-    def offsets(self, random: np.random.Generator, n: int, slot_us: int) -> Counts:
+    def offsets(self, random: np.random.Generator, n: int, tick_us: int) -> Counts:
         """Give equal distances."""
-        return np.arange(n) * slot_us // max(n, 1)
+        return np.arange(n) * tick_us // max(n, 1)
 
 
 class Modulated(Arrivals):
-    """A Poisson process whose rate changes: a process says what is expected of each slot, and chance does the rest."""
+    """A Poisson process whose rate changes: a process says what is expected of each tick, and chance does the rest."""
 
     @abstractmethod
-    def expected(self, first: int, last: int, *, slot_us: int, seed: int) -> Floats:
-        """Give the mean number of tuples of each slot of [first, last), which are whole blocks of slots."""
+    def expected(self, first: int, last: int, *, tick_us: int, seed: int) -> Floats:
+        """Give the mean number of tuples of each tick of [first, last), which are whole blocks of ticks."""
 
-    def counts(self, first: int, last: int, *, slot_us: int, seed: int) -> Counts:
-        """Draw whole blocks, each with its own randomness, and give the slots asked for."""
+    def counts(self, first: int, last: int, *, tick_us: int, seed: int) -> Counts:
+        """Draw whole blocks, each with its own randomness, and give the ticks asked for."""
         if first >= last:
             return np.zeros(0, np.int64)
         blocks = range(first // BLOCK, (last - 1) // BLOCK + 1)
-        expected = self.expected(blocks.start * BLOCK, blocks.stop * BLOCK, slot_us=slot_us, seed=seed).reshape(-1, BLOCK)
+        expected = self.expected(blocks.start * BLOCK, blocks.stop * BLOCK, tick_us=tick_us, seed=seed).reshape(-1, BLOCK)
         drawn = [derive(seed, "arrivals", block).poisson(mean) for block, mean in zip(blocks, expected, strict=True)]
         skipped = blocks.start * BLOCK
         return np.concatenate(drawn)[first - skipped : last - skipped]
@@ -89,7 +89,7 @@ class Modulated(Arrivals):
 class Poisson(Modulated):
     """Tuples that know nothing of each other, at a steady mean rate.
 
-    >>> Poisson(1_000).counts(0, 100, slot_us=10_000, seed=1).sum()
+    >>> Poisson(1_000).counts(0, 100, tick_us=10_000, seed=1).sum()
     np.int64(1032)
     """
 
@@ -100,16 +100,16 @@ class Poisson(Modulated):
         """Give the rate."""
         return self.rate_hz
 
-    def expected(self, first: int, last: int, *, slot_us: int, seed: int) -> Floats:
-        """Give the same for all slots."""
-        return np.full(last - first, self.rate_hz * slot_us / SECOND_US)
+    def expected(self, first: int, last: int, *, tick_us: int, seed: int) -> Floats:
+        """Give the same for all ticks."""
+        return np.full(last - first, self.rate_hz * tick_us / SECOND_US)
 
 
 @dataclass(frozen=True)
 class Steps(Modulated):
     """Poisson arrivals at rates that hold for some seconds each, in turn and over again (P0 Fig. 9).
 
-    >>> Steps.parse("1:1000, 2:0").expected(0, 6, slot_us=500_000, seed=0)
+    >>> Steps.parse("1:1000, 2:0").expected(0, 6, tick_us=500_000, seed=0)
     array([500., 500.,   0.,   0.,   0.,   0.])
     """
 
@@ -141,11 +141,11 @@ class Steps(Modulated):
         """Give the rate of the highest step."""
         return max(rate for _, rate in self.steps)
 
-    def expected(self, first: int, last: int, *, slot_us: int, seed: int) -> Floats:
-        """Give the difference of what was expected by the two ends of each slot: a step may end inside one."""
+    def expected(self, first: int, last: int, *, tick_us: int, seed: int) -> Floats:
+        """Give the difference of what was expected by the two ends of each tick: a step may end inside one."""
         lengths, rates = np.array(self.steps).T
         times, tuples = np.append(0, np.cumsum(lengths * SECOND_US)), np.append(0, np.cumsum(lengths * rates))
-        rounds, into = np.divmod(np.arange(first, last + 1) * float(slot_us), times[-1])
+        rounds, into = np.divmod(np.arange(first, last + 1) * float(tick_us), times[-1])
         come: Floats = rounds * tuples[-1] + np.interp(into, times, tuples)
         return np.diff(come).clip(min=0)
 
@@ -156,7 +156,7 @@ class TwoStates(Modulated):
     A chain that is in the fast state for a share p of the time and forgets its state at rate r: at the moments of a Poisson process
     of rate r the state is drawn afresh, fast with probability p. So the state at any time is the one drawn last before it. It is
     found by looking back a block or two, the chain is exactly the one asked for, and no block needs the whole past. States shorter
-    than a slot count by the time spent in them.
+    than a tick count by the time spent in them.
     """
 
     rate_hz: float
@@ -191,28 +191,28 @@ class TwoStates(Modulated):
         """Give the rate of the fast state."""
         return self.fast * self.rate_hz
 
-    def expected(self, first: int, last: int, *, slot_us: int, seed: int) -> Floats:
-        """Give what the time spent in each state lets expect of each slot."""
-        is_fast = self._state_before(first // BLOCK, slot_us, seed)
+    def expected(self, first: int, last: int, *, tick_us: int, seed: int) -> Floats:
+        """Give what the time spent in each state lets expect of each tick."""
+        is_fast = self._state_before(first // BLOCK, tick_us, seed)
         fast_time: list[Floats] = []
         for block in range(first // BLOCK, last // BLOCK):
-            states, random = self._renewals(block, slot_us, seed)
+            states, random = self._renewals(block, tick_us, seed)
             moments = np.concatenate([[0], np.sort(random.random(len(states))) * BLOCK, [BLOCK]])
             spent = np.diff(moments) * np.append(is_fast, states)
             fast_time.append(np.diff(np.interp(np.arange(BLOCK + 1), moments, np.append(0, np.cumsum(spent)))))
             is_fast = states[-1] if len(states) else is_fast
         share = np.clip(np.concatenate(fast_time), 0, 1)
-        return self.rate_hz * slot_us / SECOND_US * (self.slow + (self.fast - self.slow) * share)
+        return self.rate_hz * tick_us / SECOND_US * (self.slow + (self.fast - self.slow) * share)
 
-    def _renewals(self, block: int, slot_us: int, seed: int) -> tuple[NDArray[np.bool_], np.random.Generator]:
+    def _renewals(self, block: int, tick_us: int, seed: int) -> tuple[NDArray[np.bool_], np.random.Generator]:
         """Draw the states that a block goes through; their moments are drawn next from the same generator."""
         random = derive(seed, "states", block)
-        n = random.poisson(self.renewals_hz * BLOCK * slot_us / SECOND_US)
+        n = random.poisson(self.renewals_hz * BLOCK * tick_us / SECOND_US)
         return random.random(n) < self.fast_share, random
 
-    def _state_before(self, block: int, slot_us: int, seed: int) -> bool:
+    def _state_before(self, block: int, tick_us: int, seed: int) -> bool:
         for earlier in range(block - 1, -1, -1):
-            states, _ = self._renewals(earlier, slot_us, seed)
+            states, _ = self._renewals(earlier, tick_us, seed)
             if len(states):
                 return bool(states[-1])
         return bool(derive(seed, "states", "first").random() < self.fast_share)

@@ -77,7 +77,7 @@ class Pareto(Delays):
 
 
 class Replayed(Delays):
-    """Delays that were recorded, in the order they were: each slot begins somewhere in the record (columns `ts` and `arrival`)."""
+    """Delays that were recorded, in the order they were: each tick begins somewhere in the record (columns `ts` and `arrival`)."""
 
     def draw(self, random: np.random.Generator, n: int) -> Counts:
         """Give a piece of the record."""

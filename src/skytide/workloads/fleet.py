@@ -57,10 +57,10 @@ class Fleet(Modulated):
             wave = wave * signs[:, None]
         return means[:, None] * (1 + (HIGH - LOW) / 2 * wave)
 
-    def expected(self, first: int, last: int, *, slot_us: int, seed: int) -> Floats:
-        """Give the total of each slot."""
-        times = (np.arange(first, last) + 0.5) * slot_us / SECOND_US
-        total: Floats = self.rates_hz(times, seed).sum(axis=0) * slot_us / SECOND_US
+    def expected(self, first: int, last: int, *, tick_us: int, seed: int) -> Floats:
+        """Give the total of each tick."""
+        times = (np.arange(first, last) + 0.5) * tick_us / SECOND_US
+        total: Floats = self.rates_hz(times, seed).sum(axis=0) * tick_us / SECOND_US
         return total
 
 

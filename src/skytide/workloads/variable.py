@@ -22,11 +22,11 @@ class Cyclic(Modulated):
     def grains(self, seed: int) -> tuple[int, Floats]:
         """Give the length of a grain in microseconds, and the tuples that are expected of each grain of the cycle."""
 
-    def expected(self, first: int, last: int, *, slot_us: int, seed: int) -> Floats:
-        """Give the difference of what was expected by the two ends of each slot."""
+    def expected(self, first: int, last: int, *, tick_us: int, seed: int) -> Floats:
+        """Give the difference of what was expected by the two ends of each tick."""
         grain_us, tuples = self.grains(seed)
         come = np.append(0.0, np.cumsum(tuples))
-        rounds, into = np.divmod(np.arange(first, last + 1) * slot_us, grain_us * len(tuples))
+        rounds, into = np.divmod(np.arange(first, last + 1) * tick_us, grain_us * len(tuples))
         whole, rest = np.divmod(into, grain_us)
         by_then: Floats = rounds * come[-1] + come[whole] + np.append(tuples, 0.0)[whole] * (rest / grain_us)
         return np.diff(by_then).clip(min=0)
@@ -37,7 +37,7 @@ class SelfSimilar(Cyclic):
     """Traffic that looks alike at every time scale (P0 §5.2), with a Hurst parameter from 0.5 to 1.
 
     The logarithm of the rate is fractional Gaussian noise, so the counts have the long memory themselves, not only heavy-tailed
-    slots that know nothing of each other. The noise is exact (Davies and Harte 1987: a circulant matrix with its covariances, of
+    ticks that know nothing of each other. The noise is exact (Davies and Harte 1987: a circulant matrix with its covariances, of
     which the Fourier transform gives the root), in grains of 10 ms, and comes again after 44 minutes.
     """
 

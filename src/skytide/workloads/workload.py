@@ -19,8 +19,8 @@ from skytide.workloads.kinds import ARRIVALS
 from skytide.workloads.points import CLOUDS, DRIFTING, Points, cloud_at, columns
 
 BATCH_ROWS = 65_536
-ID_BITS = 24  # of an id number the tuples of a slot, the others the slots
-MOST_PER_SLOT = 2 ** (ID_BITS - 2)  # on average, so that chance does not use up the numbers
+ID_BITS = 24  # of an id number the tuples of a tick, the others the ticks
+MOST_PER_TICK = 2 ** (ID_BITS - 2)  # on average, so that chance does not use up the numbers
 MOST_DIMENSIONS = 64
 MOST_DELAY_US = 24 * 3600 * SECOND_US
 TIME = pa.timestamp("us", tz="UTC")
@@ -59,7 +59,7 @@ class Workload:
     points: str = "independent"
     dimensions: int = 8
     seed: int = 0
-    slot_us: int = 10_000
+    tick_us: int = 10_000
 
     def __post_init__(self) -> None:
         """Refuse what makes no stream, and what would be ignored."""
@@ -71,7 +71,7 @@ class Workload:
         one_of("points", self.points, (*CLOUDS, DRIFTING))
         whole("dimensions", self.dimensions, 1, MOST_DIMENSIONS)
         whole("seed", self.seed, 0)
-        positive_us("slot", self.slot_us, 3600 * SECOND_US)
+        positive_us("tick", self.tick_us, 3600 * SECOND_US)
         self._check_arrivals()
         self._check_delays()
 
@@ -91,11 +91,11 @@ class Workload:
         if self.streams is not None:
             whole("streams", self.streams, 1, 100_000)
         peak = self.process.peak_hz
-        if peak * self.slot_us / SECOND_US > MOST_PER_SLOT:
+        if peak * self.tick_us / SECOND_US > MOST_PER_TICK:
             raise InvalidInput(
                 value=f"up to {peak:,.0f} tuples a second",
-                reason=f"more than {MOST_PER_SLOT:,} in a slot of {self.slot_us:,} microseconds, so that ids would run out",
-                remedy="choose shorter slots or a lower rate",
+                reason=f"more than {MOST_PER_TICK:,} in a tick of {self.tick_us:,} microseconds, so that ids would run out",
+                remedy="choose shorter ticks or a lower rate",
             )
 
     def _check_delays(self) -> None:
@@ -130,11 +130,11 @@ class Workload:
         return pa.schema([("id", pa.int64()), ("ts", TIME), ("arrival", TIME), *stream, *dimensions])
 
     def counts(self, first: int, last: int) -> Counts:
-        """Give the number of tuples of each slot of [first, last)."""
-        return self.process.counts(first, last, slot_us=self.slot_us, seed=self.seed)
+        """Give the number of tuples of each tick of [first, last)."""
+        return self.process.counts(first, last, tick_us=self.tick_us, seed=self.seed)
 
     def tuples(self, first: int, last: int, start_us: int) -> Iterator[pa.RecordBatch]:
-        """Give the tuples that arrive in the slots of [first, last), in order of arrival; slot 0 begins at `start_us`.
+        """Give the tuples that arrive in the ticks of [first, last), in order of arrival; tick 0 begins at `start_us`.
 
         The law: whatever [0, n) is cut into, and whoever makes the parts, together they are the same tuples.
         """
@@ -149,24 +149,24 @@ class Workload:
                 yield from (batch.slice(row, BATCH_ROWS) for row in range(0, batch.num_rows, BATCH_ROWS))
             at = after
 
-    def times_us(self, slot: int, n: int, start_us: int = 0) -> tuple[Counts, Counts]:
-        """Give the event times and the arrivals of the `n` tuples of a slot, without making their points."""
-        random = derive(self.seed, "times", slot)
-        arrival = self.process.offsets(random, n, self.slot_us) + (start_us + slot * self.slot_us)
+    def times_us(self, tick: int, n: int, start_us: int = 0) -> tuple[Counts, Counts]:
+        """Give the event times and the arrivals of the `n` tuples of a tick, without making their points."""
+        random = derive(self.seed, "times", tick)
+        arrival = self.process.offsets(random, n, self.tick_us) + (start_us + tick * self.tick_us)
         return arrival - self.lateness.draw(random, n), arrival
 
     def newest_us(self, first: int, last: int, start_us: int) -> int | None:
-        """Give the newest event time of the slots of [first, last), or None if there is no tuple.
+        """Give the newest event time of the ticks of [first, last), or None if there is no tuple.
 
-        Nothing happens after it arrives, so it is found by looking back from the end, seldom further than a slot or two.
+        Nothing happens after it arrives, so it is found by looking back from the end, seldom further than a tick or two.
         """
         newest: int | None = None
         counts = self.counts(first, last).tolist()
-        for slot in reversed(range(first, last)):
-            if newest is not None and newest >= start_us + (slot + 1) * self.slot_us:
+        for tick in reversed(range(first, last)):
+            if newest is not None and newest >= start_us + (tick + 1) * self.tick_us:
                 break
-            if n := counts[slot - first]:
-                here = int(self.times_us(slot, n, start_us)[0].max())
+            if n := counts[tick - first]:
+                here = int(self.times_us(tick, n, start_us)[0].max())
                 newest = here if newest is None else max(newest, here)
         return newest
 
@@ -175,30 +175,30 @@ class Workload:
         ids, arrival, ts = np.empty((3, rows), np.int64)
         points = np.empty((self.dimensions, rows))
         end = 0
-        for slot, n in enumerate(counts.tolist(), first):
+        for tick, n in enumerate(counts.tolist(), first):
             if not n:
                 continue
             begin, end = end, end + n
             here = slice(begin, end)
-            ids[here] = np.arange(slot << ID_BITS, (slot << ID_BITS) + n)
-            ts[here], arrival[here] = self.times_us(slot, n, start_us)
-            points[:, here] = self._points(slot, n)
+            ids[here] = np.arange(tick << ID_BITS, (tick << ID_BITS) + n)
+            ts[here], arrival[here] = self.times_us(tick, n, start_us)
+            points[:, here] = self._points(tick, n)
         times = [pa.array(time).view(TIME) for time in (ts, arrival)]
         streams = [self._streams(first, counts)] if isinstance(self.process, Fleet) else []
         return pa.RecordBatch.from_arrays([pa.array(ids), *times, *streams, *map(pa.array, points)], schema=self.schema)
 
-    def _points(self, slot: int, n: int) -> Points:
-        random = derive(self.seed, "points", slot)
-        return columns(cloud_at(self.points, slot * self.slot_us, random), random, n, self.dimensions)
+    def _points(self, tick: int, n: int) -> Points:
+        random = derive(self.seed, "points", tick)
+        return columns(cloud_at(self.points, tick * self.tick_us, random), random, n, self.dimensions)
 
     def _streams(self, first: int, counts: Counts) -> pa.Array:
         """Give the stream that each tuple came with, by the rates of the streams at the time."""
         assert isinstance(self.process, Fleet)
-        times_s = (np.arange(first, first + len(counts)) + 0.5) * self.slot_us / SECOND_US
+        times_s = (np.arange(first, first + len(counts)) + 0.5) * self.tick_us / SECOND_US
         shares = np.cumsum(self.process.rates_hz(times_s, self.seed), axis=0)
         drawn = [
-            np.searchsorted(shares[:, at], derive(self.seed, "streams", slot).random(n) * shares[-1, at])
-            for at, (slot, n) in enumerate(enumerate(counts.tolist(), first))
+            np.searchsorted(shares[:, at], derive(self.seed, "streams", tick).random(n) * shares[-1, at])
+            for at, (tick, n) in enumerate(enumerate(counts.tolist(), first))
         ]
         return pa.array(np.concatenate(drawn).astype(np.int32))
 
@@ -229,6 +229,6 @@ def typed(name: str, text: str) -> str | float:
     """Read the text of a field, or of an option of that name, as the number that it stands for; others stay texts."""
     if name in ("rate", "dispersion", "late_share", "hurst"):
         return read_real(name, text)
-    if name in ("dimensions", "seed", "partitions", "delay_us", "slot_us", "on_us", "off_us", "streams"):
+    if name in ("dimensions", "seed", "partitions", "delay_us", "tick_us", "on_us", "off_us", "streams"):
         return read_whole(name, text)
     return text

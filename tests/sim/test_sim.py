@@ -31,7 +31,7 @@ def stream(
     rate: float, seconds: float = 10.0, dispersion: float | None = None, in_order: bool = False, windows: Windows = PANES
 ) -> Traffic:
     kind = {"arrivals": "constant"} if dispersion is None else {"arrivals": "map", "dispersion": dispersion}
-    workload = Workload(rate=rate, delay_us=50_000, slot_us=5_000, **kind)  # type: ignore[arg-type]
+    workload = Workload(rate=rate, delay_us=50_000, tick_us=5_000, **kind)  # type: ignore[arg-type]
     return traffic(workload, windows, seconds, in_order=in_order)
 
 

@@ -17,8 +17,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from streaming_job import START_US, WORKLOAD
-from test_engine import oracle
+from support import streaming_job
+from support.engine import oracle
+from support.streaming_job import START_US, WORKLOAD
 
 import skytide
 from skytide import FixedSlack, high, low
@@ -47,7 +48,7 @@ class Job:
         folder.mkdir(parents=True, exist_ok=True)
         self.store, self.out, self.log = folder / "checkpoint" / "skytide", folder / "out", folder / "log"
         settings = {"spark.master": master, "spark.driver.defaultJavaOptions": f"{QUICK} {java}"}
-        script, told = Path(__file__).with_name("streaming_job.py"), json.dumps({"spark": settings, **options})
+        script, told = Path(streaming_job.__file__), json.dumps({"spark": settings, **options})
         with self.log.open("a") as log:
             self.process = subprocess.Popen(
                 [sys.executable, script, folder / "checkpoint", self.out, told],

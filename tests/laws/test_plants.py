@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from fake_cluster import FakeCluster, executors
-from test_elastic_sim import BURSTS, FLAT, SLIDING
+from support.fake_cluster import FakeCluster, executors
+from support.traffic import BURSTS, FLAT, SLIDING
 
 from skytide.loop.ports import Actuator
 from skytide.records import Allocation

@@ -7,6 +7,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.traffic import BURSTS, CHEAP_WINDOWS, FLAT, GAPS, SLIDING
 
 from skytide.control.fuzzy import Fuzzy
 from skytide.control.guard import Guard
@@ -14,24 +15,10 @@ from skytide.errors import InvalidInput
 from skytide.loop.cycle import Cycle, Loop
 from skytide.records import Allocation
 from skytide.routing import AS_PID, PB_RR, TB_RR, Splitting
-from skytide.sim import CoarseStage, Costs, Curve, Traffic, traffic
+from skytide.sim import CoarseStage, Costs, Traffic, traffic
 from skytide.sim.coarse_plant import CoarsePlant
 from skytide.sim.elastic import ElasticPlant, run_elastic
-from skytide.windows import Windows
 from skytide.workloads.workload import Workload
-
-SLIDING = Windows(500_000, 100_000)
-# Every tuple costs 50 us, a tenth of each partition is kept, and a pair of rows costs 1 us.
-FLAT = Costs("made up", {"independent": Curve((1, 10_000), (0.1, 1_000.0), (50e-6, 0.5))}, 1e-6)
-CHEAP_WINDOWS = replace(FLAT, pair_s=1e-8)
-
-
-def stream(rate: float = 20_000, seconds: float = 6.0, **more: object) -> Traffic:
-    return traffic(Workload(rate=rate, delay_us=50_000, slot_us=10_000, **more), SLIDING, seconds)  # type: ignore[arg-type]
-
-
-BURSTS = stream(arrivals="map", dispersion=800.0)
-GAPS = stream(rate=2_000, arrivals="onoff", on_us=300_000, off_us=900_000)
 
 
 def check_complete(plant: ElasticPlant, came: Traffic, given_up: int) -> None:
@@ -111,7 +98,7 @@ def test_the_same_stream_gives_the_same_run() -> None:
 
 
 def steps() -> Traffic:
-    return traffic(Workload(arrivals="steps", steps="15:10000, 15:50000, 15:10000", slot_us=10_000), SLIDING, 45.0)
+    return traffic(Workload(arrivals="steps", steps="15:10000, 15:50000, 15:10000", tick_us=10_000), SLIDING, 45.0)
 
 
 def levels(cycles: Sequence[Cycle], begin_s: float, end_s: float) -> float:
@@ -145,7 +132,7 @@ def test_a_fixed_size_would_have_fallen_behind() -> None:
 
 
 def test_utilisation_is_what_came_over_what_could_be_served() -> None:
-    came = traffic(Workload(rate=20_000, arrivals="constant", slot_us=10_000), SLIDING, 6.0)
+    came = traffic(Workload(rate=20_000, arrivals="constant", tick_us=10_000), SLIDING, 6.0)
     for reading in ("interval", "samples"):
         plant = ElasticPlant(came, FLAT, SLIDING, strategy=TB_RR, slots=(2, 8), reading=reading)  # type: ignore[arg-type]
         plant.observe(2.0)
@@ -164,7 +151,7 @@ def test_a_window_level_that_is_too_small_shows_it() -> None:
 
 
 def test_other_programs_make_work_longer() -> None:
-    came = traffic(Workload(rate=10_000, arrivals="constant", slot_us=10_000), SLIDING, 4.0)
+    came = traffic(Workload(rate=10_000, arrivals="constant", tick_us=10_000), SLIDING, 4.0)
     calm, loaded = (ElasticPlant(came, FLAT, None, strategy=TB_RR, slowdown=lambda _, by=by: by).observe(4.0) for by in (1.0, 1.5))  # type: ignore[misc]
     assert calm.pane_utilisation is not None and loaded.pane_utilisation is not None
     assert loaded.pane_utilisation == pytest.approx(1.5 * calm.pane_utilisation, rel=0.05)
@@ -172,7 +159,7 @@ def test_other_programs_make_work_longer() -> None:
 
 
 def test_a_load_that_comes_later_is_felt_later() -> None:
-    came = traffic(Workload(rate=10_000, arrivals="constant", slot_us=10_000), SLIDING, 4.0)
+    came = traffic(Workload(rate=10_000, arrivals="constant", tick_us=10_000), SLIDING, 4.0)
     plant = ElasticPlant(came, FLAT, None, strategy=TB_RR, slowdown=lambda at_s: 1.0 if at_s < 2 else 1.8)
     first, second = plant.observe(2.0), plant.observe(4.0)
     assert (second.pane_utilisation or 0) == pytest.approx(1.8 * (first.pane_utilisation or 0), rel=0.05)

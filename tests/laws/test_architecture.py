@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-REPOSITORY = Path(__file__).resolve().parents[1]
+REPOSITORY = Path(__file__).resolve().parents[2]
 LINTER = Path(sys.executable).with_name("lint-imports")
 LAYERS = "Each layer imports only those below it"
 PYSPARK = "Only skytide.spark imports pyspark"

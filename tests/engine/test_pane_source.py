@@ -33,7 +33,7 @@ def test_delays_do_not_depend_on_partitions(delays: dict[str, Any], first: int, 
             query = Skyline(low("x0") * low("x1"))
             plan = Plan(query, Windows(100_000, 100_000), KSlack(), "ts", source.workload.schema, (), Store(folder))
             reader = PaneReader(source, plan, late_wanted=False)
-            start, end = ({**reader.initialOffset(), "slot": slot} for slot in (first, first + length))
+            start, end = ({**reader.initialOffset(), "tick": tick} for tick in (first, first + length))
             ranges = reader.partitions(start, end)
             made = [report for part in ranges for report in reader.read(part)]
             report = PaneReport.read(pa.Table.from_batches(made)) if made else PaneReport()

@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from test_queries import ALL, PREFERENCE, SCHEMA, same, tables
+from support.queries import ALL, PREFERENCE, SCHEMA, same, tables
 
 from skytide.queries import Incremental, Query, Recompute, Skyline, Sliding, sliding_memory
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
-from test_engine import oracle
+from support.engine import oracle
 
 import skytide
 from skytide import FixedSlack, KSlack, high, low

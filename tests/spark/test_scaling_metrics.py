@@ -4,9 +4,9 @@ import json
 from typing import Any
 
 import pytest
-from fake_cluster import FakeCluster
 from hypothesis import given
 from hypothesis import strategies as st
+from support.fake_cluster import FakeCluster
 
 from skytide.records import Allocation, Observation
 from skytide.spark.scaling.metrics import QueryMetrics
@@ -144,7 +144,7 @@ class TestProgress:
         [
             (5, 9, 4.0),
             ('{"t":{"0":5,"1":7}}', '{"t":{"0":9,"1":8}}', 5.0),
-            ({"slot": 4, "slot_us": 10_000}, {"slot": 7, "slot_us": 10_000}, 3.0),
+            ({"tick": 4, "tick_us": 10_000}, {"tick": 7, "tick_us": 10_000}, 3.0),
             ('{"t":{"0":5}}', '{"t":{"0":9,"1":8}}', None),  # a new partition may hold anything
             ('{"offset":1,"timestamp":5}', '{"offset":2,"timestamp":6}', None),
             (None, "5", None),
@@ -162,7 +162,7 @@ class TestProgress:
             "latestOffset": {"t": {"0": 350}},
             "numInputRows": 100,
         }
-        slots = {"startOffset": {"slot": 0}, "endOffset": {"slot": 10}, "latestOffset": {"slot": 15}, "numInputRows": 300}
+        slots = {"startOffset": {"tick": 0}, "endOffset": {"tick": 10}, "latestOffset": {"tick": 15}, "numInputRows": 300}
         silent = {"startOffset": "f", "endOffset": "g", "latestOffset": None, "numInputRows": 50}
         told = [
             Batch.read({**RECORDED, "sources": sources, "numInputRows": 400}) for sources in ([kafka, slots], [kafka, silent], [])

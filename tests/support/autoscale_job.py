@@ -30,7 +30,7 @@ from skytide.spark.scaling.gateway import Executor, SparkCluster
 from skytide.spark.scaling.warm import warm
 from skytide.spark.session import local_session
 
-TESTS = str(Path(__file__).parent)
+TESTS = str(Path(__file__).parents[1])
 ROOM, MOST = 2, 3  # executors that the cluster has room for at first, and that the scaler may ask for
 PARTS = 4
 ROW_S, HIGH_HZ = 0.002, 750

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from test_engine import COLUMNS, QUERIES, Batch, Collected, Crash, Fragile, InProcess, tuples
+from support.engine import COLUMNS, QUERIES, Batch, Collected, Crash, Fragile, InProcess, tuples
 
 from skytide.errors import InvalidInput, SkytideError
 from skytide.lateness import DropRatio, FixedSlack, KSlack, Slack

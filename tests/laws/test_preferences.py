@@ -1,9 +1,9 @@
 """Preferences: how they read, what they refuse, and that their chains mean what the definitions say."""
 
 import pytest
-import reference
 from hypothesis import given
 from hypothesis import strategies as st
+from support import reference
 
 from skytide.errors import InvalidInput
 from skytide.queries import Preference, combine, diff, high, low, parse_preferences

@@ -24,7 +24,7 @@ from skytide.workloads.points import CLOUDS, DRIFTING, columns
 from skytide.workloads.variable import RandomWalk, Replay, SelfSimilar
 from skytide.workloads.workload import BATCH_ROWS, Workload
 
-SLOT_US = 10_000
+TICK_US = 10_000
 
 
 def recorded(name: str, columns: dict[str, object]) -> str:
@@ -79,7 +79,7 @@ def workloads(draw: st.DrawFn) -> Workload:
         points=draw(st.sampled_from([*CLOUDS, DRIFTING])),
         dimensions=draw(st.integers(1, 4)),
         seed=draw(seeds),
-        slot_us=draw(st.sampled_from([1_000, 10_000, 7_777])),
+        tick_us=draw(st.sampled_from([1_000, 10_000, 7_777])),
     )
 
 
@@ -95,7 +95,7 @@ def same_for_any_split(tuples: Tuples, schema: pa.Schema, cuts: list[int]) -> bo
 @given(workloads(), st.integers(0, 10**6), st.lists(st.integers(0, 40), min_size=1, max_size=5))
 def test_a_stream_is_the_same_for_any_split(stream: Workload, first: int, lengths: list[int]) -> None:
     cuts = (first + np.cumsum([0, *lengths])).tolist()
-    assert same_for_any_split(lambda *slots: stream.tuples(*slots, start_us=5), stream.schema, cuts)
+    assert same_for_any_split(lambda *ticks: stream.tuples(*ticks, start_us=5), stream.schema, cuts)
 
 
 def test_a_stream_that_is_seeded_by_part_is_caught() -> None:
@@ -110,32 +110,32 @@ def test_every_process_is_here() -> None:
 
 
 @given(kinds, st.integers(0, 10**9), st.integers(0, 2 * BLOCK), st.integers(0, 2 * BLOCK), seeds)
-def test_the_counts_of_a_slot_do_not_depend_on_the_range(kind: str, first: int, skip: int, n: int, seed: int) -> None:
-    counts = PROCESSES[kind].counts(first, first + skip + n, slot_us=SLOT_US, seed=seed)
+def test_the_counts_of_a_tick_do_not_depend_on_the_range(kind: str, first: int, skip: int, n: int, seed: int) -> None:
+    counts = PROCESSES[kind].counts(first, first + skip + n, tick_us=TICK_US, seed=seed)
     assert len(counts) == skip + n
     assert (counts >= 0).all()
-    assert np.array_equal(counts[skip:], PROCESSES[kind].counts(first + skip, first + skip + n, slot_us=SLOT_US, seed=seed))
+    assert np.array_equal(counts[skip:], PROCESSES[kind].counts(first + skip, first + skip + n, tick_us=TICK_US, seed=seed))
 
 
 @given(kinds, st.integers(0, 1000), st.integers(0, 2**32))
-def test_offsets_are_in_order_and_inside_their_slot(kind: str, n: int, seed: int) -> None:
-    offsets = PROCESSES[kind].offsets(np.random.default_rng(seed), n, SLOT_US)
+def test_offsets_are_in_order_and_inside_their_tick(kind: str, n: int, seed: int) -> None:
+    offsets = PROCESSES[kind].offsets(np.random.default_rng(seed), n, TICK_US)
     assert len(offsets) == n
     assert (np.diff(offsets, prepend=0) >= 0).all()
-    assert (offsets < SLOT_US).all()
+    assert (offsets < TICK_US).all()
 
 
-def dispersion(counts: Counts, slots: int) -> float:
-    """Measure Var(N_t) / E(N_t) over stretches of so many slots."""
-    stretches = counts[: len(counts) // slots * slots].reshape(-1, slots).sum(axis=1)
+def dispersion(counts: Counts, ticks: int) -> float:
+    """Measure Var(N_t) / E(N_t) over stretches of so many ticks."""
+    stretches = counts[: len(counts) // ticks * ticks].reshape(-1, ticks).sum(axis=1)
     return float(stretches.var(ddof=1) / stretches.mean())
 
 
 def measured(process: MarkovModulated | Poisson, asked: float) -> tuple[float, float]:
     """Give rate and index of dispersion of 120 million tuples; in each stretch the chain forgets its state fifty times."""
-    counts = process.counts(0, round(120e6 / process.rate_hz * 1e6 / SLOT_US), slot_us=SLOT_US, seed=3)
+    counts = process.counts(0, round(120e6 / process.rate_hz * 1e6 / TICK_US), tick_us=TICK_US, seed=3)
     forgets_hz = MarkovModulated(process.rate_hz, asked).renewals_hz
-    return counts.mean() * 1e6 / SLOT_US, dispersion(counts, max(1, round(50 / forgets_hz * 1e6 / SLOT_US)))
+    return counts.mean() * 1e6 / TICK_US, dispersion(counts, max(1, round(50 / forgets_hz * 1e6 / TICK_US)))
 
 
 @pytest.mark.parametrize("rate", [30_000, 200_000])
@@ -149,20 +149,20 @@ def test_bursts_measure_what_was_asked(rate: float, asked: float) -> None:
 @pytest.mark.parametrize("asked", [1_000, 2_500, 8_000])
 def test_the_estimator_finds_the_index_of_dispersion(asked: float) -> None:
     """From counts alone, as for a stream that nobody described."""
-    counts = MarkovModulated(100_000, asked).counts(0, 100_000, slot_us=SLOT_US, seed=5)
+    counts = MarkovModulated(100_000, asked).counts(0, 100_000, tick_us=TICK_US, seed=5)
     assert index_of_dispersion(counts) == pytest.approx(asked, rel=0.2)
 
 
 @pytest.mark.parametrize("asked", [0.5, 0.6, 0.7, 0.8, 0.9])
-@pytest.mark.parametrize("slot_us", [10_000, 50_000])
-def test_self_similar_arrivals_have_the_hurst_parameter_that_was_asked(asked: float, slot_us: int) -> None:
-    counts = SelfSimilar(30_000, asked).counts(0, 2**18 * 10_000 // slot_us, slot_us=slot_us, seed=2)
+@pytest.mark.parametrize("tick_us", [10_000, 50_000])
+def test_self_similar_arrivals_have_the_hurst_parameter_that_was_asked(asked: float, tick_us: int) -> None:
+    counts = SelfSimilar(30_000, asked).counts(0, 2**18 * 10_000 // tick_us, tick_us=tick_us, seed=2)
     assert hurst(counts) == pytest.approx(asked, abs=0.05)
-    assert counts.mean() * 1e6 / slot_us == pytest.approx(30_000, rel=0.02)
+    assert counts.mean() * 1e6 / tick_us == pytest.approx(30_000, rel=0.02)
 
 
-def test_heavy_tailed_slots_alone_are_not_self_similar() -> None:
-    """A guilty specimen: slots that know nothing of each other, however wild, have a Hurst parameter of one half."""
+def test_heavy_tailed_ticks_alone_are_not_self_similar() -> None:
+    """A guilty specimen: ticks that know nothing of each other, however wild, have a Hurst parameter of one half."""
     counts = (np.random.default_rng(1).pareto(1.5, 2**16) * 100).astype(np.int64)
     assert hurst(counts) < 0.55
 
@@ -170,22 +170,22 @@ def test_heavy_tailed_slots_alone_are_not_self_similar() -> None:
 @pytest.mark.parametrize("kind", [kind for kind in ARRIVALS if kind not in ("steps", "replay")])
 def test_rates_measure_what_was_asked(kind: str) -> None:
     process = PROCESSES[kind]
-    cycle_slots = 256 * 5 * 100  # the longest cycle but that of self-similar arrivals, which has its own test
+    cycle_ticks = 256 * 5 * 100  # the longest cycle but that of self-similar arrivals, which has its own test
     mean = np.mean(
-        [process.counts(0, cycle_slots, slot_us=SLOT_US, seed=seed).mean() for seed in range(1 if kind == "walk" else 4)]
+        [process.counts(0, cycle_ticks, tick_us=TICK_US, seed=seed).mean() for seed in range(1 if kind == "walk" else 4)]
     )
     tolerance = 0.1 if kind in ("selfsimilar", "onoff") else 0.02  # these wander more than a cycle of 21 minutes averages out
-    assert mean * 1e6 / SLOT_US == pytest.approx(process.mean_hz, rel=tolerance)
+    assert mean * 1e6 / TICK_US == pytest.approx(process.mean_hz, rel=tolerance)
 
 
 def test_a_random_walk_wanders() -> None:
-    counts = RandomWalk(10_000).counts(0, 256 * 500, slot_us=SLOT_US, seed=4).reshape(256, 500).mean(axis=1)
+    counts = RandomWalk(10_000).counts(0, 256 * 500, tick_us=TICK_US, seed=4).reshape(256, 500).mean(axis=1)
     assert counts.max() / counts.mean() > 1.5
     assert abs(np.diff(np.log(counts))).mean() == pytest.approx(0.15 * np.sqrt(2 / np.pi), rel=0.25)
 
 
 def test_on_and_off_last_as_long_as_was_asked() -> None:
-    counts = OnOff(50_000, on_us=1_000_000, off_us=3_000_000).counts(0, 400_000, slot_us=SLOT_US, seed=1)
+    counts = OnOff(50_000, on_us=1_000_000, off_us=3_000_000).counts(0, 400_000, tick_us=TICK_US, seed=1)
     on = counts > 0
     assert on.mean() == pytest.approx(0.25, abs=0.04)
     turns = np.count_nonzero(np.diff(on.astype(int)) == 1)
@@ -194,7 +194,7 @@ def test_on_and_off_last_as_long_as_was_asked() -> None:
 
 
 def test_records_are_played_again_and_again() -> None:
-    counts = Replay(f"{RATES}#a").counts(0, 4_000, slot_us=SLOT_US, seed=1).reshape(10, 4, 100).sum(axis=2)
+    counts = Replay(f"{RATES}#a").counts(0, 4_000, tick_us=TICK_US, seed=1).reshape(10, 4, 100).sum(axis=2)
     assert counts.mean(axis=0) == pytest.approx([500, 100, 0, 900], rel=0.1)
     assert Replay(TIMES).mean_hz == pytest.approx(5 / 2)
     with pytest.raises(InvalidInput, match=r"series='/nowhere.parquet': .*; give a Parquet file"):
@@ -257,14 +257,14 @@ def test_arrivals_without_bursts_do_not_measure_as_bursts() -> None:
 
 @given(st.floats(0.1, 1e6), st.integers(0, 10**6), st.integers(1, 1000))
 def test_constant_arrivals_are_never_a_tuple_off(rate: float, first: int, n: int) -> None:
-    counts = Constant(rate).counts(first, first + n, slot_us=SLOT_US, seed=0)
-    expected = rate * SLOT_US / 1e6
+    counts = Constant(rate).counts(first, first + n, tick_us=TICK_US, seed=0)
+    expected = rate * TICK_US / 1e6
     assert abs(counts - expected).max() < 1.001
     assert abs(counts.sum() - n * expected) < 1.001
 
 
 def test_steps_hold_their_rates_and_come_again() -> None:
-    counts = Steps.parse("2:1000, 1:50000, 1:0").counts(0, 4_000, slot_us=SLOT_US, seed=0).reshape(10, 400)
+    counts = Steps.parse("2:1000, 1:50000, 1:0").counts(0, 4_000, tick_us=TICK_US, seed=0).reshape(10, 400)
     assert counts[:, :200].mean() == pytest.approx(10, rel=0.05)
     assert counts[:, 200:300].mean() == pytest.approx(500, rel=0.05)
     assert (counts[:, 300:] == 0).all()
@@ -290,12 +290,12 @@ def test_delays_have_the_share_and_the_law_that_was_asked(kind: str, share: floa
 
 
 @given(workloads(), st.integers(0, 1000))
-def test_tuples_arrive_in_their_slot_in_order_and_late_by_their_delay(stream: Workload, first: int) -> None:
+def test_tuples_arrive_in_their_tick_in_order_and_late_by_their_delay(stream: Workload, first: int) -> None:
     start_us = 1_000_000_000
     tuples = whole(stream.tuples(first, first + 50, start_us), stream.schema)
     ids, ts, arrival = (tuples[name].to_numpy().astype(np.int64) for name in ("id", "ts", "arrival"))
-    slots = (arrival - start_us) // stream.slot_us
-    assert np.array_equal(np.bincount(slots - first, minlength=50), stream.counts(first, first + 50))
+    ticks = (arrival - start_us) // stream.tick_us
+    assert np.array_equal(np.bincount(ticks - first, minlength=50), stream.counts(first, first + 50))
     assert len(np.unique(ids)) == len(ids)
     assert (np.diff(arrival) >= 0).all()
     assert (ts <= arrival).all()
@@ -318,15 +318,15 @@ def test_another_seed_is_another_stream(seed: int) -> None:
     assert not one.equals(other)
 
 
-@pytest.mark.parametrize("slot_us", [1_000, 100_000])
-def test_batches_are_never_larger_than_asked(slot_us: int) -> None:
-    stream = Workload(rate=1_500_000, dimensions=1, slot_us=slot_us)
-    sizes = [batch.num_rows for batch in stream.tuples(0, 400_000 // slot_us, 0)]
+@pytest.mark.parametrize("tick_us", [1_000, 100_000])
+def test_batches_are_never_larger_than_asked(tick_us: int) -> None:
+    stream = Workload(rate=1_500_000, dimensions=1, tick_us=tick_us)
+    sizes = [batch.num_rows for batch in stream.tuples(0, 400_000 // tick_us, 0)]
     assert max(sizes) <= BATCH_ROWS
-    assert sum(sizes) == stream.counts(0, 400_000 // slot_us).sum()
+    assert sum(sizes) == stream.counts(0, 400_000 // tick_us).sum()
 
 
-def test_no_slots_and_no_tuples_are_no_batches() -> None:
+def test_no_ticks_and_no_tuples_are_no_batches() -> None:
     assert list(Workload(rate=1_000).tuples(7, 7, 0)) == []
     assert list(Workload(rate=0.001).tuples(0, 100, 0)) == []
 
@@ -346,7 +346,7 @@ def test_fields_survive_as_texts(stream: Workload) -> None:
         ({"rate": 0}, "rate=0: out of range; give tuples a second, more than 0"),
         ({"rate": float("inf")}, "rate=inf: out of range"),
         ({"rate": "5"}, "rate='5': out of range"),
-        ({"rate": 1e12}, "up to 1,000,000,000,000 tuples a second: more than 4,194,304 in a slot .* choose shorter slots"),
+        ({"rate": 1e12}, "up to 1,000,000,000,000 tuples a second: more than 4,194,304 in a tick .* choose shorter ticks"),
         ({"rate": 5, "arrivals": "chaotic"}, "arrivals='chaotic': not known; choose one of constant, poisson, steps, map"),
         ({"rate": 5, "arrivals": "map"}, "arrivals='map': dispersion is missing"),
         ({"rate": 5, "arrivals": "map", "dispersion": 1}, "dispersion=1: out of range; give a number above 1"),
@@ -365,7 +365,7 @@ def test_fields_survive_as_texts(stream: Workload) -> None:
         ({"rate": 5, "points": "flat"}, "points='flat': not known; choose one of independent"),
         ({"rate": 5, "dimensions": 0}, "dimensions=0: out of range; give a whole number from 1 to 64"),
         ({"rate": 5, "seed": -1}, "seed=-1: out of range; give a whole number of at least 0"),
-        ({"rate": 5, "slot_us": 0.5}, "a slot of 0.5 microseconds: out of range"),
+        ({"rate": 5, "tick_us": 0.5}, "a tick of 0.5 microseconds: out of range"),
     ],
 )
 def test_what_makes_no_stream_is_refused(fields: dict[str, object], message: str) -> None:

@@ -27,8 +27,8 @@ class Clock:
         return self.us
 
 
-def at(slot: int, start_us: int = START_US) -> Offset:
-    return {"slot": slot, "slot_us": 10_000, "start_us": start_us}
+def at(tick: int, start_us: int = START_US) -> Offset:
+    return {"tick": tick, "tick_us": 10_000, "start_us": start_us}
 
 
 def test_options_say_all_that_was_asked_for() -> None:
@@ -36,7 +36,7 @@ def test_options_say_all_that_was_asked_for() -> None:
         workload(rate=1),
         workload(rate=2.5, arrivals="map", dispersion=50, delay="300 ms", late_share=0.25, seed=7, partitions=5),
         workload(arrivals="steps", steps="1:5, 2:10", delays="pareto", delay="1 s", points="correlated", dimensions=3),
-        workload(rate=9, slot="1 ms", pace="fast", batch="2 s", duration="1 min", start="2026-01-31 12:00:00+01:00"),
+        workload(rate=9, tick="1 ms", pace="fast", batch="2 s", duration="1 min", start="2026-01-31 12:00:00+01:00"),
     ]:
         assert WorkloadStream.from_options(stream.options()) == stream
 
@@ -51,8 +51,8 @@ def test_a_start_is_a_time_in_utc_or_microseconds() -> None:
     [
         ({"rate": 5, "partitions": 0}, "partitions=0: out of range; give a whole number of at least 1"),
         ({"rate": 5, "pace": "slow"}, "pace='slow': not known; choose one of real, fast"),
-        ({"rate": 5, "batch": "1 ms"}, "a batch of 1,000 microseconds: shorter than a slot, .* choose a longer batch"),
-        ({"rate": 5, "duration": "1 ms"}, "a duration of 1,000 microseconds: shorter than a slot"),
+        ({"rate": 5, "batch": "1 ms"}, "a batch of 1,000 microseconds: shorter than a tick, .* choose a longer batch"),
+        ({"rate": 5, "duration": "1 ms"}, "a duration of 1,000 microseconds: shorter than a tick"),
         ({"rate": 5, "duration": "long"}, "duration='long': not a length of time"),
         ({"rate": 5, "delay": "-1 s"}, "delay='-1 s': not a length of time"),
         ({"rate": 5, "start": "noon"}, "start='noon': not a time; write it as"),
@@ -90,7 +90,7 @@ def test_in_real_time_a_batch_can_be_limited_and_the_backlog_is_told() -> None:
 
 def test_a_fast_stream_knows_no_clock() -> None:
     reader = WorkloadReader(workload(rate=1, pace="fast", duration="700 ms"), Clock(0))
-    assert [reader.latestOffset(at(slot), LIMIT) for slot in (0, 50, 70)] == [at(50), at(70), at(70)]
+    assert [reader.latestOffset(at(tick), LIMIT) for tick in (0, 50, 70)] == [at(50), at(70), at(70)]
     assert WorkloadReader(workload(rate=1, pace="fast"), Clock(0)).latestOffset(at(10**9), LIMIT) == at(10**9 + 50)
 
 
@@ -110,15 +110,15 @@ def test_a_stream_of_which_all_or_nothing_is_available_is_refused() -> None:
 
 
 @given(st.integers(1, 9), st.integers(0, 1000), st.integers(0, 300), st.floats(0.1, 5_000))
-def test_partitions_are_all_slots_once_and_give_all_tuples(n: int, first: int, slots: int, rate: float) -> None:
+def test_partitions_are_all_ticks_once_and_give_all_tuples(n: int, first: int, ticks: int, rate: float) -> None:
     stream = workload(rate=rate, arrivals="map", dispersion=20, dimensions=2, partitions=n)
     reader = WorkloadReader(stream)
-    ranges = reader.partitions(at(first), at(first + slots))
+    ranges = reader.partitions(at(first), at(first + ticks))
     assert len(ranges) <= n
     assert [part.last for part in ranges][:-1] == [part.first for part in ranges][1:]
-    assert sum(part.last - part.first for part in ranges) == slots
+    assert sum(part.last - part.first for part in ranges) == ticks
     read = pa.Table.from_batches((batch for part in ranges for batch in reader.read(part)), stream.workload.schema)
-    assert read.equals(tuples_of(stream, first, first + slots))
+    assert read.equals(tuples_of(stream, first, first + ticks))
 
 
 def test_partitions_share_bursts_evenly() -> None:
@@ -188,10 +188,10 @@ def test_a_restart_goes_on_without_loss_or_duplicate(spark: SparkSession, tmp_pa
     assert rows.equals(tuples_of(stream, 0, 200, start_us))
 
 
-def test_a_stream_with_other_slots_needs_another_checkpoint(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_stream_with_other_ticks_needs_another_checkpoint(spark: SparkSession, tmp_path: Path) -> None:
     play(spark, workload(rate=50, pace="fast", duration="1 s"), Sink(), tmp_path)
-    with pytest.raises(StreamingQueryException, match="slots of 20,000 microseconds: the checkpoint counts slots of 10,000"):
-        play(spark, workload(rate=50, pace="fast", duration="1 s", slot="20 ms"), Sink(), tmp_path)
+    with pytest.raises(StreamingQueryException, match="ticks of 20,000 microseconds: the checkpoint counts ticks of 10,000"):
+        play(spark, workload(rate=50, pace="fast", duration="1 s", tick="20 ms"), Sink(), tmp_path)
 
 
 def test_wrong_options_are_refused_when_the_stream_is_loaded(spark: SparkSession) -> None:

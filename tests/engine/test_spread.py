@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from test_engine import COLUMNS, QUERIES, Collected, InProcess, tuples
+from support.engine import COLUMNS, QUERIES, Collected, InProcess, tuples
 
 from skytide.lateness import FixedSlack
 from skytide.queries import Query

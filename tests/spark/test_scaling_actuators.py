@@ -4,9 +4,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fake_cluster import FakeCluster, executors
 from hypothesis import given
 from hypothesis import strategies as st
+from support.fake_cluster import FakeCluster, executors
 
 from skytide.control import Guard, Rules
 from skytide.loop.cycle import Loop

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support import autoscale_job
 
 pytestmark = [
     pytest.mark.slow,
@@ -20,7 +21,7 @@ Found = dict[str, Any]
 def found(tmp_path_factory: pytest.TempPathFactory) -> Found:
     """Run all scenarios on one cluster, in a process of its own: the session of these tests has no cluster."""
     folder = tmp_path_factory.mktemp("cluster")
-    script = Path(__file__).with_name("autoscale_job.py")
+    script = Path(autoscale_job.__file__)
     with (folder / "log").open("w") as log:
         job = subprocess.Popen([sys.executable, script, folder, "step", "levels"], stdout=log, stderr=subprocess.STDOUT)
         try:
