@@ -255,7 +255,7 @@ def test_windows_are_complete_and_tasks_never_overlap(
 ) -> None:
     plant = Plant(policy, layout, slots)
     first = layout.panes_of(0).start
-    panes = range(first, first + layout.panes_a_window + len(partitions))
+    panes = range(first, first + layout.panes_per_window + len(partitions))
     counts = dict(zip(panes, partitions, strict=False))
     waiting = [(pane, counts.get(pane, 1), pane * 10 + part) for pane in panes for part in range(counts.get(pane, 1))]
     while waiting or plant.running:

@@ -2,6 +2,7 @@
 
 from datetime import timedelta
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,7 +16,8 @@ def test_a_window_of_five_seconds_every_two() -> None:
     # window 0  [-------------------)
     # window 1          [-------------------)
     windows = sliding("5 s", slide="2 s")
-    assert (windows.pane_us, windows.panes_a_window) == (1_000_000, 5)
+    assert (windows.panes_per_slide, windows.panes_per_window) == (2, 5)
+    assert [windows.pane_start_us(pane) for pane in (0, 1, 2, 3)] == [0, 1_000_000, 2_000_000, 3_000_000]
     assert windows.panes_of(0) == range(5)
     assert windows.panes_of(1) == range(2, 7)
     assert [windows.first_of_pane(pane) for pane in (0, 1, 4, 5, 6)] == [-2, -1, 0, 1, 1]
@@ -29,13 +31,24 @@ lengths = st.integers(1, 60)
 @given(lengths, lengths, st.integers(-1000, 1000))
 def test_a_pane_is_in_exactly_the_windows_that_cover_it(a: int, b: int, pane: int) -> None:
     windows = Windows(length_us=max(a, b), slide_us=min(a, b))
-    start, end = pane * windows.pane_us, (pane + 1) * windows.pane_us
+    start, end = windows.pane_start_us(pane), windows.pane_start_us(pane + 1)
+    assert {windows.pane_of(time) for time in (start, (start + end) // 2, end - 1)} == {pane}
+    assert windows.pane_of(np.array([start, end])).tolist() == [pane, pane + 1]
     inside = range(windows.first_of_pane(pane), windows.last_of_pane(pane) + 1)
     for window in range(inside.start - 3, inside.stop + 3):
         covers = windows.start_us(window) <= start and end <= windows.end_us(window)
         disjoint = end <= windows.start_us(window) or windows.end_us(window) <= start
         assert covers != disjoint
         assert covers == (window in inside) == (pane in windows.panes_of(window))
+
+
+@given(lengths, lengths)
+def test_panes_are_cut_where_windows_start_and_end_and_nowhere_else(a: int, b: int) -> None:
+    windows = Windows(length_us=max(a, b), slide_us=min(a, b))
+    cuts = {cut for window in range(-200, 200) for cut in (windows.start_us(window), windows.end_us(window))}
+    starts = {windows.pane_start_us(pane) for pane in range(-20, 20)}
+    assert starts == {cut for cut in cuts if min(starts) <= cut <= max(starts)}
+    assert windows.panes_per_window <= 2 * -(-windows.length_us // windows.slide_us)
 
 
 def test_lengths_of_time() -> None:

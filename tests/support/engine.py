@@ -105,15 +105,15 @@ def oracle(batches: list[list[pa.Table]], plan: Plan) -> tuple[list[tuple[int, p
             in_time = times >= (progress.punctuation_us if progress.punctuation_us is not None else -(2**62))
             seen_late += int((~in_time).sum())
             accepted.append(part.filter(pa.array(in_time)))
-            panes += (times[in_time] // plan.windows.pane_us).tolist()
+            panes += plan.windows.pane_of(times[in_time]).tolist()
         if arrivals is not None:
             progress = progress.advance(arrivals, panes, plan.windows, slack)
     rows = pa.concat_tables(accepted) if accepted else COLUMNS.empty_table()
     times = rows["ts"].cast(pa.int64()).to_numpy()
     if len(times) == 0:
         return [], seen_late
-    first = plan.windows.first_of_pane(int(times.min()) // plan.windows.pane_us)
-    last = max(plan.windows.last_of_pane(int(progress.newest_us or 0) // plan.windows.pane_us), first)
+    first = plan.windows.first_of_pane(plan.windows.pane_of(int(times.min())))
+    last = max(plan.windows.last_of_pane(plan.windows.pane_of(int(progress.newest_us or 0))), first)
     expected = []
     for window in range(first, last + 1):
         inside = (times >= plan.windows.start_us(window)) & (times < plan.windows.end_us(window))

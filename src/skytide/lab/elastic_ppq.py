@@ -96,7 +96,7 @@ def scaled_costs(came: Traffic, rate_hz: float, row: Reported, origin: str) -> C
     So many pane threads are at the setpoint when panes are split so many ways; and a pair of rows is so dear that so many window threads
     are at the setpoint.
     """
-    pane_s = WINDOWS.pane_us / 1e6
+    pane_s = WINDOWS.slide_us / 1e6
     measured = known_costs("bnl")
     work_s = measured.curves["independent"].busy_by_size[int(rate_hz * pane_s / row.splitting_factor)] * row.splitting_factor
     costs = measured.faster(

@@ -29,7 +29,7 @@ class EvenSplitting(Experiment):
         stream = burst_stream(RATE_HZ, DISPERSION, PANES, LENGTH_S, changing=False)
         costs = p0_pane_costs()
         rows: list[Row] = []
-        per_pane = RATE_HZ * PANES.pane_us / 1e6
+        per_pane = RATE_HZ * PANES.slide_us / 1e6
         for strategy in (TB_RR, AS_PID):
             for workers in WORKERS:
                 outcome, _ = run_panes(stream, costs, strategy, workers, period_s=0.25, warm_up_s=20.0)
@@ -81,8 +81,8 @@ class EvenSplitting(Experiment):
 def p0_pane_costs() -> Costs:
     """Give the costs of P0's machine: eight workers are at the setpoint when panes are split 5.18 ways."""
     measured = known_costs("bnl")
-    size = int(RATE_HZ * PANES.pane_us / 1e6 / EIGHT_SPLIT)
-    load = measured.curves["independent"].busy_by_size[size] * EIGHT_SPLIT / (PANES.pane_us / 1e6)
+    size = int(RATE_HZ * PANES.slide_us / 1e6 / EIGHT_SPLIT)
+    load = measured.curves["independent"].busy_by_size[size] * EIGHT_SPLIT / (PANES.slide_us / 1e6)
     return measured.faster(load / (8 * 0.9), "scaled to P0 Fig. 11: utilisation 0.9 with 8 workers and panes split 5.18 ways")
 
 

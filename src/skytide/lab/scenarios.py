@@ -35,8 +35,8 @@ def p3_costs() -> Costs:
     P3 Fig. 8a: without bursts, seven workers and no fewer serve 100,000 independent tuples a second in panes of 0.1 s.
     """
     measured = known_costs("bnl")
-    size = P3_RATE_HZ * P3_PANES.pane_us // 1_000_000
-    load = measured.curves["independent"].busy_by_size[size] / (P3_PANES.pane_us / 1e6)
+    size = P3_RATE_HZ * P3_PANES.slide_us // 1_000_000
+    load = measured.curves["independent"].busy_by_size[size] / (P3_PANES.slide_us / 1e6)
     speed = load / (P3_WORKERS_WITHOUT_BURSTS - 0.5)
     return measured.faster(speed, "scaled to P3 Fig. 8a: 7 workers without bursts")
 

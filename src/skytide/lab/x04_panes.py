@@ -42,10 +42,10 @@ class PanesOrTuples(Experiment):
                 if not one.equals(two):
                     raise AssertionError(f"{cloud}, {panes} panes: the two ways give other windows")
                 rows.append(
-                    {"points": cloud, "panes_a_window": panes, "paned_s": paned_s, "plain_s": plain_s, "ratio": paned_s / plain_s}
+                    {"points": cloud, "panes_per_window": panes, "paned_s": paned_s, "plain_s": plain_s, "ratio": paned_s / plain_s}
                 )
             tell(f"{cloud}: ratio " + ", ".join(f"{row['ratio']:.2f}" for row in rows[-len(PANES_A_WINDOW) :]))
-        by = {(row["points"], row["panes_a_window"]): row["ratio"] for row in rows}
+        by = {(row["points"], row["panes_per_window"]): row["ratio"] for row in rows}
         first, last = PANES_A_WINDOW[1], PANES_A_WINDOW[-1]
         return Findings(
             rows,
@@ -66,7 +66,7 @@ class PanesOrTuples(Experiment):
         axis = figure.subplots()
         for cloud in CLOUDS:
             mine = [row for row in rows if row["points"] == cloud]
-            axis.plot([row["panes_a_window"] for row in mine], [row["ratio"] for row in mine], marker="o", label=cloud)
+            axis.plot([row["panes_per_window"] for row in mine], [row["ratio"] for row in mine], marker="o", label=cloud)
         axis.axhline(1, color="0.7", lw=0.8)
         axis.set(xlabel="panes a window", ylabel="time with panes / time without", ylim=(0, None))
         axis.legend(frameon=False)

@@ -128,7 +128,7 @@ def play(ts: Times, arrival: Times, slack: Slack) -> tuple[float, float]:
         times = ts[begin:end]
         seen = observe(times, progress.newest_us, progress.punctuation_us)
         in_time = times >= (progress.punctuation_us if progress.punctuation_us is not None else times.min())
-        panes = times[in_time] // WINDOWS.pane_us
+        panes = WINDOWS.pane_of(times[in_time])
         for pane in np.unique(panes).tolist():
             came = int(arrival[begin:end][in_time][panes == pane][0])
             for window in range(WINDOWS.first_of_pane(pane), WINDOWS.last_of_pane(pane) + 1):

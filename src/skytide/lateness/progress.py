@@ -42,7 +42,7 @@ class Progress:
         """Give the progress of a stream that has ended: every window that holds a tuple may come out."""
         if self.newest_us is None or self.punctuation_us is None:
             return self
-        end = windows.end_us(windows.last_of_pane(self.newest_us // windows.pane_us))
+        end = windows.end_us(windows.last_of_pane(windows.pane_of(self.newest_us)))
         return replace(self, punctuation_us=max(self.punctuation_us, end))
 
     def ended(self, windows: Windows) -> range:

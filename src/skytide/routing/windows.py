@@ -85,7 +85,7 @@ class WindowScheduler:
         for window in range(self._layout.first_of_pane(pane), self._layout.last_of_pane(pane) + 1):
             known = self._windows.get(window)
             if known is None:
-                known = self._windows[window] = _Window(panes_missing=self._layout.panes_a_window)
+                known = self._windows[window] = _Window(panes_missing=self._layout.panes_per_window)
             known.waiting.append(number)
             known.panes_missing -= last
         return number, self._begin_all()

@@ -68,7 +68,7 @@ def run_batches(
         if come == taken:
             now = (int(now / trigger_s + 1e-9) + 1) * trigger_s
             continue
-        runs = [(tick * workload.tick_us // windows.pane_us, counts[tick]) for tick in range(taken, come)]
+        runs = [(windows.pane_of(tick * workload.tick_us), counts[tick]) for tick in range(taken, come)]
         loads = _loads(router, runs, slots)
         tasks_s = [costs.task_s + load * costs.tuple_s for load in loads if load]
         panes_s = _makespan(tasks_s, cores)
@@ -81,7 +81,7 @@ def run_batches(
         uses = [SlotUse(load, load, costs.task_s + load * costs.tuple_s if load else 0.0) for load in loads]
         measured = utilisation(uses, max(took, trigger_s))
         router.sample(measured)
-        router.close(windows.panes_of(next_window).stop - windows.panes_a_slide)
+        router.close(windows.panes_of(next_window).stop - windows.panes_per_slide)
         used.append(measured or 0.0)
         busy_s += took
         batches += 1

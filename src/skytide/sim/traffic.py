@@ -64,18 +64,26 @@ def traffic(
             in_time = ts[ts >= punctuation]
             late += n - len(in_time)
             total += n
-            arrived = _by_pane(in_time // windows.pane_us)
+            arrived = _by_pane(windows.pane_of(in_time))
             for pane, _n in arrived:
                 first_arrival.setdefault(pane, tick * tick_us / SECOND_US)
             punctuation = max(punctuation, newest - slack)
             if in_order:
                 buffer = np.concatenate([buffer, in_time])
                 passed = buffer < punctuation
-                arrived, buffer = _by_pane(buffer[passed] // windows.pane_us), buffer[~passed]
-        steps.append(Step(end_s, arrived, punctuation // windows.pane_us, len(buffer)))
-    end = Step(last * tick_us / SECOND_US, _by_pane(buffer // windows.pane_us), newest // windows.pane_us + 1, 0)
+                arrived, buffer = _by_pane(windows.pane_of(buffer[passed])), buffer[~passed]
+        steps.append(Step(end_s, arrived, windows.pane_of(punctuation), len(buffer)))
+    end = Step(last * tick_us / SECOND_US, _by_pane(windows.pane_of(buffer)), windows.pane_of(newest) + 1, 0)
     kind = workload.points
-    return Traffic((*steps, end), windows.pane_us / SECOND_US, length_s, total, late, cloud or (lambda _: kind), first_arrival)
+    return Traffic(
+        (*steps, end),
+        windows.slide_us / windows.panes_per_slide / SECOND_US,
+        length_s,
+        total,
+        late,
+        cloud or (lambda _: kind),
+        first_arrival,
+    )
 
 
 def _by_pane(panes: NDArray[np.int64]) -> tuple[tuple[int, int], ...]:

@@ -76,7 +76,7 @@ class Plan:
             query=self.query,
             columns=self.columns,
             time=self.time,
-            pane_us=self.windows.pane_us,
+            windows=self.windows,
             newest_us=before.progress.newest_us,
             punctuation_us=before.progress.punctuation_us,
             store=self.store,
@@ -262,7 +262,7 @@ class Engine:
         for (pane, slot), tuples in sorted(report.partitions.items()):
             router.record(pane, slot, tuples)
         if state.progress.next_window is not None:
-            router.close(self.plan.windows.panes_of(state.progress.next_window).stop - self.plan.windows.panes_a_slide)
+            router.close(self.plan.windows.panes_of(state.progress.next_window).stop - self.plan.windows.panes_per_slide)
         period_s = max(began - self._began, self._trigger_s or 0.0, 1e-3)
         measured = utilisation(report.uses(router.slots), period_s)
         router.sample(measured)

@@ -18,6 +18,7 @@ from skytide.queries import Query
 from skytide.routing import Router, SlotUse
 from skytide.spark.store import Store
 from skytide.spark.tasks import Reducer
+from skytide.windows import Windows
 
 REPORT = pa.schema(
     [
@@ -49,7 +50,7 @@ class PaneTask:
     query: Query
     columns: pa.Schema
     time: str
-    pane_us: int
+    windows: Windows
     newest_us: int | None
     punctuation_us: int | None
     store: Store
@@ -85,7 +86,7 @@ class PaneTask:
             late = np.zeros(len(times), bool) if self.punctuation_us is None else times < self.punctuation_us
             slots = np.full(len(times), router.slots[0], np.int32)
             in_time = np.flatnonzero(~late)
-            slots[in_time] = _slots(times[in_time] // self.pane_us, router, queued)
+            slots[in_time] = _slots(self.windows.pane_of(times[in_time]), router, queued)
             routed = rows.append_column(ROUTED.field(SLOT), pa.array(slots)).append_column(ROUTED.field(LATE), pa.array(late))
             yield from routed.append_column(ROUTED.field(SEEN), pa.nulls(len(times), pa.string())).to_batches()
         said = [pa.array([router.slots[0]], pa.int32()), pa.array([False]), pa.array([json.dumps(vars(arrivals))])]
@@ -129,7 +130,7 @@ class _Work:
         self._late: list[pa.Table] = []
 
     def add(self, rows: pa.Table, times: NDArray[np.int64]) -> None:
-        for pane, part in _split(rows, times // self._task.pane_us):
+        for pane, part in _split(rows, self._task.windows.pane_of(times)):
             self._panes.setdefault(pane, Reducer(self._task.query)).add(part)
 
     def late(self, rows: pa.Table) -> None:
@@ -184,9 +185,9 @@ def times_us(rows: pa.Table, time: str) -> NDArray[np.int64]:
     return np.asarray(rows[time].cast(pa.int64()).to_numpy())
 
 
-def by_pane(rows: pa.Table, time: str, pane_us: int) -> Iterator[tuple[int, pa.Table]]:
+def by_pane(rows: pa.Table, time: str, windows: Windows) -> Iterator[tuple[int, pa.Table]]:
     """Divide rows by the pane they belong to."""
-    yield from _split(rows, times_us(rows, time) // pane_us)
+    yield from _split(rows, windows.pane_of(times_us(rows, time)))
 
 
 @dataclass(frozen=True)

@@ -75,7 +75,7 @@ class PaneReader(WorkloadReader):
         first, last = start["tick"], end["tick"]
         workload, start_us = self.stream.workload, start["start_us"]
         counts = workload.counts(first, last).tolist()
-        panes = [(start_us + tick * workload.tick_us) // task.pane_us for tick in range(first, last)]
+        panes = [task.windows.pane_of(start_us + tick * workload.tick_us) for tick in range(first, last)]
         router = self.plan.router(before)
         chosen = router.strategy.plan(router, list(zip(panes, counts, strict=True)))
         pieces: dict[int, list[TickRange]] = {}

@@ -211,7 +211,7 @@ class ContinuousQuery:
         def keep(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             panes: dict[int, Reducer] = {}
             for batch in batches:
-                for pane, rows in by_pane(pa.Table.from_batches([batch]).cast(columns), time, windows.pane_us):
+                for pane, rows in by_pane(pa.Table.from_batches([batch]).cast(columns), time, windows):
                     panes.setdefault(pane, Reducer(query)).add(rows)
             for pane, reducer in panes.items():
                 kept = reducer.kept()

@@ -68,7 +68,7 @@ class WindowTask:
                 pane = waiting.pop(0)
                 memory = sliding.add(memory, pane, self._kept(pane))
             answers.append((window, sliding.answer(sliding.forget(memory, panes.start), panes)))
-            memory = sliding.forget(memory, panes.start + self.windows.panes_a_slide)
+            memory = sliding.forget(memory, panes.start + self.windows.panes_per_slide)
         yield self._written(answers, memory, began)
 
     def merge(self, pane: int) -> Iterator[pa.RecordBatch]:

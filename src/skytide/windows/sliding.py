@@ -1,21 +1,30 @@
 """Sliding windows cut into panes: everything a whole number of microseconds, every interval half-open."""
 
-import math
 from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from skytide.errors import InvalidInput
 from skytide.windows.duration import duration_us, shown
 
+Times = TypeVar("Times", int, NDArray[np.int64])
+"""A time, or an array of them."""
+
 
 @dataclass(frozen=True)
 class Windows:
-    """Windows of one length, one every slide, aligned to the epoch; a pane is the greatest common piece of both.
+    """Windows of one length, one every slide, aligned to the epoch. Panes are cut where a window starts or ends, and nowhere else.
 
-    >>> five = Windows(length_us=5_000_000, slide_us=2_000_000)
-    >>> five.pane_us, five.panes_a_window, five.panes_a_slide
-    (1000000, 5, 2)
-    >>> five.panes_of(1), five.first_of_pane(2)
-    (range(2, 7), -1)
+    If the length is a multiple of the slide, a pane is a slide; otherwise a slide has two panes: one that ends where an earlier
+    window ends, and the rest. Panes are numbered in order of time, without gaps.
+
+    >>> five = Windows(length_us=5_000_000, slide_us=3_000_000)
+    >>> five.panes_per_window, five.panes_per_slide, five.first_pane_us
+    (3, 2, 2000000)
+    >>> five.panes_of(1), five.first_of_pane(2), five.pane_of(4_999_999), five.pane_of(5_000_000)
+    (range(2, 5), 0, 2, 3)
     """
 
     length_us: int
@@ -31,43 +40,54 @@ class Windows:
             )
 
     @property
-    def pane_us(self) -> int:
-        """The length of a pane."""
-        return math.gcd(self.length_us, self.slide_us)
+    def first_pane_us(self) -> int:
+        """How long the first pane of each slide is: the whole slide, if that is the only one."""
+        return self.length_us % self.slide_us or self.slide_us
 
     @property
-    def panes_a_window(self) -> int:
+    def panes_per_slide(self) -> int:
+        """How many panes later the next window starts: one or two."""
+        return 2 if self.length_us % self.slide_us else 1
+
+    @property
+    def panes_per_window(self) -> int:
         """How many panes make up a window."""
-        return self.length_us // self.pane_us
+        return self.length_us // self.slide_us * self.panes_per_slide + self.panes_per_slide - 1
 
-    @property
-    def panes_a_slide(self) -> int:
-        """How many panes later the next window starts."""
-        return self.slide_us // self.pane_us
+    def pane_of(self, time_us: Times) -> Times:
+        """Return the pane of a time, or those of an array of times."""
+        if self.panes_per_slide == 1:
+            return time_us // self.slide_us
+        return time_us // self.slide_us * 2 + (time_us % self.slide_us >= self.first_pane_us)
+
+    def pane_start_us(self, pane: int) -> int:
+        """Return when a pane starts; it ends when the next one starts."""
+        slide, second = divmod(pane, self.panes_per_slide)
+        return slide * self.slide_us + second * self.first_pane_us
 
     def panes_of(self, window: int) -> range:
-        """The panes of a window."""
-        first = window * self.panes_a_slide
-        return range(first, first + self.panes_a_window)
+        """Return the panes of a window."""
+        first = window * self.panes_per_slide
+        return range(first, first + self.panes_per_window)
 
     def first_of_pane(self, pane: int) -> int:
-        """The earliest window that holds a pane."""
-        return (pane - self.panes_a_window) // self.panes_a_slide + 1
+        """Return the earliest window that holds a pane."""
+        return (pane - self.panes_per_window) // self.panes_per_slide + 1
 
     def last_of_pane(self, pane: int) -> int:
-        """The latest window that holds a pane."""
-        return pane // self.panes_a_slide
+        """Return the latest window that holds a pane."""
+        return pane // self.panes_per_slide
 
     def start_us(self, window: int) -> int:
-        """When a window starts."""
+        """Return when a window starts."""
         return window * self.slide_us
 
     def end_us(self, window: int) -> int:
-        """When a window ends; this instant no longer belongs to it."""
+        """Return when a window ends; this instant no longer belongs to it."""
         return window * self.slide_us + self.length_us
 
     def last_ended_by(self, time_us: int) -> int:
-        """The latest window that has ended at a time."""
+        """Return the latest window that has ended at a time."""
         return (time_us - self.length_us) // self.slide_us
 
 
