@@ -15,11 +15,12 @@ from benchmarks.stream.measure import _run_for
 from benchmarks.stream.peers import preferences
 from benchmarks.timing import show
 from skytide import KSlack
+from skytide.batch import PaneReport, Rules, Way
 from skytide.queries import Skyline, combine
-from skytide.routing import Router
 from skytide.spark import local_session
-from skytide.spark.engine import Engine, Plan, Sinks
-from skytide.spark.pane_level import PaneTask
+from skytide.spark.engine import Engine, Plan
+from skytide.spark.outlets import Sinks
+from skytide.spark.pane_level import PaneTask, read_reports
 from skytide.spark.sinks import ParquetSink
 from skytide.spark.store import Store
 from skytide.windows import Windows
@@ -54,6 +55,14 @@ class TimedStore(Store):
         with self.timed.stage("state"):
             super().write_table(name, table)
 
+    def write_batches(self, name: str, schema: pa.Schema, batches: list[pa.RecordBatch]) -> None:
+        with self.timed.stage("state"):
+            super().write_batches(name, schema, batches)
+
+    def read_batches(self, name: str, first: int, count: int) -> pa.Table:
+        with self.timed.stage("state"):
+            return super().read_batches(name, first, count)
+
     def read_table(self, name: str) -> pa.Table:
         with self.timed.stage("state"):
             return super().read_table(name)
@@ -65,7 +74,7 @@ class HereAndNow:
     def __init__(self, source: Any, timed: Timed) -> None:
         self.source, self.timed = source, timed
 
-    def panes(self, batch: range, task: PaneTask) -> pa.Table:
+    def panes(self, batch: range, task: PaneTask, way: Way) -> PaneReport:
         reports = []
         middle = (batch.start + batch.stop) // 2
         for slot, ticks in enumerate((range(batch.start, middle), range(middle, batch.stop))):
@@ -73,14 +82,11 @@ class HereAndNow:
                 tuples = [(None, piece) for piece in self.source.workload.tuples(ticks.start, ticks.stop, 0)]
             with self.timed.stage("pane kernel", less="state"):
                 reports += list(task.run(tuples, slot))
-        return pa.Table.from_batches(reports)
+        return read_reports(pa.Table.from_batches(reports))
 
-    def panes_routed(self, batch: range, task: PaneTask, router: Router) -> pa.Table:
-        raise AssertionError("tuples are worked on where they are made")
-
-    def window_task(self, work: Callable[[], Iterator[pa.RecordBatch]]) -> pa.Table:
+    def window_task(self, work: Callable[[], Iterator[pa.RecordBatch]]) -> str:
         with self.timed.stage("window kernel", less="state"):
-            return pa.Table.from_batches(list(work()))
+            return next(work())["report"][0].as_py()
 
     def stored(self, store: Store, files: tuple[str, ...], columns: pa.Schema) -> Any:
         raise AssertionError("results go to Parquet")
@@ -97,7 +103,8 @@ def without_spark(rate_hz: int) -> dict[str, float]:
     store = TimedStore(f"{folder}/state")
     store.timed = timed
     query = Skyline(combine(tuple(preferences(source))))
-    plan = Plan(query, Windows(1_000_000, 200_000), KSlack(), "ts", source.workload.schema, (), store)
+    rules = Rules(Windows(1_000_000, 200_000), KSlack())
+    plan = Plan(query, rules, "ts", source.workload.schema, (), store)
     engine = Engine(plan, Sinks(ParquetSink(f"{folder}/results")))
     for number in range(BATCHES):
         if number == WARM_UP:

@@ -1,38 +1,41 @@
 """The engine without Spark: random streams, batches, partitions, slacks and crashes against an oracle that recomputes windows.
 
-The jobs run in this process; everything else (tasks, store, progress, memory) is what runs on Spark.
+The jobs run in this process; everything else (tasks, store, machine, memory) is what runs on Spark.
 """
 
+import itertools
 import tempfile
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.engine import (
-    COLUMNS,
     QUERIES,
     Batch,
-    Collected,
     Crash,
     Fragile,
     InProcess,
-    check,
-    oracle,
+    Outputs,
+    plan_of,
     slacks_drawn,
     streams,
     tuples,
     windows_drawn,
 )
 
+from skytide.batch import Sent
 from skytide.errors import SkytideError
 from skytide.lateness import FixedSlack, KSlack, Slack
 from skytide.queries import Query
 from skytide.routing import STRATEGIES, Splitting
-from skytide.spark.engine import Engine, Plan, Sinks
-from skytide.spark.store import State, Store
+from skytide.spark.engine import Engine
+from skytide.spark.outlets import Sinks
+from skytide.spark.store import Store
 from skytide.windows import Windows
 
 
@@ -40,15 +43,13 @@ from skytide.windows import Windows
 @given(batches=streams(), windows=windows_drawn, slack=slacks_drawn)
 def test_windows_are_the_oracles(query: Query, batches: list[Batch], windows: Windows, slack: Slack) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        plan = Plan(query, windows, slack, "ts", COLUMNS, (), Store(folder))
-        out, stats = Collected(), Collected()
-        engine = Engine(plan, Sinks(out, windows=stats))
+        plan, out = plan_of(query, folder, windows, slack), Outputs()
+        engine = Engine(plan, out.sinks)
         data = tuples(batches)
         for number, batch in enumerate(data):
             engine.run_batch(InProcess(), batch, number)
         engine.flush(InProcess())
-        expected, late = oracle(data, plan)
-        check(out, stats, expected, plan, late)
+        out.check(data, plan)
 
 
 @pytest.mark.parametrize("splitting", STRATEGIES.values(), ids=STRATEGIES)
@@ -65,75 +66,102 @@ def test_no_plan_changes_a_result(
 ) -> None:
     """Tuples go to slots by any strategy, slots come and go with every batch, and the window level is spread whenever it can be."""
     with tempfile.TemporaryDirectory() as folder:
-        plan = Plan(query, windows, slack, "ts", COLUMNS, (), Store(folder), splitting=splitting)
-        out, stats, late = Collected(), Collected(), Collected()
-        engine = Engine(plan, Sinks(out, windows=stats, late=late), routes=True)
-        engine._spread.worth_s = 0.0
+        plan = plan_of(query, folder, windows, slack, way=Sent(splitting), spreading_pays_s=0.0)
+        out = Outputs()
+        engine = Engine(plan, out.sinks)
         data = tuples(batches)
         for number, (batch, (pane_slots, window_slots)) in enumerate(zip(data, sizes, strict=False)):
             engine.resize(pane_slots, window_slots)
             engine.run_batch(InProcess(), batch, number)
         engine.flush(InProcess())
-        expected, dropped = oracle(data, plan)
-        check(out, stats, expected, plan, dropped)
-        assert len(late.rows()) == dropped
+        out.check(data, plan)
 
 
-@given(batches=streams(), fuse=st.lists(st.booleans(), max_size=60), repeats=st.lists(st.booleans(), max_size=8))
-def test_a_crash_anywhere_changes_nothing(batches: list[Batch], fuse: list[bool], repeats: list[bool]) -> None:
-    """The process dies at any step and starts again; Spark repeats the batch it had not noted as done."""
+def divided(batch: list[pa.Table], parts: int) -> list[pa.Table]:
+    """Return the tuples of a batch in so many partitions."""
+    whole = pa.concat_tables(batch)
+    return [whole.take(pa.array(range(part, whole.num_rows, parts), pa.int64())) for part in range(parts)]
+
+
+@given(
+    batches=streams(),
+    fuse=st.lists(st.booleans(), max_size=60),
+    repeats=st.lists(st.booleans(), max_size=8),
+    parts=st.lists(st.integers(1, 4), min_size=1, max_size=5),
+    slacks=st.lists(slacks_drawn, min_size=1, max_size=4),
+)
+def test_a_crash_anywhere_changes_nothing(
+    batches: list[Batch], fuse: list[bool], repeats: list[bool], parts: list[int], slacks: list[Slack]
+) -> None:
+    """The process dies at any step and starts again, with another number of partitions and another slack; Spark repeats the batch.
+
+    The sinks remember what they got by number: nothing may differ between two tries.
+    """
     data = tuples(batches)
+    dividing, waiting = itertools.cycle(parts), itertools.cycle(slacks)
     with tempfile.TemporaryDirectory() as folder:
-        plan = Plan(QUERIES[0], Windows(1_000, 200), KSlack(), "ts", COLUMNS, (), Store(folder))
-        out, stats = Collected(), Collected()
+        plan, out = plan_of(QUERIES[0], folder, Windows(1_000, 200), KSlack()), Outputs()
         bombs = iter(fuse)
-        steps: list[int] = [*range(len(data)), -1]
-        for step in steps:
+        for step in [*range(len(data)), -1]:
             tries = 2 if repeats and repeats.pop() else 1  # done, but Spark died before it noted so
             while tries:
-                fragile = replace(plan, store=Fragile(plan.store, bombs))  # type: ignore[arg-type]
+                rules = replace(plan.rules, slack=next(waiting))
+                fragile = replace(plan, rules=rules, store=Fragile(plan.store, bombs))  # type: ignore[arg-type]
                 try:
-                    engine = Engine(fragile, Sinks(Fragile(out, bombs), windows=Fragile(stats, bombs)))
+                    engine = Engine(fragile, fragile_sinks(out, bombs))
+                    jobs: Any = Fragile(InProcess(), bombs)
+                    engine.finish_flush(jobs)
                     if step == -1:
-                        engine.flush(Fragile(InProcess(), bombs))  # type: ignore[arg-type]
+                        engine.flush(jobs)
                     else:
-                        engine.run_batch(Fragile(InProcess(), bombs), data[step], step)  # type: ignore[arg-type]
+                        engine.run_batch(jobs, divided(data[step], next(dividing)), step)
                 except Crash:
                     continue
                 tries -= 1
-        expected, late = oracle(data, plan)
-        check(out, stats, expected, plan, late)
+        out.check(data, plan)
 
 
-def run(folder: Path, batches: list[Batch], **options: Any) -> tuple[Engine, Collected]:
-    plan = Plan(QUERIES[0], Windows(1_000, 200), options.pop("slack", KSlack()), "ts", COLUMNS, (), Store(str(folder)))
-    out = Collected()
-    engine = Engine(plan, Sinks(out, **options))
+def fragile_sinks(out: Outputs, bombs: Iterator[bool]) -> Sinks:
+    sinks = out.sinks
+    return Sinks(*(Fragile(sink, bombs) for sink in (sinks.results, sinks.late, sinks.windows, sinks.invalid)))
+
+
+def run(folder: Path, batches: list[Batch], slack: Slack | None = None) -> tuple[Engine, Outputs]:
+    plan, out = plan_of(QUERIES[0], str(folder), Windows(1_000, 200), slack or KSlack()), Outputs()
+    engine = Engine(plan, out.sinks)
     for number, batch in enumerate(tuples(batches)):
         engine.run_batch(InProcess(), batch, number)
     return engine, out
 
 
 def test_late_tuples_are_counted_and_can_be_had(tmp_path: Path) -> None:
-    late = Collected()
-    engine, _ = run(tmp_path, [[[5_000]], [[4_000, 6_000]], [[4_500, 5_500, 7_000]]], slack=FixedSlack(0), late=late)
+    batches = [[[5_000] * 4], [[4_000, 6_000]], [[4_500, 5_500, 7_000]]]
+    engine, out = run(tmp_path, batches, slack=FixedSlack(0))
     assert engine.status().late == 3
-    assert [row["ts"].microsecond for row in late.rows()] == [4_000, 4_500, 5_500]
+    assert [row["ts"].microsecond for row in out.late.rows()] == [4_000, 4_500, 5_500]
 
 
 def test_a_gap_gives_its_empty_windows(tmp_path: Path) -> None:
-    stats = Collected()
-    engine, out = run(tmp_path, [[[0]], [[100_000]]], slack=FixedSlack(0), windows=stats)
-    assert len(stats.rows()) == engine.status().windows_out == 500
-    assert [row["tuples"] for row in stats.rows()[:6]] == [1, 1, 1, 1, 1, 0]
-    assert len(out.rows()) == 5
+    engine, out = run(tmp_path, [[[0] * 4], [[100_000]]], slack=FixedSlack(0))
+    stats = out.windows.rows()
+    assert len(stats) == engine.status().windows_out == 500
+    assert [row["tuples"] for row in stats[:6]] == [4, 4, 4, 4, 4, 0]
+
+
+def test_a_week_of_silence_is_one_row_and_its_windows_are_counted(tmp_path: Path) -> None:
+    week_us = 7 * 86_400_000_000
+    engine, out = run(tmp_path, [[[0] * 4], [[week_us + n for n in range(5)]], [[week_us + 1_000]]], slack=FixedSlack(0))
+    engine.flush(InProcess())
+    stats = out.windows.rows()
+    assert len(stats) < 20
+    assert sum(row["windows"] for row in stats) == engine.status().windows_out == week_us // 200 + 5 + 5
+    assert [row["tuples"] for row in stats] == [4] * 5 + [0] + [5] * 5 + [1] * 5
 
 
 def test_old_files_are_removed(tmp_path: Path) -> None:
     sizes = []
     batches = [[[t, t + 90]] for t in range(0, 20_000, 100)]
-    plan = Plan(QUERIES[0], Windows(1_000, 200), KSlack(), "ts", COLUMNS, (), Store(str(tmp_path)))
-    engine = Engine(plan, Sinks(Collected()))
+    engine = Engine(plan_of(QUERIES[0], str(tmp_path), Windows(1_000, 200), KSlack()), Outputs().sinks)
     for number, batch in enumerate(tuples(batches)):
         engine.run_batch(InProcess(), batch, number)
         sizes.append(sum(path.is_file() for path in tmp_path.rglob("*")))
@@ -143,15 +171,6 @@ def test_old_files_are_removed(tmp_path: Path) -> None:
 def test_a_manifest_of_a_newer_version_is_refused(tmp_path: Path) -> None:
     run(tmp_path, [[[0]]])
     manifest = next((tmp_path / "manifests").glob("*.json"))
-    manifest.write_text(manifest.read_text().replace('"format": 1', '"format": 2'))
+    manifest.write_text(manifest.read_text().replace('"format": 2', '"format": 3'))
     with pytest.raises(SkytideError, match="written by a newer skytide"):
         Store(str(tmp_path)).latest()
-
-
-@given(batches=streams())
-@settings(max_examples=20)
-def test_a_state_survives_its_file(batches: list[Batch]) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        engine, _ = run(Path(folder), batches)
-        state = engine.plan.store.latest()
-        assert State.from_json(state.to_json()) == state

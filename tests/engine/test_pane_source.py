@@ -1,6 +1,7 @@
 """The pane level inside a source: what it reports does not depend on the number of its tasks."""
 
 import tempfile
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -8,16 +9,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from skytide.batch import InSource, PaneReport, Rules
 from skytide.lateness import KSlack
 from skytide.queries import Skyline, low
+from skytide.routing import EVEN
 from skytide.spark.engine import Plan
-from skytide.spark.pane_level import PaneReport
+from skytide.spark.pane_level import read_reports
 from skytide.spark.pane_source import PaneReader
 from skytide.spark.store import Store
 from skytide.spark.workload_source import workload
 from skytide.windows import Windows
 
-START_US = 1_700_000_000_000_000
+START_US, LEAP_US = 1_700_000_000_000_000, 60_000_000
 
 
 @pytest.mark.parametrize(
@@ -31,13 +34,16 @@ def test_delays_do_not_depend_on_partitions(delays: dict[str, Any], first: int, 
         source = workload(rate=rate, dimensions=2, partitions=partitions, start=START_US, **delays)
         with tempfile.TemporaryDirectory() as folder:
             query = Skyline(low("x0") * low("x1"))
-            plan = Plan(query, Windows(100_000, 100_000), KSlack(), "ts", source.workload.schema, (), Store(folder))
-            reader = PaneReader(source, plan, late_wanted=False)
+            rules = Rules(Windows(100_000, 100_000), KSlack(), InSource(EVEN), pane_slots=partitions)
+            reader = PaneReader(source, Plan(query, rules, "ts", source.workload.schema, (), Store(folder)))
             start, end = ({**reader.initialOffset(), "tick": tick} for tick in (first, first + length))
             ranges = reader.partitions(start, end)
             made = [report for part in ranges for report in reader.read(part)]
-            report = PaneReport.read(pa.Table.from_batches(made)) if made else PaneReport()
-            reports.append((report.arrivals, report.tuples))
+            report = read_reports(pa.Table.from_batches(made)) if made else PaneReport()
+            tuples: dict[int, int] = {}
+            for part in report.parts:
+                tuples[part.pane] = tuples.get(part.pane, 0) + part.tuples
+            reports.append((replace(report.arrivals(LEAP_US), newest_us=None), tuples))
     assert reports[0] == reports[1] == reports[2]
 
 

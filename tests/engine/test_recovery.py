@@ -7,22 +7,24 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from support.engine import COLUMNS, QUERIES, Batch, Collected, Crash, Fragile, InProcess, tuples
+from support.engine import QUERIES, Batch, Collected, Crash, Fragile, InProcess, micros, plan_of, tuples
 
+from skytide.batch import PaneReport, Way
 from skytide.errors import InvalidInput, SkytideError
 from skytide.lateness import DropRatio, FixedSlack, KSlack, Slack
-from skytide.spark.engine import Engine, Plan, Sinks
+from skytide.spark.engine import Engine, Plan
+from skytide.spark.outlets import Sinks
 from skytide.spark.pane_level import PaneTask
 from skytide.spark.store import Store
 from skytide.spark.window_level import WindowTask
 from skytide.windows import Windows
 
 # The stream seems to end after two batches; the third one is so small that without a flush no window would end with it.
-BATCHES: list[Batch] = [[[0, 150, 900]], [[1_000, 2_010], [1_900]], [[2_020]], [[5_000, 5_050]], [[5_600]]]
+BATCHES: list[Batch] = [[[0, 150, 160, 900]], [[1_000, 2_010], [1_900]], [[2_020]], [[5_000, 5_050]], [[5_600]]]
 
 
 def plan_in(folder: Path) -> Plan:
-    return Plan(QUERIES[0], Windows(1_000, 200), FixedSlack("300 us"), "ts", COLUMNS, (), Store(str(folder)))
+    return plan_of(QUERIES[0], str(folder), Windows(1_000, 200), FixedSlack("300 us"))
 
 
 def play(plan: Plan, sinks: Sinks, steps: list[int | str], jobs: InProcess | None = None) -> None:
@@ -38,7 +40,7 @@ def play(plan: Plan, sinks: Sinks, steps: list[int | str], jobs: InProcess | Non
 
 
 def windows_of(stats: Collected) -> list[int]:
-    return [round(row["window_start"].timestamp() * 1e6) for row in stats.rows()]
+    return [micros(row["window_start"]) for row in stats.rows()]
 
 
 @pytest.mark.parametrize("step", range(19))
@@ -97,23 +99,25 @@ def test_another_slack_may_go_on_with_a_checkpoint(tmp_path: Path, slack: Slack)
     whole, out = Collected(), Collected()
     play(plan_in(tmp_path / "whole"), Sinks(whole), [0, 1, 2, 3, 4, "flush"])
     play(plan_in(tmp_path / "changed"), Sinks(out), [0, 1])
-    play(replace(plan_in(tmp_path / "changed"), slack=slack), Sinks(out), [2, 3, 4, "flush"])
+    changed = plan_in(tmp_path / "changed")
+    play(replace(changed, rules=replace(changed.rules, slack=slack)), Sinks(out), [2, 3, 4, "flush"])
     assert out.rows() == whole.rows()  # nothing is late here
 
 
 class LeftBehind(InProcess):
     """Jobs of which an earlier try, that divided the batch otherwise, still writes when the next one has ended."""
 
-    def panes(self, batch: list[pa.Table], task: PaneTask) -> pa.Table:
-        reports = super().panes(batch, task)
-        super().panes([pa.concat_tables(reversed(batch))], task)
+    def panes(self, batch: list[pa.Table], task: PaneTask, way: Way) -> PaneReport:
+        reports = super().panes(batch, task, way)
+        super().panes([pa.concat_tables(reversed(batch))], task, way)
         return reports
 
-    def window_task(self, work: Callable[[], Iterator[pa.RecordBatch]]) -> pa.Table:
+    def window_task(self, work: Callable[[], Iterator[pa.RecordBatch]]) -> str:
         reports = super().window_task(work)
         task = getattr(work, "__self__", None)
         if isinstance(task, WindowTask):
-            super().window_task(replace(task, panes={pane: files[:1] for pane, files in task.panes.items()}).run)
+            fewer = {pane: pieces[:1] for pane, pieces in task.work.panes.items()}
+            super().window_task(replace(task, work=replace(task.work, panes=fewer)).run)
         return reports
 
 

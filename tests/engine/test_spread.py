@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from support.engine import COLUMNS, QUERIES, Collected, InProcess, tuples
+from support.engine import QUERIES, Collected, InProcess, plan_of, tuples
 
+from skytide.batch.spreading import FIRST_PAIR_S, SLICES_PER_SLOT, WORTH_S, Spreader
 from skytide.lateness import FixedSlack
 from skytide.queries import Query
-from skytide.spark.engine import Engine, Plan, Sinks
-from skytide.spark.spread import FIRST_PAIR_S, SLICES_A_SLOT, WORTH_S
-from skytide.spark.store import Store
+from skytide.spark.engine import Engine
+from skytide.spark.outlets import Sinks
 from skytide.windows import Windows
 
 
@@ -24,7 +24,7 @@ class Counted(InProcess):
         self.tasks, self._barrier = 0, threading.Barrier(at_once)
         self.met = False
 
-    def window_task(self, work: Callable[[], Iterator[pa.RecordBatch]]) -> pa.Table:
+    def window_task(self, work: Callable[[], Iterator[pa.RecordBatch]]) -> str:
         self.tasks += 1
         if self._barrier.parties > 1 and not self.met:
             try:
@@ -35,8 +35,8 @@ class Counted(InProcess):
         return super().window_task(work)
 
 
-def engine_of(folder: Path, query: Query = QUERIES[0], window_slots: int = 2) -> Engine:
-    plan = Plan(query, Windows(4, 2), FixedSlack(0), "ts", COLUMNS, (), Store(str(folder)), window_slots=window_slots)
+def engine_of(folder: Path, query: Query = QUERIES[0], window_slots: int = 2, pays_s: float = 0.0) -> Engine:
+    plan = plan_of(query, str(folder), Windows(4, 2), FixedSlack(0), window_slots=window_slots, spreading_pays_s=pays_s)
     return Engine(plan, Sinks(Collected()))
 
 
@@ -47,7 +47,7 @@ def play(engine: Engine, jobs: InProcess, batches: int = 3) -> None:
 
 
 def test_little_work_is_one_task(tmp_path: Path) -> None:
-    engine, jobs = engine_of(tmp_path), Counted()
+    engine, jobs = engine_of(tmp_path, pays_s=WORTH_S), Counted()
     play(engine, jobs)
     assert re.fullmatch(rf"one task: 0\.\d\d s of work, and spreading pays from {WORTH_S:.2f} s on", engine.status().window_plan)
     assert jobs.tasks == 3
@@ -55,14 +55,12 @@ def test_little_work_is_one_task(tmp_path: Path) -> None:
 
 def test_one_slot_is_one_task(tmp_path: Path) -> None:
     engine = engine_of(tmp_path, window_slots=1)
-    engine._spread.worth_s = 0.0
     play(engine, Counted())
     assert engine.status().window_plan == "one task: there is one slot"
 
 
 def test_what_has_no_pairs_to_compare_is_one_task(tmp_path: Path) -> None:
     engine = engine_of(tmp_path, QUERIES[3])
-    engine._spread.worth_s = 0.0
     play(engine, Counted())
     assert engine.status().window_plan.startswith("one task: this query is answered from its panes")
 
@@ -70,20 +68,18 @@ def test_what_has_no_pairs_to_compare_is_one_task(tmp_path: Path) -> None:
 def test_much_work_is_spread_over_slots_that_work_at_the_same_time(tmp_path: Path) -> None:
     engine, jobs = engine_of(tmp_path), Counted(at_once=2)
     play(engine, InProcess(), batches=1)
-    engine._spread.worth_s = 0.0
     data = tuples([[[8, 9], [9, 10], [11, 14]]])[0]  # two closed panes, each in two parts
     engine.run_batch(jobs, data, 1)
-    said = engine.status().window_plan
-    assert "comparisons on 2 slots" in said
+    assert engine.status().window_plan.startswith("spread over 2 slots: ")
     assert jobs.met
-    assert jobs.tasks >= 2 * SLICES_A_SLOT
+    assert jobs.tasks >= 2 * SLICES_PER_SLOT
 
 
 @pytest.mark.parametrize("busy_s, grows", [(10.0, True), (0.0, False)])
-def test_what_a_pair_costs_is_learned(tmp_path: Path, busy_s: float, grows: bool) -> None:
-    spread = engine_of(tmp_path)._spread
-    spread._measured(busy_s, pairs=1_000)
-    assert (spread._pair_s > FIRST_PAIR_S) == grows
-    before = spread._pair_s
-    spread._measured(busy_s, pairs=0)
-    assert spread._pair_s == before
+def test_what_a_pair_costs_is_learned(busy_s: float, grows: bool) -> None:
+    spreader = Spreader(slots=2, can_spread=True)
+    spreader.measured(busy_s, new_rows=10, memory_rows=90)
+    assert (spreader._pair_s > FIRST_PAIR_S) == grows
+    before = spreader._pair_s
+    spreader.measured(busy_s, new_rows=0, memory_rows=90)
+    assert spreader._pair_s == before

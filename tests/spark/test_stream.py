@@ -396,9 +396,46 @@ def test_what_cannot_be_started_is_refused(
     assert said in str(error.value)
 
 
-def test_a_tuple_without_a_time_is_refused(spark: SparkSession, tmp_path: Path) -> None:
-    table = hotels(0, 1)[0]
-    nothing = table.set_column(1, "ts", pa.array([None] * table.num_rows, table["ts"].type))
-    asked = CHAINS["skyline"](windowed(play(spark, write(tmp_path / "in", [nothing]))))
-    with pytest.raises(StreamingQueryException, match="NULL in the time column ts: a tuple without a time belongs to no window"):
-        finish(asked, "memory", tmp_path / "checkpoint")
+WRONG_TIMES = {
+    "1970": 0,
+    "no time": None,
+    "an hour ahead": START_US + 3_600_000_000,
+    "a century ahead": START_US + 36_524 * 86_400_000_000,
+}
+
+
+@pytest.mark.parametrize("wrong_us", WRONG_TIMES.values(), ids=WRONG_TIMES)
+@pytest.mark.parametrize("slack", [DISORDER, KSlack(), DropRatio(0.01)], ids=repr)
+def test_a_wrong_time_is_put_aside_and_the_query_goes_on(
+    spark: SparkSession, tmp_path: Path, wrong_us: int | None, slack: Slack
+) -> None:
+    tables = hotels(0, 6)
+    wrong = (
+        tables[2].slice(100, 1).set_column(0, "id", pa.array([-1])).set_column(1, "ts", pa.array([wrong_us], tables[0]["ts"].type))
+    )
+    tables[2] = pa.concat_tables([tables[2].slice(0, 100), wrong, tables[2].slice(100)])
+    asked = CHAINS["aggregate"](windowed(play(spark, write(tmp_path / "in", tables)), slack))
+    late, invalid = Kept(), Kept()
+    run = finish(asked, "memory", tmp_path / "checkpoint", late=late, invalid=invalid)
+    aside = [row["id"] for kept in (late, invalid) if kept.batches for row in kept.table().to_pylist()]
+    assert (-1 in aside, run.status().invalid + run.status().late) == (True, len(aside))
+    assert len(aside) <= 1 + 0.01 * 6 * 250
+    good = [row for table in tables for row in table.to_pylist() if row["id"] not in aside]
+    expected = CHAINS["aggregate"](windowed(spark.createDataFrame(pa.Table.from_pylist(good, hotels(0, 1)[0].schema))))
+    assert rows_of(run.results()) == rows_of(expected)
+
+
+def test_rows_that_the_query_refuses_are_put_aside_on_request(spark: SparkSession, tmp_path: Path) -> None:
+    tables = hotels(0, 2)
+    ratings = tables[0]["rating"].to_pylist()
+    ratings[3], ratings[4] = None, float("nan")
+    tables[0] = tables[0].set_column(4, "rating", pa.array(ratings))
+    df = play(spark, write(tmp_path / "in", tables))
+    with pytest.raises(StreamingQueryException, match='pass nulls="drop"'):
+        finish(windowed(df).skyline(high("rating")), "memory", tmp_path / "fails")
+    invalid = Kept()
+    run = finish(windowed(df).skyline(high("rating")), "memory", tmp_path / "goes on", invalid=invalid)
+    assert sorted(invalid.table()["id"].to_pylist()) == [3, 4]
+    assert run.status().invalid == 2
+    good = pa.concat_tables([tables[0].slice(0, 3), tables[0].slice(5), tables[1]])
+    assert rows_of(run.results()) == rows_of(windowed(spark.createDataFrame(good)).skyline(high("rating")))

@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 
 from skytide.lab.experiment import Claim, Experiment, Findings, Progress, Row
 from skytide.lab.real_data import data
-from skytide.lateness import DropRatio, FixedSlack, KSlack, Slack, observe
-from skytide.lateness import Progress as StreamProgress
+from skytide.lateness import Clock, DropRatio, FixedSlack, KSlack, Slack, observe
 from skytide.windows import Windows
 from skytide.workloads.workload import Workload
 
@@ -117,7 +116,7 @@ def least_fixed(ts: Times, arrival: Times, ratio: float) -> float:
 
 def play(ts: Times, arrival: Times, slack: Slack) -> tuple[float, float]:
     """Give the mean latency of windows, and the share of tuples that were dropped."""
-    logic, progress = slack.build(), StreamProgress()
+    logic, clock = slack.build(), Clock()
     starts = np.arange(arrival[0], arrival[-1] + STEP_US, STEP_US)
     cuts = np.searchsorted(arrival, np.append(starts, arrival[-1] + 1))
     first_arrival: dict[int, int] = {}
@@ -126,18 +125,19 @@ def play(ts: Times, arrival: Times, slack: Slack) -> tuple[float, float]:
         if begin == end:
             continue
         times = ts[begin:end]
-        seen = observe(times, progress.newest_us, progress.punctuation_us)
-        in_time = times >= (progress.punctuation_us if progress.punctuation_us is not None else times.min())
+        seen = observe(times, clock.newest_us, clock.punctuation_us, clock.leap_us(WINDOWS))
+        in_time = times >= (clock.punctuation_us if clock.punctuation_us is not None else times.min())
         panes = WINDOWS.pane_of(times[in_time])
         for pane in np.unique(panes).tolist():
             came = int(arrival[begin:end][in_time][panes == pane][0])
             for window in range(WINDOWS.first_of_pane(pane), WINDOWS.last_of_pane(pane) + 1):
                 first_arrival.setdefault(window, came)
-        progress = progress.advance(seen, panes.tolist(), WINDOWS, logic)
-        ended = progress.ended(WINDOWS)
+        first_pane = min(panes.tolist(), default=None) if clock.next_window is None else None
+        clock = clock.advance(seen, WINDOWS, logic).begun(first_pane, WINDOWS)
+        ended = clock.ended(WINDOWS)
         latencies += [(int(step_end) - first_arrival.pop(window)) / 1e6 for window in ended if window in first_arrival]
-        progress = progress.emitted(ended)
-    return float(np.mean(latencies)), progress.late / progress.tuples
+        clock = clock.emitted(ended)
+    return float(np.mean(latencies)), clock.late / clock.tuples
 
 
 EXPERIMENT = SlackOnRealDelays()

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from skytide.errors import InvalidInput
+from skytide.lateness.crowds import FEW
 from skytide.lateness.delays import BUCKETS, Arrivals, bucket_end_us
 from skytide.windows import duration_us
 
@@ -75,7 +76,7 @@ class _Fixed(SlackLogic):
 
 @dataclass(frozen=True)
 class KSlack(Slack):
-    """Wait as long as the longest delay seen so far (K-slack: P0 section 3.1)."""
+    """Wait as long as the longest delay seen so far (K-slack: P0 section 3.1); a very long one has to be seen more than a few times."""
 
     def build(self, resume: State | None = None) -> SlackLogic:
         """Give the logic."""
@@ -83,18 +84,41 @@ class KSlack(Slack):
 
 
 class _K(SlackLogic):
-    def __init__(self, longest_us: int = 0) -> None:
-        self._longest_us = longest_us
+    def __init__(self, longest: State | None = None) -> None:
+        self._longest = _Longest(**(longest or {}))
 
     def observe(self, arrivals: Arrivals) -> None:
-        self._longest_us = max(self._longest_us, arrivals.longest_delay_us)
+        self._longest.observe(arrivals)
 
     @property
     def slack_us(self) -> int:
-        return self._longest_us
+        return self._longest.delay_us
 
     def snapshot(self) -> State:
-        return {"longest_us": self._longest_us}
+        return {"longest": self._longest.snapshot()}
+
+
+class _Longest:
+    """The longest delay so far. One beyond a leap counts only when more than a few of the recent tuples had it."""
+
+    RECENT_TUPLES = 100_000
+
+    def __init__(self, delay_us: int = 0, tuples: int = 0, far: list[list[int]] | None = None) -> None:
+        self.delay_us = delay_us
+        self._tuples = tuples
+        self._far = [(delay, seen) for delay, seen in far or []]
+
+    def observe(self, arrivals: Arrivals) -> None:
+        self._tuples += arrivals.tuples
+        self.delay_us = max(self.delay_us, arrivals.longest_delay_us)
+        recent = [(delay, seen) for delay, seen in self._far if seen > self._tuples - self.RECENT_TUPLES]
+        self._far = sorted([*recent, *((delay, self._tuples) for delay in arrivals.far_delays_us)], reverse=True)[: FEW + 1]
+        if len(self._far) > FEW:
+            known_us = self._far[FEW][0]
+            self.delay_us = max(self.delay_us, *(delay for delay, _ in self._far if delay <= 2 * known_us))
+
+    def snapshot(self) -> State:
+        return {"delay_us": self.delay_us, "tuples": self._tuples, "far": [list(seen) for seen in self._far]}
 
 
 @dataclass(frozen=True)
@@ -128,7 +152,7 @@ class _Ratio(SlackLogic):
     AIM = 0.8  # of the ratio, for what is dropped lately
     NEAR = 0.95  # of the ratio, for what was dropped altogether: from here on nothing more is risked
     GAIN = 0.03
-    BOLDEST = 32.0
+    MAX_BOLDNESS = 32.0
 
     def __init__(
         self,
@@ -137,14 +161,14 @@ class _Ratio(SlackLogic):
         recent_late: float = 0.0,
         tuples: int = 0,
         late: int = 0,
-        longest_us: int = 0,
+        longest: State | None = None,
         boldness: float = 1.0,
     ) -> None:
         self._ratio = ratio
         self._delays = np.zeros(BUCKETS) if delays is None else np.array(delays)
         self._recent_late = recent_late
         self._tuples, self._late = tuples, late
-        self._longest_us = longest_us
+        self._longest = _Longest(**(longest or {}))
         self._boldness = boldness
 
     def observe(self, arrivals: Arrivals) -> None:
@@ -154,19 +178,19 @@ class _Ratio(SlackLogic):
         self._recent_late = self._recent_late * forgotten + arrivals.late
         self._tuples += arrivals.tuples
         self._late += arrivals.late
-        self._longest_us = max(self._longest_us, arrivals.longest_delay_us)
+        self._longest.observe(arrivals)
         if arrivals.tuples:
             missed = self.AIM - self._recent_late / self._delays.sum() / self._ratio
             self._boldness *= float(np.exp(self.GAIN * weight * max(-2.0, missed)))
-            self._boldness = min(max(self._boldness, 0.25), self.BOLDEST)
+            self._boldness = min(max(self._boldness, 0.25), self.MAX_BOLDNESS)
 
     @property
     def slack_us(self) -> int:
         if self._late > self._ratio * self.NEAR * self._tuples:
-            return self._longest_us
+            return self._longest.delay_us
         beyond = np.cumsum(self._delays[::-1])[::-1]  # how many were at least so late
         allowed = min(self._ratio * self._boldness, 0.5) * self._delays.sum()
-        return min(bucket_end_us(int((beyond > allowed).sum()) - 1) if beyond[0] > 0 else 0, self._longest_us)
+        return min(bucket_end_us(int((beyond > allowed).sum()) - 1) if beyond[0] > 0 else 0, self._longest.delay_us)
 
     def snapshot(self) -> State:
         return {
@@ -174,6 +198,6 @@ class _Ratio(SlackLogic):
             "recent_late": self._recent_late,
             "tuples": self._tuples,
             "late": self._late,
-            "longest_us": self._longest_us,
+            "longest": self._longest.snapshot(),
             "boldness": self._boldness,
         }

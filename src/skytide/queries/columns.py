@@ -54,18 +54,26 @@ def without_missing(rows: pa.Table, attributes: tuple[Attribute, ...], nulls: Nu
     if nulls == "worst":
         return rows
     for attribute in attributes:
-        missing = _missing(rows[attribute.what])
-        if not missing.any():
+        found = _missing(rows[attribute.what])
+        if not found.any():
             continue
         if nulls == "error":
-            row = int(np.argmax(missing))
+            row = int(np.argmax(found))
             raise InvalidInput(
                 value=f"{_shown(rows[attribute.what][row])} in column {attribute.what}, row {rows.slice(row, 1).to_pylist()[0]}",
                 reason=f"{attribute} cannot compare it",
                 remedy='pass nulls="drop" to leave such rows out, or nulls="worst" to rank them last',
             )
-        rows = rows.filter(pa.array(~missing))
+        rows = rows.filter(pa.array(~found))
     return rows
+
+
+def missing(rows: pa.Table, attributes: tuple[Attribute, ...]) -> Mask:
+    """Return which rows have NULL or NaN in one of the compared columns."""
+    found = np.zeros(rows.num_rows, dtype=np.bool_)
+    for attribute in attributes:
+        found |= _missing(rows[attribute.what])
+    return found
 
 
 def one_of_equals(rows: pa.Table, points: Points) -> Mask:
@@ -101,17 +109,17 @@ def _missing(column: pa.ChunkedArray) -> Mask:
 
 def _values(rows: pa.Table, attribute: Attribute) -> NDArray[np.float64]:
     column = rows[attribute.what]
-    missing = _missing(column)
+    absent = _missing(column)
     sign = -1.0 if attribute.kind == "high" else 1.0
-    if not missing.any():
+    if not absent.any():
         plain = _plain(column)
         if plain is not None:
             return sign * plain
         return sign * _ranks(column)
     values = np.empty(len(column))
-    present = sign * _ranks(column.filter(pa.array(~missing)))
-    values[~missing] = present
-    values[missing] = present.max(initial=0) + 1
+    present = sign * _ranks(column.filter(pa.array(~absent)))
+    values[~absent] = present
+    values[absent] = present.max(initial=0) + 1
     return values
 
 

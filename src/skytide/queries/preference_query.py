@@ -12,8 +12,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from skytide.errors import InvalidInput
-from skytide.kernels import Points, by_group
-from skytide.queries.columns import NULLS, Nulls, group_numbers, is_ordered, matrix, without_missing
+from skytide.kernels import Mask, Points, by_group
+from skytide.queries.columns import NULLS, Nulls, group_numbers, is_ordered, matrix, missing, without_missing
 from skytide.queries.preferences import Attribute, Preference, Prioritised, chains_of, combine, groups_of
 from skytide.queries.query import Query
 
@@ -58,6 +58,10 @@ class PreferenceQuery(Query):
                     reason=f"{type(self).__name__} adds a column of that name to its result",
                     remedy=f'rename yours first, for instance .withColumnRenamed("{added}", "{added}_1")',
                 )
+
+    def refused(self, rows: pa.Table) -> Mask | None:
+        """Return which rows have NULL or NaN where that is an error."""
+        return missing(rows, tuple(self.preference.attributes())) if self.nulls == "error" else None
 
     def compared(self, rows: pa.Table) -> tuple[pa.Table, Points]:
         """Give the rows that take part, and their points."""

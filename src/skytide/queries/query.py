@@ -50,6 +50,10 @@ class Query(ABC):
     def check(self, rows: pa.Schema) -> None:
         """Raise InvalidInput if rows of this schema cannot be asked. Called before anything runs."""
 
+    def refused(self, rows: pa.Table) -> Mask | None:
+        """Return which rows `pane` would refuse, or None if it takes all; a stream can put those aside instead of failing."""
+        return None
+
     def expressions(self) -> Iterator[Any]:
         """Give the columns and expressions the query reads; those that are not names are computed before it runs."""
         yield from ()

@@ -17,27 +17,33 @@ class WindowRow:
     """Tuples dropped as late since the window before came out."""
     latency_s: float
     """From the window's end to its result; means something where event time is the time of day."""
+    windows: int = 1
+    """How many windows this row stands for: more than one after a long silence, all of them empty."""
 
 
 @dataclass(frozen=True)
 class Status:
     """How a continuous query is doing, after its latest batch."""
 
-    batch: int
-    input_rate_hz: float
+    batch: int = -1
+    input_rate_hz: float = 0.0
     """Tuples a second that came in with the latest batch, since the batch before."""
-    processing_rate_hz: float
+    processing_rate_hz: float = 0.0
     """Tuples a second of the time the latest batch took."""
-    utilisation: float
+    utilisation: float = 0.0
     """Time the latest batch took, without what Spark does around it, over the trigger's interval: near 1 it does not keep up."""
-    backlog_s: float
+    backlog_s: float = 0.0
     """How far the newest tuple lies behind the wall clock; means something where event time is the time of day."""
-    open_panes: int
-    slack_us: int
-    tuples: int
-    late: int
-    windows_out: int
-    last_window: WindowRow | None
+    open_panes: int = 0
+    slack_us: int = 0
+    tuples: int = 0
+    late: int = 0
+    windows_out: int = 0
+    last_window: WindowRow | None = None
+    invalid: int = 0
+    """Tuples that belong to no window: without a time, with a wrong one, or with values that the query refuses."""
+    held: int = 0
+    """Tuples so far ahead of the others that their time is not believed yet."""
     pane_slots: int = 0
     pane_utilisation: float | None = None
     """What came to the pane slots over what they could have served (SPEC S8); above 1 they are the bottleneck."""

@@ -1,9 +1,36 @@
-"""Spark's way in virtual time: batches at a trigger, tasks on cores, and the costs of Spark itself around them."""
+"""Spark's way in virtual time: the machine of `skytide.batch`, whose instructions cost time in place of running tasks."""
 
 import heapq
+from collections import deque
 from dataclasses import dataclass
 
-from skytide.routing import Router, SlotUse, Splitting, utilisation
+import numpy as np
+
+from skytide.batch import (
+    BatchStarted,
+    Commit,
+    Committed,
+    Emit,
+    Event,
+    InSource,
+    Instruction,
+    Machine,
+    PanePart,
+    PaneReport,
+    PanesReported,
+    PaneTaskReport,
+    Piece,
+    Record,
+    Rules,
+    RunPanes,
+    RunWindows,
+    State,
+    WindowFound,
+    WindowReport,
+    WindowsReported,
+)
+from skytide.lateness import FixedSlack, observe
+from skytide.routing import Splitting
 from skytide.windows import Windows
 from skytide.workloads.workload import Workload
 
@@ -42,6 +69,74 @@ class BatchOutcome:
     """From the end of a window to its result."""
 
 
+class BatchPlant:
+    """Carries out what a machine decides about a stream, on a machine with such costs."""
+
+    def __init__(self, workload: Workload, costs: BatchCosts, rules: Rules, cores: int) -> None:
+        """Begin at time 0 with nothing."""
+        self._workload, self._costs, self._rules, self._cores = workload, costs, rules, cores
+        self._machine = Machine(rules, State(), 0.0)
+        self._ticks = range(0)
+        self.state = State()
+        self.now_s = 0.0
+        self.latencies_s: list[float] = []
+        self.pane_utilisations: list[float] = []
+
+    def run_batch(self, ticks: range) -> float:
+        """Play the batch of all tuples of some ticks, and return how long it took."""
+        began_s, self._ticks = self.now_s, ticks
+        self.now_s += self._costs.batch_s
+        events: deque[Event] = deque([BatchStarted(self.state.batch + 1, self.state, began_s)])
+        while events:
+            for instruction in self._machine.on(events.popleft()):
+                events.extend(self._carry_out(instruction))
+        self.pane_utilisations.append(self._machine.status.pane_utilisation or 0.0)
+        return self.now_s - began_s
+
+    def _carry_out(self, instruction: Instruction) -> list[Event]:
+        match instruction:
+            case RunPanes():
+                report = self._panes(instruction)
+                self.now_s += _makespan([task.busy_s for task in report.tasks], self._cores)
+                return [PanesReported(report, self.now_s)]
+            case RunWindows():
+                found = self._windows(instruction)
+                self.now_s += found.busy_s
+                return [WindowsReported(found, self.now_s)]
+            case Record(state):
+                self.state = state
+                return []
+            case Emit(_, output):
+                self.latencies_s += [self.now_s - row.window_end_us / SECOND_US for row in output.rows]
+                return []
+            case Commit(state):
+                return [Committed(state, self.now_s)]
+
+    def _panes(self, plan: RunPanes) -> PaneReport:
+        workload, windows, splitting = self._workload, self._rules.windows, self._rules.way.splitting
+        router = splitting.build(plan.slots, plan.router)
+        router.renumber(plan.slots)
+        counts = workload.counts(self._ticks.start, self._ticks.stop).tolist()
+        runs = [(windows.pane_of(tick * workload.tick_us), n) for tick, n in zip(self._ticks, counts, strict=True)]
+        times: dict[int, list[np.ndarray[tuple[int], np.dtype[np.int64]]]] = {}
+        for tick, n, slot in zip(self._ticks, counts, splitting.plan(router, runs), strict=True):
+            times.setdefault(slot, []).append(workload.times_us(tick, n)[0])
+        return PaneReport(tuple(self._task(plan, slot, np.concatenate(mine)) for slot, mine in sorted(times.items())))
+
+    def _task(self, plan: RunPanes, slot: int, times: "np.ndarray[tuple[int], np.dtype[np.int64]]") -> PaneTaskReport:
+        in_time = times if plan.punctuation_us is None else times[times >= plan.punctuation_us]
+        panes, tuples = np.unique(self._rules.windows.pane_of(in_time), return_counts=True)
+        parts = [PanePart(pane, n, Piece("", 0, 1, n)) for pane, n in zip(panes.tolist(), tuples.tolist(), strict=True)]
+        arrivals = observe(times, plan.newest_us, plan.punctuation_us, plan.leap_us)
+        return PaneTaskReport(slot, arrivals, tuple(parts), self._costs.task_s + len(times) * self._costs.tuple_s)
+
+    def _windows(self, work: RunWindows) -> WindowReport:
+        tuples = sum(work.tuples.values())
+        found = tuple(WindowFound(window, 1, 1) for window in work.ended)
+        busy_s = len(work.ended) * self._costs.window_s + tuples * self._costs.window_tuple_s
+        return WindowReport(found, "results", "memory", 1, busy_s)
+
+
 def run_batches(
     workload: Workload,
     windows: Windows,
@@ -53,61 +148,32 @@ def run_batches(
     trigger_s: float,
     length_s: float,
 ) -> BatchOutcome:
-    """Play a stream without late tuples: a batch takes all that came since the one before, and starts at a trigger or when that is done."""
+    """Play a stream: a batch takes all that came since the one before, and starts at a trigger or when that is done."""
+    rules = Rules(windows, FixedSlack(0), InSource(strategy), pane_slots=slots, trigger_s=trigger_s)
+    plant = BatchPlant(workload, costs, rules, cores)
     tick_s = workload.tick_us / SECOND_US
-    counts = workload.counts(0, int(length_s / tick_s)).tolist()
-    router = strategy.build(slots)
-    now = busy_s = 0.0
-    taken = 0
-    latencies: list[float] = []
-    used: list[float] = []
-    batches = overruns = 0
-    next_window = windows.first_of_pane(0)
-    while taken < len(counts):
-        come = min(len(counts), int(now / tick_s))
-        if come == taken:
-            now = (int(now / trigger_s + 1e-9) + 1) * trigger_s
-            continue
-        runs = [(windows.pane_of(tick * workload.tick_us), counts[tick]) for tick in range(taken, come)]
-        loads = _loads(router, runs, slots)
-        tasks_s = [costs.task_s + load * costs.tuple_s for load in loads if load]
-        panes_s = _makespan(tasks_s, cores)
-        ended = windows.last_ended_by(int(come * tick_s * SECOND_US)) + 1 - next_window
-        window_s = ended * costs.window_s + sum(loads) * costs.window_tuple_s if ended > 0 else 0.0
-        took = costs.batch_s + panes_s + window_s
-        for window in range(next_window, next_window + max(ended, 0)):
-            latencies.append(now + took - windows.end_us(window) / SECOND_US)
-        next_window += max(ended, 0)
-        uses = [SlotUse(load, load, costs.task_s + load * costs.tuple_s if load else 0.0) for load in loads]
-        measured = utilisation(uses, max(took, trigger_s))
-        router.sample(measured)
-        router.close(windows.panes_of(next_window).stop - windows.panes_per_slide)
-        used.append(measured or 0.0)
-        busy_s += took
-        batches += 1
-        overruns += took > trigger_s
-        taken = come
-        now = max(now + took, (int(now / trigger_s + 1e-9) + 1) * trigger_s)
-    latencies.sort()
+    ticks, taken = int(length_s / tick_s), 0
+    took: list[float] = []
+    while taken < ticks:
+        next_trigger_s = (int(plant.now_s / trigger_s + 1e-9) + 1) * trigger_s
+        come = min(ticks, int(plant.now_s / tick_s))
+        if come > taken:
+            took.append(plant.run_batch(range(taken, come)))
+            taken = come
+        plant.now_s = max(plant.now_s, next_trigger_s)
+    latencies = sorted(plant.latencies_s)
     return BatchOutcome(
-        batches=batches,
-        utilisation=busy_s / length_s,
-        pane_utilisation=sum(used) / max(len(used), 1),
-        overruns=overruns / max(batches, 1),
+        batches=len(took),
+        utilisation=sum(took) / length_s,
+        pane_utilisation=sum(plant.pane_utilisations) / max(len(took), 1),
+        overruns=sum(each > trigger_s for each in took) / max(len(took), 1),
         latency_mean_s=sum(latencies) / max(len(latencies), 1),
         latency_p99_s=latencies[int(0.99 * (len(latencies) - 1))] if latencies else 0.0,
     )
 
 
-def _loads(router: Router, runs: list[tuple[int, int]], slots: int) -> list[int]:
-    loads = [0] * slots
-    for slot, run in zip(router.strategy.plan(router, runs), runs, strict=True):
-        loads[slot] += run[1]
-    return loads
-
-
 def _makespan(tasks_s: list[float], cores: int) -> float:
-    """Give when the last task ends, if free cores take the tasks in order, as Spark does."""
+    """Return when the last task ends, if free cores take the tasks in order, as Spark does."""
     free = [0.0] * cores
     for task_s in tasks_s:
         heapq.heapreplace(free, free[0] + task_s)

@@ -6,10 +6,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from skytide.lateness import Clock, KSlack, observe
 from skytide.windows import Windows
 from skytide.workloads.workload import Workload
 
 SECOND_US = 1_000_000
+FIRST_US = -(2**62)
 
 
 @dataclass(frozen=True)
@@ -49,8 +51,7 @@ def traffic(
     buffer = np.zeros(0, np.int64)
     tick_us, last = workload.tick_us, int(length_s * SECOND_US) // workload.tick_us
     counts = workload.counts(0, last).tolist()
-    newest = punctuation = -(2**62)
-    slack = total = late = 0
+    slack, clock = KSlack().build(), Clock()
     steps: list[Step] = []
     first_arrival: dict[int, float] = {}
     for tick, n in enumerate(counts):
@@ -58,29 +59,27 @@ def traffic(
         arrived: tuple[tuple[int, int], ...] = ()
         if n:
             ts, _ = workload.times_us(tick, n)
-            before = np.maximum(np.maximum.accumulate(ts), newest)
-            slack = max(slack, int((before - ts).max()))
-            newest = int(before[-1])
-            in_time = ts[ts >= punctuation]
-            late += n - len(in_time)
-            total += n
+            in_time = ts if clock.punctuation_us is None else ts[ts >= clock.punctuation_us]
+            clock = clock.advance(observe(ts, clock.newest_us, clock.punctuation_us, clock.leap_us(windows)), windows, slack)
             arrived = _by_pane(windows.pane_of(in_time))
             for pane, _n in arrived:
                 first_arrival.setdefault(pane, tick * tick_us / SECOND_US)
-            punctuation = max(punctuation, newest - slack)
             if in_order:
                 buffer = np.concatenate([buffer, in_time])
-                passed = buffer < punctuation
+                passed = buffer < (FIRST_US if clock.punctuation_us is None else clock.punctuation_us)
                 arrived, buffer = _by_pane(windows.pane_of(buffer[passed])), buffer[~passed]
-        steps.append(Step(end_s, arrived, windows.pane_of(punctuation), len(buffer)))
-    end = Step(last * tick_us / SECOND_US, _by_pane(windows.pane_of(buffer)), windows.pane_of(newest) + 1, 0)
+        open_from = windows.pane_of(FIRST_US if clock.punctuation_us is None else clock.punctuation_us)
+        steps.append(Step(end_s, arrived, open_from, len(buffer)))
+    clock = clock.flushed(windows)
+    open_from = windows.pane_of(clock.newest_us) + 1 if clock.newest_us is not None else 0
+    end = Step(last * tick_us / SECOND_US, _by_pane(windows.pane_of(buffer)), open_from, 0)
     kind = workload.points
     return Traffic(
         (*steps, end),
         windows.slide_us / windows.panes_per_slide / SECOND_US,
         length_s,
-        total,
-        late,
+        clock.tuples,
+        clock.late,
         cloud or (lambda _: kind),
         first_arrival,
     )

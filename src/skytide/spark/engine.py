@@ -1,26 +1,44 @@
-"""What happens in a micro-batch of a continuous query: pane level, progress, window level, sink, commit."""
+"""Carries out on Spark what the machine of `skytide.batch` decides: pane level, window level, record, sinks, commit."""
 
 import re
 import threading
 import time
 from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
 
+from skytide.batch import (
+    BatchStarted,
+    Commit,
+    Committed,
+    Emit,
+    Event,
+    Instruction,
+    Machine,
+    PanesReported,
+    Record,
+    Restarted,
+    Rules,
+    RunPanes,
+    RunWindows,
+    StreamEnded,
+    WindowsReported,
+)
 from skytide.errors import InvalidInput
-from skytide.lateness import Slack
 from skytide.queries import Query
 from skytide.records import Status, WindowRow
-from skytide.routing import EVEN, TB_RR, Router, Splitting, utilisation
 from skytide.spark.jobs import Jobs
-from skytide.spark.pane_level import PaneReport, PaneTask
-from skytide.spark.sinks import ParquetSink, Sink
-from skytide.spark.spread import Spread
-from skytide.spark.store import State, Store
+from skytide.spark.outlets import Outlet, Sinks
+from skytide.spark.pane_level import PaneTask
+from skytide.spark.sinks import ParquetSink
+from skytide.spark.spread import run_windows
+from skytide.spark.store import Store
 from skytide.spark.window_level import WindowTask, result_columns
-from skytide.windows import Windows, shown
+from skytide.windows import shown
 
 RECENT_WINDOWS = 1_000
 
@@ -30,8 +48,7 @@ class Plan:
     """What a continuous query is: set at its start, the same for every batch."""
 
     query: Query
-    windows: Windows
-    slack: Slack
+    rules: Rules
     time: str
     columns: pa.Schema
     """The columns of the tuples, as the query reads them."""
@@ -40,15 +57,15 @@ class Plan:
     store: Store
     wording: str = ""
     """The query as it was asked, before expressions became columns."""
-    splitting: Splitting = EVEN
-    pane_slots: int = 2
-    window_slots: int = 1
+    late_wanted: bool = False
+    invalid_wanted: bool = False
 
     def identity(self) -> dict[str, str]:
-        """Give what must not change between two starts with one checkpoint, as texts."""
+        """Return what must not change between two starts with one checkpoint, as texts."""
+        windows = self.rules.windows
         return {
             "query": re.sub(r" at 0x[0-9a-f]+", "", self.wording or repr(self.query)),
-            "windows": f"{shown(self.windows.length_us)} every {shown(self.windows.slide_us)}",
+            "windows": f"{shown(windows.length_us)} every {shown(windows.slide_us)}",
             "time": self.time,
             "columns": ", ".join(f"{field.name} {field.type}" for field in self.columns),
         }
@@ -64,269 +81,120 @@ class Plan:
                     remedy="start a changed query with another checkpoint folder",
                 )
 
-    def router(self, before: State) -> Router:
-        """Give the router as a batch finds it that starts from a state."""
-        router = self.splitting.build(before.pane_slots or self.pane_slots, before.router.get(self.splitting.name))
-        router.renumber(before.pane_slots or self.pane_slots)
-        return router
-
-    def pane_task(self, before: State, sequence: int, late_wanted: bool) -> PaneTask:
-        """Give the task of the pane level for a batch that starts from a state."""
+    def pane_task(self, work: RunPanes) -> PaneTask:
+        """Return the task of the pane level for a batch."""
         return PaneTask(
             query=self.query,
             columns=self.columns,
             time=self.time,
-            windows=self.windows,
-            newest_us=before.progress.newest_us,
-            punctuation_us=before.progress.punctuation_us,
+            windows=self.rules.windows,
             store=self.store,
-            sequence=sequence,
-            late_wanted=late_wanted,
+            plan=work,
+            late_wanted=self.late_wanted,
+            invalid_wanted=self.invalid_wanted,
         )
 
-    def window_task(self, state: State, panes: dict[int, tuple[str, ...]], ended: range, parquet: ParquetSink | None) -> WindowTask:
-        """Give the task of the window level that lets the ended windows out."""
+    def window_task(self, work: RunWindows, parquet: ParquetSink | None) -> WindowTask:
+        """Return the task of the window level that lets the ended windows out."""
         return WindowTask(
             query=self.query,
-            windows=self.windows,
+            windows=self.rules.windows,
             rows=self.columns,
             time_type=self.columns.field(self.time).type,
             store=self.store,
-            sequence=state.sequence,
-            memory=state.memory,
-            panes=panes,
-            ended=ended,
+            work=work,
             helpers=self.helpers,
             parquet=parquet,
         )
 
-
-@dataclass(frozen=True)
-class Sinks:
-    """Where things go: results, and if wanted the late tuples and a row for each window."""
-
-    results: Sink
-    late: Sink | None = None
-    windows: Sink | None = None
+    def outlet(self, sinks: Sinks) -> Outlet:
+        """Return what gives the sinks their parts."""
+        results = result_columns(self.query, self.columns, self.columns.field(self.time).type, self.helpers)
+        rows = pa.schema([field for field in self.columns if field.name not in self.helpers])
+        return Outlet(sinks, self.store, rows, results, self.time, self.rules.windows)
 
 
 class Engine:
     """Runs batches, and says how it is doing meanwhile."""
 
-    def __init__(self, plan: Plan, sinks: Sinks, trigger_s: float | None = None, routes: bool = False) -> None:
-        """Go on from where the plan's store stands; `routes`: tuples reach their slots by a shuffle, not as they lie."""
+    def __init__(self, plan: Plan, sinks: Sinks) -> None:
+        """Go on from where the plan's store stands."""
         plan.check_store()
         self.plan, self.sinks = plan, sinks
-        self._trigger_s, self._routes = trigger_s, routes
-        self._pane_slots = plan.store.latest().pane_slots or plan.pane_slots
-        self._spread = Spread(plan.window_slots)
+        self._outlet = plan.outlet(sinks)
+        self._machine = Machine(plan.rules, plan.store.latest(), time.time())
         self._lock = threading.Lock()
         self._recent: deque[WindowRow] = deque(maxlen=RECENT_WINDOWS)
-        self._began = time.time()
-        self._status = Status(-1, 0.0, 0.0, 0.0, 0.0, 0, 0, 0, 0, 0, None)
         self.seconds: dict[str, float] = {}
         """Where the time went over all batches: of the steps, and within the tasks of the two levels."""
 
     def run_batch(self, jobs: Jobs, batch: Any, batch_id: int) -> None:
-        """Run one batch. State and results depend only on the state before and the batch, so it may be run again."""
-        began = time.time()
-        before = self.plan.store.before(batch_id)
-        sequence = before.sequence + 1
-        router = self.plan.router(before)
-        task = self.plan.pane_task(before, sequence, self.sinks.late is not None)
-        reports = jobs.panes_routed(batch, task, router) if self._routes else jobs.panes(batch, task)
-        report = PaneReport.read(reports)
-        kind = repr(self.plan.slack)
-        slack = self.plan.slack.build(before.slack.get(kind))
-        progress = before.progress.advance(report.arrivals, list(report.files), self.plan.windows, slack)
-        state = replace(
-            before,
-            batch=batch_id,
-            sequence=sequence,
-            flushed=False,
-            progress=progress,
-            slack={kind: slack.snapshot()},
-            open={p: (*before.open.get(p, ()), *report.files.get(p, ())) for p in {*before.open, *report.files}},
-            tuples={p: before.tuples.get(p, 0) + report.tuples.get(p, 0) for p in {*before.tuples, *report.tuples}},
-            kept={**before.kept, **report.kept},
-            source_end=max(before.source_end, report.source_end),
-        )
-        self._spent("pane level", began)
-        self.seconds["pane tasks"] = self.seconds.get("pane tasks", 0.0) + sum(report.busy_s.values())
-        if self.sinks.late and report.late_files:
-            self.sinks.late(jobs.stored(self.plan.store, report.late_files, self.plan.columns), sequence)
-        else:
-            _clear(self.sinks.late, sequence)
-        state = self._let_out(jobs, state)
-        measured = self._learn(router, report, state, began)
-        state = replace(state, pane_slots=self._pane_slots, router={self.plan.splitting.name: router.snapshot()})
-        self._commit(state)
-        self._note(state, report, slack.slack_us, began, router, measured)
+        """Run one batch, or let out once more what an earlier try of it decided."""
+        store = self.plan.store
+        recorded = store.recorded(batch_id)
+        before = store.before(batch_id)
+        self._drive(BatchStarted(batch_id, before, time.time(), recorded, store.emitted()), jobs, batch)
 
     def flush(self, jobs: Jobs) -> None:
-        """Let the last windows out, after the last batch of a stream that has ended.
-
-        That it began is noted first: after a crash it is finished before anything else, as its number may have gone to a sink.
-        """
-        before = self.plan.store.latest()
-        if before.flushed or before.progress.newest_us is None:
-            return
-        if not before.flushing:
-            before = replace(before, sequence=before.sequence + 1, flushing=True)
-            self._commit(before)
-        progress = before.progress.flushed(self.plan.windows)
-        state = self._let_out(jobs, replace(before, flushing=False, flushed=True, progress=progress))
-        self._commit(state)
-        with self._lock:
-            last = self._recent[-1] if self._recent else None
-            self._status = replace(self._status, open_panes=len(state.open), windows_out=state.windows_out, last_window=last)
+        """Let the last windows out, after the last batch of a stream that has ended."""
+        self._drive(StreamEnded(self.plan.store.latest(), time.time(), self.plan.store.emitted()), jobs)
 
     def finish_flush(self, jobs: Jobs) -> None:
         """Let out what a flush that was cut off still owes."""
-        if self.plan.store.latest().flushing:
-            self.flush(jobs)
+        self._drive(Restarted(self.plan.store.latest(), time.time(), self.plan.store.emitted()), jobs)
 
     def resize(self, pane_slots: int | None = None, window_slots: int | None = None) -> None:
         """Change the number of slots, from the next batch on."""
-        for name, slots in (("pane_slots", pane_slots), ("window_slots", window_slots)):
-            if slots is not None and slots < 1:
-                raise InvalidInput(value=f"{name}={slots}", reason="work must go somewhere", remedy="give at least 1")
-        self._pane_slots = pane_slots or self._pane_slots
-        self._spread.slots = window_slots or self._spread.slots
+        self._machine.resize(pane_slots, window_slots)
 
     def status(self) -> Status:
-        """Give the latest status."""
-        with self._lock:
-            return self._status
+        """Return the latest status."""
+        return self._machine.status
 
     def recent_windows(self) -> list[WindowRow]:
-        """Give the latest windows that came out."""
+        """Return the latest windows that came out."""
         with self._lock:
             return list(self._recent)
 
-    def _let_out(self, jobs: Jobs, state: State) -> State:
-        """Give the state after all ended windows came out."""
-        windows = self.plan.windows
-        parquet = self.sinks.results if isinstance(self.sinks.results, ParquetSink) else None
-        ended = state.progress.ended(windows)
-        if not ended:
-            _clear(self.sinks.results, state.sequence)
-            _clear(self.sinks.windows, state.sequence)
-            return state
-        began = time.time()
-        closed = {pane: files for pane, files in state.open.items() if pane < windows.panes_of(ended[-1]).stop}
-        kept: dict[int, int] = {}
-        if closed or state.memory:
-            task = self.plan.window_task(state, closed, ended, parquet)
-            *reports, whole = self._spread.run(jobs, task, state)
-            kept = {row["window"]: row["kept"] for row in reports}
-            self.seconds["window task"] = self.seconds.get("window task", 0.0) + whole["busy_s"]
-            state = replace(state, memory=whole["file"], memory_rows=whole["kept"])
-            began = self._spent("window level", began)
-            if not parquet:
-                columns = result_columns(self.plan.query, self.plan.columns, task.time_type, self.plan.helpers)
-                self.sinks.results(jobs.stored(self.plan.store, (whole["results"],), columns), state.sequence)
-        else:
-            _clear(self.sinks.results, state.sequence)
-        rows = self._rows(ended, kept, state)
-        if self.sinks.windows:
-            table = _table(rows, self.plan.columns.field(self.plan.time).type)
-            if isinstance(self.sinks.windows, ParquetSink):
-                self.sinks.windows.write(table, state.sequence)
-            else:
-                self.sinks.windows(jobs.rows(table), state.sequence)
-        self._spent("sink", began)
-        with self._lock:
-            self._recent.extend(rows)
-        first_needed = windows.panes_of(ended.stop).start
-        return replace(
-            state,
-            progress=state.progress.emitted(ended),
-            open={pane: files for pane, files in state.open.items() if pane not in closed},
-            kept={
-                file: rows
-                for pane, files in state.open.items()
-                if pane not in closed
-                for file in files
-                for rows in [state.kept[file]]
-            },
-            tuples={pane: count for pane, count in state.tuples.items() if pane >= first_needed},
-            late_reported=state.progress.late,
-            windows_out=state.windows_out + len(ended),
-        )
+    def _drive(self, event: Event, jobs: Jobs, batch: Any = None) -> None:
+        events = deque([event])
+        while events:
+            for instruction in self._machine.on(events.popleft()):
+                events.extend(self._carry_out(instruction, jobs, batch))
 
-    def _learn(self, router: Router, report: PaneReport, state: State, began: float) -> float | None:
-        """Tell the router what its slots did, and give their utilisation."""
-        if not self._routes and self.plan.splitting.name == TB_RR.name:
-            router.renumber(max(report.busy_s, default=0) + 1)  # as many as the batch had partitions
-        for (pane, slot), tuples in sorted(report.partitions.items()):
-            router.record(pane, slot, tuples)
-        if state.progress.next_window is not None:
-            router.close(self.plan.windows.panes_of(state.progress.next_window).stop - self.plan.windows.panes_per_slide)
-        period_s = max(began - self._began, self._trigger_s or 0.0, 1e-3)
-        measured = utilisation(report.uses(router.slots), period_s)
-        router.sample(measured)
-        router.renumber(self._pane_slots)
-        return measured
+    def _carry_out(self, instruction: Instruction, jobs: Jobs, batch: Any) -> list[Event]:
+        store, rules = self.plan.store, self.plan.rules
+        match instruction:
+            case RunPanes():
+                with self._timed("pane level"):
+                    report = jobs.panes(batch, self.plan.pane_task(instruction), rules.way)
+                self._spent("pane tasks", sum(task.busy_s for task in report.tasks))
+                return [PanesReported(report, time.time())]
+            case RunWindows():
+                with self._timed("window level"):
+                    found = run_windows(jobs, self.plan.window_task(instruction, self.sinks.parquet))
+                self._spent("window task", found.busy_s)
+                return [WindowsReported(found, time.time())]
+            case Record(state):
+                with self._timed("commit"):
+                    store.record(replace(state, identity=self.plan.identity()))
+                return []
+            case Emit(sequence, output):
+                with self._timed("sink"):
+                    self._outlet.emit(jobs, output, sequence)
+                return []
+            case Commit(state):
+                with self._timed("commit"):
+                    store.mark_emitted(state.sequence)
+                with self._lock:
+                    self._recent.extend(state.output.rows)
+                return [Committed(state, time.time())]
 
-    def _rows(self, ended: range, kept: dict[int, int], state: State) -> list[WindowRow]:
-        now = time.time()
-        windows = self.plan.windows
-        return [
-            WindowRow(
-                window_start_us=windows.start_us(window),
-                window_end_us=windows.end_us(window),
-                tuples=sum(state.tuples.get(pane, 0) for pane in windows.panes_of(window)) if state.tuples else 0,
-                kept=kept.get(window, 0),
-                late=state.progress.late - state.late_reported if window == ended[0] else 0,
-                latency_s=now - windows.end_us(window) / 1e6,
-            )
-            for window in ended
-        ]
+    @contextmanager
+    def _timed(self, step: str) -> Iterator[None]:
+        began = time.perf_counter()
+        yield
+        self._spent(step, time.perf_counter() - began)
 
-    def _commit(self, state: State) -> None:
-        began = time.time()
-        self.plan.store.commit(replace(state, identity=self.plan.identity()))
-        self._spent("commit", began)
-
-    def _spent(self, what: str, since: float) -> float:
-        now = time.time()
-        self.seconds[what] = self.seconds.get(what, 0.0) + now - since
-        return now
-
-    def _note(self, state: State, report: PaneReport, slack_us: int, began: float, router: Router, measured: float | None) -> None:
-        now = time.time()
-        interval = max(began - self._began, self._trigger_s or 0.0, 1e-9)
-        newest = state.progress.newest_us
-        with self._lock:
-            self._status = Status(
-                batch=state.batch,
-                input_rate_hz=report.arrivals.tuples / interval,
-                processing_rate_hz=report.arrivals.tuples / max(now - began, 1e-9),
-                utilisation=(now - began) / (self._trigger_s or now - began),
-                backlog_s=0.0 if newest is None else max(0.0, now - newest / 1e6),
-                open_panes=len(state.open),
-                slack_us=slack_us,
-                tuples=state.progress.tuples,
-                late=state.progress.late,
-                windows_out=state.windows_out,
-                last_window=self._recent[-1] if self._recent else None,
-                pane_slots=len(report.busy_s),
-                pane_utilisation=measured,
-                splitting_factor=router.splitting_factor,
-                threshold=router.threshold,
-                window_slots=self._spread.slots,
-                window_plan=self._spread.said,
-            )
-        self._began = began
-
-
-def _clear(sink: Sink | None, number: int) -> None:
-    """Remove what an earlier try of a batch wrote that now has nothing to write."""
-    if isinstance(sink, ParquetSink):
-        sink.clear(number)
-
-
-def _table(rows: list[WindowRow], time_type: pa.DataType) -> pa.Table:
-    bounds = {name: pa.array([getattr(row, f"{name}_us") for row in rows], time_type) for name in ("window_start", "window_end")}
-    return pa.table({**bounds, **{name: [getattr(row, name) for row in rows] for name in ("tuples", "kept", "late", "latency_s")}})
+    def _spent(self, step: str, seconds: float) -> None:
+        self.seconds[step] = self.seconds.get(step, 0.0) + seconds

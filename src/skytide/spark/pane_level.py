@@ -4,42 +4,32 @@ import json
 import time
 import uuid
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from skytide.errors import InvalidInput
+from skytide.batch import PanePart, PaneReport, PaneTaskReport, Piece, RunPanes
+from skytide.batch.reports import arrivals_from_json, arrivals_to_json
 from skytide.lateness import Arrivals, observe
+from skytide.lateness.crowds import FAR_US
 from skytide.queries import Query
-from skytide.routing import Router, SlotUse
+from skytide.routing import Router
 from skytide.spark.store import Store
 from skytide.spark.tasks import Reducer
 from skytide.windows import Windows
 
-REPORT = pa.schema(
-    [
-        ("slot", pa.int64()),
-        ("pane", pa.int64()),  # null in the row about the task as a whole
-        ("tuples", pa.int64()),
-        ("kept", pa.int64()),
-        ("file", pa.string()),
-        ("late", pa.int64()),
-        ("newest_us", pa.int64()),
-        ("longest_delay_us", pa.int64()),
-        ("delays", pa.list_(pa.int64())),
-        ("busy_s", pa.float64()),
-        ("source_end", pa.int64()),
-    ]
-)
-SLOT, LATE, SEEN = "__skytide_slot", "__skytide_late", "__skytide_seen"
-ROUTED = pa.schema([(SLOT, pa.int32()), (LATE, pa.bool_()), (SEEN, pa.string())])
-"""What a split task adds to tuples: their slot, and whether they are late; and to one empty row what it saw of arrivals."""
+REPORT = pa.schema([("report", pa.string())])
+SLOT, KIND, SEEN = "__skytide_slot", "__skytide_kind", "__skytide_seen"
+ROUTED = pa.schema([(SLOT, pa.int32()), (KIND, pa.int8()), (SEEN, pa.string())])
+"""What a split task adds to tuples: their slot and their kind; and to one empty row what it saw of arrivals."""
+IN_TIME, SUSPECT, LATE, INVALID = range(4)
+"""The kinds of tuples. Suspects are in time, and so far ahead that their time may turn out to be wrong."""
 
-Piece = tuple[int | None, pa.RecordBatch]
+Times = NDArray[np.int64]
+Tuples = tuple[int | None, pa.RecordBatch]
 """Tuples in order of arrival, after a newest one that another task may have seen."""
 
 
@@ -51,70 +41,96 @@ class PaneTask:
     columns: pa.Schema
     time: str
     windows: Windows
-    newest_us: int | None
-    punctuation_us: int | None
     store: Store
-    sequence: int
+    plan: RunPanes
     late_wanted: bool = False
+    invalid_wanted: bool = False
 
-    def run(self, pieces: Iterable[Piece], slot: int, source_end: int = 0) -> Iterator[pa.RecordBatch]:
+    def run(self, tuples: Iterable[Tuples], slot: int, source_end: int = 0) -> Iterator[pa.RecordBatch]:
         """Reduce tuples pane by pane, write what is kept, and report."""
-        work = _Work(self, slot)
-        arrivals = Arrivals(newest_us=self.newest_us)
-        for newest_us, batch in pieces:
-            rows, times = self._rows(batch)
-            before = max((known for known in (arrivals.newest_us, newest_us) if known is not None), default=None)
-            arrivals += observe(times, before, self.punctuation_us)
-            if self.punctuation_us is not None and len(times) and times.min() < self.punctuation_us:
-                in_time = times >= self.punctuation_us
-                work.late(rows.filter(pa.array(~in_time)))
-                rows, times = rows.filter(pa.array(in_time)), times[in_time]
-            work.add(rows, times)
-        yield work.report(arrivals, source_end)
+        work, watch = _Work(self, slot), _Watch(self)
+        for newest_us, batch in tuples:
+            rows, times, kinds = watch.judge(batch, newest_us)
+            work.add(rows, times, kinds)
+        yield work.report(watch.arrivals, source_end)
 
     def split(self, batches: Iterable[pa.RecordBatch], router: Router, part: int, share: float) -> Iterator[pa.RecordBatch]:
         """Give each tuple its slot by the plan of the driver's router, of whose threshold this task has a `share`.
 
         Slots are numbered from 0. Tasks of a batch begin with other slots, so that not all fill the first one at first.
         """
-        arrivals = Arrivals(newest_us=self.newest_us)
+        watch = _Watch(self)
         router.threshold, router.base_threshold = router.threshold * share, router.base_threshold * share
         queued = {(part + turn) % len(router.slots): turn for turn in range(len(router.slots))}
         for batch in batches:
-            rows, times = self._rows(batch)
-            arrivals += observe(times, arrivals.newest_us, self.punctuation_us)
-            late = np.zeros(len(times), bool) if self.punctuation_us is None else times < self.punctuation_us
+            rows, times, kinds = watch.judge(batch)
             slots = np.full(len(times), router.slots[0], np.int32)
-            in_time = np.flatnonzero(~late)
+            in_time = np.flatnonzero(kinds < LATE)
             slots[in_time] = _slots(self.windows.pane_of(times[in_time]), router, queued)
-            routed = rows.append_column(ROUTED.field(SLOT), pa.array(slots)).append_column(ROUTED.field(LATE), pa.array(late))
-            yield from routed.append_column(ROUTED.field(SEEN), pa.nulls(len(times), pa.string())).to_batches()
-        said = [pa.array([router.slots[0]], pa.int32()), pa.array([False]), pa.array([json.dumps(vars(arrivals))])]
+            marks = [pa.array(slots), pa.array(kinds), pa.nulls(len(times), pa.string())]
+            for field, column in zip(ROUTED, marks, strict=True):
+                rows = rows.append_column(field, column)
+            yield from rows.to_batches()
+        seen = json.dumps(arrivals_to_json(watch.arrivals))
+        marks = [pa.array([router.slots[0]], pa.int32()), pa.array([IN_TIME], pa.int8()), pa.array([seen])]
         nothing = [pa.nulls(1, field.type) for field in self.columns]
-        yield pa.RecordBatch.from_arrays([*nothing, *said], names=[*self.columns.names, *ROUTED.names])
+        yield pa.RecordBatch.from_arrays([*nothing, *marks], names=[*self.columns.names, *ROUTED.names])
 
     def run_routed(self, batches: Iterable[pa.RecordBatch], slot: int) -> Iterator[pa.RecordBatch]:
         """Reduce tuples that a split task sent here, and pass on what it saw."""
-        work = _Work(self, slot)
-        arrivals = Arrivals()
+        work, arrivals = _Work(self, slot), Arrivals()
         for batch in batches:
             table = pa.Table.from_batches([batch])
             seen = np.asarray(pc.is_valid(table[SEEN]))
             if seen.any():
                 for text in table[SEEN].drop_null().to_pylist():
-                    arrivals += _arrivals(**json.loads(text))
+                    arrivals = arrivals.beside(arrivals_from_json(json.loads(text)), self.plan.leap_us)
                 table = table.filter(pa.array(~seen))
-            late = np.asarray(table[LATE])
             rows = table.drop_columns(list(ROUTED.names)).cast(self.columns)
-            if late.any():
-                work.late(rows.filter(pa.array(late)))
-                rows = rows.filter(pa.array(~late))
-            work.add(rows, times_us(rows, self.time))
+            work.add(rows, times_us(rows, self.time), table[KIND].to_numpy())
         yield work.report(arrivals)
 
-    def _rows(self, batch: pa.RecordBatch) -> tuple[pa.Table, NDArray[np.int64]]:
-        rows = pa.Table.from_batches([batch]).cast(self.columns)  # Spark writes its session's time zone into the type
-        return rows, times_us(rows, self.time)
+
+class _Watch:
+    """Looks at tuples as they come: which are late, which belong to no window, and what that tells of the stream."""
+
+    def __init__(self, task: PaneTask) -> None:
+        self._task = task
+        self.arrivals = Arrivals()
+
+    def judge(self, batch: pa.RecordBatch, newest_us: int | None = None) -> tuple[pa.Table, Times, NDArray[np.int8]]:
+        """Return tuples with their times and kinds; `newest_us` was the newest before them, as far as another task knows."""
+        task, plan = self._task, self._task.plan
+        rows = pa.Table.from_batches([batch]).cast(task.columns)  # Spark writes its session's time zone into the type
+        times = times_us(rows, task.time)
+        kinds = np.zeros(len(times), np.int8)
+        invalid = self._invalid(rows)
+        if invalid is not None:
+            kinds[invalid] = INVALID
+        valid = times if invalid is None else times[~invalid]
+        before = max((known for known in (self.arrivals.newest_us, newest_us) if known is not None), default=None)
+        seen = observe(valid, plan.newest_us, plan.punctuation_us, plan.leap_us, seen_us=before)
+        self.arrivals = self.arrivals.then(seen, plan.leap_us)
+        if plan.punctuation_us is not None and len(valid) and valid.min() < plan.punctuation_us:
+            kinds[(times < plan.punctuation_us) & (kinds == IN_TIME)] = LATE
+        if task.invalid_wanted and len(valid):
+            self._suspect(times, kinds, seen.newest_us)
+        return rows, times, kinds
+
+    def _invalid(self, rows: pa.Table) -> NDArray[np.bool_] | None:
+        """Return which tuples belong to no window, or None if all have one."""
+        column = rows[self._task.time]
+        refused = self._task.query.refused(rows) if self._task.invalid_wanted else None
+        if not column.null_count and (refused is None or not refused.any()):
+            return None
+        missing = np.asarray(column.is_null().to_numpy(), dtype=np.bool_)
+        return missing if refused is None else missing | refused
+
+    def _suspect(self, times: Times, kinds: NDArray[np.int8], newest_us: int | None) -> None:
+        suspects = kinds == IN_TIME
+        if newest_us is not None:
+            suspects &= (times > newest_us) | (times < newest_us - FAR_US)
+        kinds[suspects] = SUSPECT
 
 
 class _Work:
@@ -127,41 +143,67 @@ class _Work:
         self._task, self._slot = task, slot
         self._began = time.perf_counter()
         self._panes: dict[int, Reducer] = {}
-        self._late: list[pa.Table] = []
+        self._aside: dict[int, list[pa.Table]] = {SUSPECT: [], LATE: [], INVALID: []}
+        self._invalid = 0
 
-    def add(self, rows: pa.Table, times: NDArray[np.int64]) -> None:
+    def add(self, rows: pa.Table, times: Times, kinds: NDArray[np.int8]) -> None:
+        if kinds.any():
+            self._put_aside(rows, kinds)
+            in_time = kinds < LATE
+            rows, times = rows.filter(pa.array(in_time)), times[in_time]
         for pane, part in _split(rows, self._task.windows.pane_of(times)):
             self._panes.setdefault(pane, Reducer(self._task.query)).add(part)
 
-    def late(self, rows: pa.Table) -> None:
-        if self._task.late_wanted:
-            self._late.append(rows)
+    def _put_aside(self, rows: pa.Table, kinds: NDArray[np.int8]) -> None:
+        self._invalid += int((kinds == INVALID).sum())
+        wanted = {SUSPECT: self._task.invalid_wanted, LATE: self._task.late_wanted, INVALID: self._task.invalid_wanted}
+        for kind, kept in self._aside.items():
+            mine = kinds == kind
+            if wanted[kind] and mine.any():
+                kept.append(rows.filter(pa.array(mine)))
 
     def report(self, arrivals: Arrivals, source_end: int = 0) -> pa.RecordBatch:
-        store, sequence, attempt = self._task.store, self._task.sequence, uuid.uuid4().hex
-        reports: list[dict[str, object]] = []
+        sequence, attempt = self._task.plan.sequence, uuid.uuid4().hex
+        parts = self._write_panes(f"panes/{sequence}-{attempt}.arrow")
+        names = {kind: f"{folder}/{sequence}-{attempt}.arrow" for kind, folder in _FOLDERS.items() if self._aside[kind]}
+        for kind, name in names.items():
+            self._task.store.write_table(name, pa.concat_tables(self._aside[kind]))
+        report = PaneTaskReport(
+            slot=self._slot,
+            arrivals=arrivals,
+            parts=tuple(parts),
+            busy_s=time.perf_counter() - self._began,
+            invalid=self._invalid,
+            late_file=names.get(LATE),
+            invalid_file=names.get(INVALID),
+            suspect_file=names.get(SUSPECT),
+            source_end=source_end,
+        )
+        return pa.RecordBatch.from_arrays([pa.array([report.to_text()])], schema=REPORT)
+
+    def _write_panes(self, file: str) -> list[PanePart]:
+        """Write what is kept of all panes to one file."""
+        parts: list[PanePart] = []
+        batches: list[pa.RecordBatch] = []
         for pane, reducer in sorted(self._panes.items()):
-            name, kept = f"panes/{sequence}-{pane}-{attempt}.arrow", reducer.kept()
-            store.write_table(name, kept)
-            reports.append({"pane": pane, "tuples": reducer.tuples, "kept": kept.num_rows, "file": name})
-        late_file = None
-        if self._late:
-            late_file = f"late/{sequence}-{attempt}.arrow"
-            store.write_table(late_file, pa.concat_tables(self._late))
-        whole = {
-            **{name: getattr(arrivals, name) for name in ("tuples", "late", "newest_us", "longest_delay_us", "delays")},
-            "file": late_file,
-            "busy_s": time.perf_counter() - self._began,
-            "source_end": source_end,
-        }
-        return pa.RecordBatch.from_pylist([{"slot": self._slot, **row} for row in (*reports, whole)], REPORT)
+            kept = reducer.kept()
+            mine = kept.combine_chunks().to_batches()
+            parts.append(PanePart(pane, reducer.tuples, Piece(file, len(batches), len(mine), kept.num_rows)))
+            batches += mine
+        if parts:
+            self._task.store.write_batches(file, kept.schema, batches)
+        return parts
 
 
-def _arrivals(**known: Any) -> Arrivals:
-    return Arrivals(**{**known, "delays": tuple(known["delays"])})
+_FOLDERS = {SUSPECT: "suspects", LATE: "late", INVALID: "invalid"}
 
 
-def _slots(panes: NDArray[np.int64], router: Router, queued: dict[int, int]) -> NDArray[np.int32]:
+def read_reports(reports: pa.Table) -> PaneReport:
+    """Return what all tasks of a batch reported."""
+    return PaneReport(tuple(map(PaneTaskReport.from_text, reports["report"].to_pylist())))
+
+
+def _slots(panes: Times, router: Router, queued: dict[int, int]) -> NDArray[np.int32]:
     """Choose a slot for each tuple, in order of arrival within its pane."""
     slots = np.empty(len(panes), np.int32)
     if not len(panes):
@@ -174,66 +216,20 @@ def _slots(panes: NDArray[np.int64], router: Router, queued: dict[int, int]) -> 
     return slots
 
 
-def times_us(rows: pa.Table, time: str) -> NDArray[np.int64]:
-    """Give the times of tuples in microseconds."""
-    if rows[time].null_count:
-        raise InvalidInput(
-            value=f"NULL in the time column {time}",
-            reason="a tuple without a time belongs to no window",
-            remedy=f'filter such rows out before skytide.stream: df.where("{time} IS NOT NULL")',
-        )
-    return np.asarray(rows[time].cast(pa.int64()).to_numpy())
+def times_us(rows: pa.Table, time: str) -> Times:
+    """Return the times of tuples in microseconds; 0 where there is none."""
+    column = rows[time].cast(pa.int64())
+    return np.asarray((column.fill_null(0) if column.null_count else column).to_numpy())
 
 
 def by_pane(rows: pa.Table, time: str, windows: Windows) -> Iterator[tuple[int, pa.Table]]:
-    """Divide rows by the pane they belong to."""
+    """Divide rows by the pane they belong to; those without a time belong to none."""
+    if rows[time].null_count:
+        rows = rows.filter(rows[time].is_valid())
     yield from _split(rows, windows.pane_of(times_us(rows, time)))
 
 
-@dataclass(frozen=True)
-class PaneReport:
-    """What all tasks of a batch reported together."""
-
-    arrivals: Arrivals = field(default_factory=Arrivals)
-    files: dict[int, tuple[str, ...]] = field(default_factory=dict)
-    tuples: dict[int, int] = field(default_factory=dict)
-    kept: dict[str, int] = field(default_factory=dict)
-    """The rows of each file."""
-    partitions: dict[tuple[int, int], int] = field(default_factory=dict)
-    """The tuples of each pane and slot."""
-    busy_s: dict[int, float] = field(default_factory=dict)
-    """The time that each slot worked."""
-    late_files: tuple[str, ...] = ()
-    source_end: int = 0
-
-    @staticmethod
-    def read(reports: pa.Table) -> "PaneReport":
-        """Put the reports of all tasks together."""
-        whole = PaneReport()
-        arrivals, source_end, late_files = Arrivals(), 0, []
-        for row in reports.to_pylist():
-            pane, slot = row["pane"], row["slot"]
-            if pane is not None:
-                whole.files[pane] = (*whole.files.get(pane, ()), row["file"])
-                whole.kept[row["file"]] = row["kept"]
-                whole.tuples[pane] = whole.tuples.get(pane, 0) + row["tuples"]
-                whole.partitions[pane, slot] = whole.partitions.get((pane, slot), 0) + row["tuples"]
-                continue
-            arrivals += _arrivals(**{name: row[name] for name in ("tuples", "late", "newest_us", "longest_delay_us", "delays")})
-            late_files += [row["file"]] if row["file"] else []
-            whole.busy_s[slot] = whole.busy_s.get(slot, 0.0) + row["busy_s"]
-            source_end = max(source_end, row["source_end"])
-        return replace(whole, arrivals=arrivals, late_files=tuple(late_files), source_end=source_end)
-
-    def uses(self, slots: Iterable[int]) -> list[SlotUse]:
-        """Give what each slot did: in a batch all that was sent to a slot is done when it ends."""
-        sent: dict[int, int] = {}
-        for (_, slot), tuples in self.partitions.items():
-            sent[slot] = sent.get(slot, 0) + tuples
-        return [SlotUse(sent.get(slot, 0), sent.get(slot, 0), self.busy_s.get(slot, 0.0)) for slot in slots]
-
-
-def _split(rows: pa.Table, panes: NDArray[np.int64]) -> Iterator[tuple[int, pa.Table]]:
+def _split(rows: pa.Table, panes: Times) -> Iterator[tuple[int, pa.Table]]:
     if len(panes) == 0:
         return
     if panes.min() == panes.max():

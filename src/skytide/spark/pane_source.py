@@ -17,16 +17,16 @@ from pyspark.sql.types import StructType
 
 from skytide.spark.binding import spark_schema
 from skytide.spark.engine import Plan
-from skytide.spark.pane_level import REPORT, PaneTask, Piece
+from skytide.spark.pane_level import REPORT, PaneTask, Tuples
 from skytide.spark.workload_source import Offset, TickRange, WorkloadReader, WorkloadStream
 
 FORMAT = "skytide-panes"
 
 
-def load_panes(spark: SparkSession, source: WorkloadStream, plan: Plan, late_wanted: bool) -> DataFrame:
-    """Give the reports of the pane level over a workload, as a stream."""
+def load_panes(spark: SparkSession, source: WorkloadStream, plan: Plan) -> DataFrame:
+    """Return the reports of the pane level over a workload, as a stream."""
     spark.dataSource.register(PaneSource)
-    packed = base64.b64encode(cloudpickle.dumps((plan, late_wanted))).decode()  # type: ignore[no-untyped-call]
+    packed = base64.b64encode(cloudpickle.dumps(plan)).decode()  # type: ignore[no-untyped-call]
     return spark.readStream.format(FORMAT).options(**source.options(), plan=packed).load()
 
 
@@ -35,18 +35,18 @@ class PaneSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """Give the name of the format."""
+        """Return the name of the format."""
         return FORMAT
 
     def schema(self) -> StructType:
-        """Give the columns of a report."""
+        """Return the columns of a report."""
         return spark_schema(StructType([]), REPORT)
 
     def streamReader(self, schema: StructType) -> "PaneReader":
-        """Give the reader that Spark's driver keeps for the whole query."""
+        """Return the reader that Spark's driver keeps for the whole query."""
         options = dict(self.options)
-        plan, late_wanted = pickle.loads(base64.b64decode(options.pop("plan")))
-        return PaneReader(WorkloadStream.from_options(options), plan, late_wanted)
+        plan = pickle.loads(base64.b64decode(options.pop("plan")))
+        return PaneReader(WorkloadStream.from_options(options), plan)
 
 
 @dataclass(frozen=True)
@@ -62,21 +62,21 @@ class PaneRange(InputPartition):
 
 
 class PaneReader(WorkloadReader):
-    """Plays a workload into the pane level. What a batch starts from is read from the manifests, as this is a process of its own."""
+    """Plays a workload into the pane level, as the record of the batch before says: this is a process of its own."""
 
-    def __init__(self, stream: WorkloadStream, plan: Plan, late_wanted: bool) -> None:
+    def __init__(self, stream: WorkloadStream, plan: Plan) -> None:
         super().__init__(stream)
-        self.plan, self.late_wanted = plan, late_wanted
+        self.plan = plan
 
     def partitions(self, start: Offset, end: Offset) -> list[PaneRange]:  # type: ignore[override]
         """Cut the ticks of a batch into ranges, each with the task of the pane level."""
         before = self.plan.store.latest_before_source(start["tick"])
-        task = self.plan.pane_task(before, before.sequence + 1, self.late_wanted)
+        task = self.plan.pane_task(self.plan.rules.run_panes(before))
         first, last = start["tick"], end["tick"]
         workload, start_us = self.stream.workload, start["start_us"]
         counts = workload.counts(first, last).tolist()
         panes = [task.windows.pane_of(start_us + tick * workload.tick_us) for tick in range(first, last)]
-        router = self.plan.router(before)
+        router = self.plan.rules.router(before)
         chosen = router.strategy.plan(router, list(zip(panes, counts, strict=True)))
         pieces: dict[int, list[TickRange]] = {}
         for slot, ranges in groupby(range(first, last), key=lambda tick: chosen[tick - first]):
@@ -87,9 +87,9 @@ class PaneReader(WorkloadReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Make the tuples and reduce them at once."""
         assert isinstance(partition, PaneRange)
-        yield from partition.task.run(self._pieces(partition), partition.slot, partition.batch_last)
+        yield from partition.task.run(self._tuples(partition), partition.slot, partition.batch_last)
 
-    def _pieces(self, partition: PaneRange) -> Iterator[Piece]:
+    def _tuples(self, partition: PaneRange) -> Iterator[Tuples]:
         """Make the tuples. How late they are is told by the newest one before them, also if another task makes that."""
         for ticks in partition.pieces:
             newest_us = ticks.workload.newest_us(partition.batch_first, ticks.first, ticks.start_us)

@@ -1,6 +1,7 @@
 """Where windows go. A sink gets a batch's results under a number, and the same number again if the batch is repeated."""
 
 import os
+import uuid
 from collections.abc import Callable
 from typing import Any
 
@@ -32,6 +33,19 @@ class ParquetSink:
     def write(self, results: pa.Table, batch_id: int) -> None:
         """Write a batch."""
         self.files.write_parquet(f"batch={batch_id}/part-00000.parquet", results)
+
+    def stage(self, results: pa.Table, batch_id: int) -> str:
+        """Make results ready under a name of this attempt's own."""
+        name = f"_skytide/{batch_id}-{uuid.uuid4().hex}.parquet"
+        self.files.write_parquet(name, results)
+        return name
+
+    def publish(self, staged: str, batch_id: int) -> None:
+        """Let readers see what was made ready."""
+        target = self.files._path(f"batch={batch_id}/part-00000.parquet")
+        if self.files._fs.get_file_info(self.files._path(staged)).type != 0:
+            self.files._fs.create_dir(self.files._path(f"batch={batch_id}"), recursive=True)
+            self.files._fs.move(self.files._path(staged), target)
 
     def clear(self, batch_id: int) -> None:
         """Remove what an earlier try of a batch wrote that now has nothing to write."""

@@ -8,7 +8,6 @@ import json
 import posixpath
 import re
 import uuid
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,61 +15,10 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
+from skytide.batch import State
 from skytide.errors import InvalidInput, SkytideError
-from skytide.lateness import Progress
 
-FORMAT = 1
-
-
-@dataclass(frozen=True)
-class State:
-    """Everything that a batch needs to know of those before it."""
-
-    batch: int = -1
-    """The latest batch of Spark's that went in."""
-    sequence: int = -1
-    """The number of the latest output: that of the batch, and one more for each flush so far."""
-    flushing: bool = False
-    """The last windows are on their way out, under this sequence: that has to be finished before anything else."""
-    flushed: bool = False
-    progress: Progress = field(default_factory=Progress)
-    slack: dict[str, Any] = field(default_factory=dict)
-    """The state of the slack, by its method: another one starts anew."""
-    router: dict[str, Any] = field(default_factory=dict)
-    """The state of the router, by its strategy: another one starts anew."""
-    pane_slots: int | None = None
-    memory_rows: int = 0
-    kept: dict[str, int] = field(default_factory=dict)
-    """The rows of each file of an open pane."""
-    tuples: dict[int, int] = field(default_factory=dict)
-    """Of each pane that a window to come still needs, the number of its tuples."""
-    open: dict[int, tuple[str, ...]] = field(default_factory=dict)
-    """Of each pane that has not been added to the memory, the files with its partial results."""
-    memory: str | None = None
-    """The file with what is remembered of closed panes."""
-    late_reported: int = 0
-    windows_out: int = 0
-    identity: dict[str, str] = field(default_factory=dict)
-    """What query this is the state of."""
-    source_end: int = 0
-    """For a source of skytide's own: where the batch ended."""
-
-    def files(self) -> set[str]:
-        """Give the names of all files the state rests on."""
-        return {name for names in self.open.values() for name in names} | ({self.memory} if self.memory else set())
-
-    def to_json(self) -> dict[str, Any]:
-        """Give plain values."""
-        return {**vars(self), "progress": vars(self.progress)}
-
-    @staticmethod
-    def from_json(values: dict[str, Any]) -> "State":
-        """Read what `to_json` gave."""
-        known = dict(values)
-        known["progress"] = Progress(**known["progress"])
-        known["tuples"] = {int(pane): count for pane, count in known["tuples"].items()}
-        known["open"] = {int(pane): tuple(names) for pane, names in known["open"].items()}
-        return State(**known)
+FORMAT = 2
 
 
 class Store:
@@ -113,20 +61,51 @@ class Store:
         with self._fs.open_input_file(self._path(name)) as file:
             return pa.ipc.open_file(file).read_all()
 
-    def commit(self, state: State) -> None:
-        """Make a state the one that the next batch starts from, and remove what no batch can ask for any more."""
-        text = json.dumps({"format": FORMAT, **state.to_json()})
+    def write_batches(self, name: str, schema: pa.Schema, batches: list[pa.RecordBatch]) -> None:
+        """Write record batches under a name."""
+        with self._replacing(name) as place, pa.ipc.new_file(place, schema) as writer:
+            for batch in batches:
+                writer.write_batch(batch)
+
+    def read_batches(self, name: str, first: int, count: int) -> pa.Table:
+        """Read some record batches of a file."""
+        with self._fs.open_input_file(self._path(name)) as file:
+            reader = pa.ipc.open_file(file)
+            return pa.Table.from_batches([reader.get_batch(at) for at in range(first, first + count)], reader.schema)
+
+    def record(self, state: State) -> None:
+        """Write a decision down."""
         with self._replacing(_manifest(state.sequence)) as place:
-            place.write(text.encode())
+            place.write(json.dumps({"format": FORMAT, **state.to_json()}).encode())
         states = [self._load(sequence) for sequence in self._sequences()]
         latest = states[-1]
         start = max((old.sequence for old in states if old.batch < latest.batch), default=latest.sequence)
         kept = [old for old in states if old.sequence >= start]
-        needed = {name for old in kept for name in (*old.files(), _manifest(old.sequence))}
-        for folder in ("panes", "memory", "results", "verdicts", "late", "manifests"):
+        needed = {name for old in kept for name in (*old.files(), *old.output_files(), _manifest(old.sequence))}
+        for folder in ("panes", "memory", "results", "verdicts", "late", "invalid", "suspects", "manifests"):
             for name in self._names(folder, drafts=True):
                 if name not in needed and _sequence_of(name) < latest.sequence:
                     self._fs.delete_file(self._path(name))
+
+    def emitted(self) -> int:
+        """Return up to which number the sinks have everything."""
+        if self._fs.get_file_info(self._path("emitted.json")).type == pafs.FileType.NotFound:
+            return -1
+        with self._fs.open_input_file(self._path("emitted.json")) as file:
+            return int(file.read())
+
+    def mark_emitted(self, sequence: int) -> None:
+        """Note that the sinks have everything up to a number."""
+        with self._replacing("emitted.json") as place:
+            place.write(str(sequence).encode())
+
+    def recorded(self, batch: int) -> State | None:
+        """Return what a batch decided in an earlier try."""
+        found = [s for s in map(self._load, self._sequences()) if s.batch == batch and not s.flushed]
+        return found[-1] if found else None
+
+    def take_over(self) -> None:
+        """Become the only driver."""
 
     def before(self, batch: int) -> State:
         """Give the state that a batch starts from: the latest one that does not contain it."""

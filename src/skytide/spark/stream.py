@@ -3,7 +3,7 @@
 import os
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -11,16 +11,18 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import NullType, StructType, TimestampNTZType, TimestampType
 
+from skytide.batch import InPlace, InSource, Rules, Sent, Way
 from skytide.errors import InvalidInput
 from skytide.lateness import KSlack, Slack
 from skytide.queries import Aggregate, KDominant, Levels, Measure, Nulls, Query, Skyband, Skyline, TopDelta, TopK, combine, high
 from skytide.queries.preferences import Preference
 from skytide.records import Status, WindowRow
-from skytide.routing import TB_RR, Splitting, strategy_of
+from skytide.routing import EVEN, TB_RR, Splitting, strategy_of
 from skytide.spark.binding import HELPER, arrow_schema, bind, bounded, spark_schema
 from skytide.spark.dataframe import count_of
-from skytide.spark.engine import Engine, Plan, Sinks
+from skytide.spark.engine import Engine, Plan
 from skytide.spark.jobs import SparkJobs
+from skytide.spark.outlets import Sinks
 from skytide.spark.pane_level import by_pane
 from skytide.spark.pane_source import load_panes
 from skytide.spark.sinks import MemorySink, side_sink_of, sink_of
@@ -150,6 +152,7 @@ class ContinuousQuery:
         path: str | os.PathLike[str] | None = None,
         late: Any = None,
         windows: Any = None,
+        invalid: Any = None,
         flush: bool = False,
         name: str | None = None,
         splitting: str | Splitting | None = None,
@@ -160,7 +163,8 @@ class ContinuousQuery:
 
         `sink` is a function of (results, batch_id) that does the same again if called again with the same id, or "parquet" (with
         `path`), "console" or "memory". `late` gets the tuples that were dropped, `windows` one row a window: a function or the
-        path of a Parquet folder each. `trigger` is an interval or "availableNow", with which `flush` also closes the last windows.
+        path of a Parquet folder each. `invalid` gets tuples that belong to no window: those without a time or with a wrong one, and
+        rows that the query refuses, which would otherwise fail it. `trigger` is an interval or "availableNow", with which `flush` also closes the last windows.
 
         `splitting` says how tuples come to the `pane_slots`, the tasks of the pane level: "PB_RR", "TB_RR", "RATE", "AS" or "AS_PID", as
         the papers name them, or "EVEN". Without it tuples are worked on where they are: in the partitions of the DataFrame, or
@@ -173,33 +177,37 @@ class ContinuousQuery:
         if sink == "parquet" and path and windows is None:
             windows = f"{path}/_windows"
         interval_us = None if trigger == AVAILABLE_NOW else duration_us(trigger, "trigger")
-        sinks = Sinks(sink_of(sink, path), side_sink_of(late, "late"), side_sink_of(windows, "windows"))
-        pushed_down = self.source is not None and not self.helpers  # expressions are Spark's to compute
-        strategy = strategy_of(splitting or ("EVEN" if pushed_down else "TB_RR"))
-        routes = not pushed_down and strategy.name not in ("TB_RR", "EVEN")  # those two need no shuffle
+        sinks = Sinks(
+            sink_of(sink, path), side_sink_of(late, "late"), side_sink_of(windows, "windows"), side_sink_of(invalid, "invalid")
+        )
+        way = self._way(splitting)
         if pane_slots is None:
             pane_slots = self.source.partitions if self.source else self.rows.sparkSession.sparkContext.defaultParallelism
-        plan = replace(
-            self._plan(Store(f"{checkpoint}/skytide")),
-            splitting=strategy if pushed_down or routes else TB_RR,
+        rules = Rules(
+            windows=self.windows,
+            slack=self.slack,
+            way=way,
             pane_slots=pane_slots,
             window_slots=window_slots,
+            can_spread=self.query.skyline_inside() is not None,
+            trigger_s=interval_us and interval_us / 1e6,
         )
-        engine = Engine(plan, sinks, interval_us and interval_us / 1e6, routes)
+        plan = self._plan(Store(f"{checkpoint}/skytide"), rules, late is not None, invalid is not None)
+        engine = Engine(plan, sinks)
         engine.resize(pane_slots, window_slots)
         known = bounded(self.rows.schema, self.time)
         rows = self.rows
-        if self.source is not None and pushed_down:
-            rows = load_panes(rows.sparkSession, self.source, engine.plan, late_wanted=late is not None)
+        if self.source is not None and isinstance(way, InSource):
+            rows = load_panes(rows.sparkSession, self.source, plan)
 
         def run_batch(batch: DataFrame, batch_id: int) -> None:
-            engine.run_batch(SparkJobs(batch.sparkSession, known, pushed_down), batch, batch_id)
+            engine.run_batch(SparkJobs(batch.sparkSession, known), batch, batch_id)
 
         writer = rows.writeStream.foreachBatch(run_batch).option("checkpointLocation", f"{checkpoint}/spark")
         if name:
             writer = writer.queryName(name)
         every = {"availableNow": True} if interval_us is None else {"processingTime": f"{interval_us} microseconds"}
-        jobs = SparkJobs(rows.sparkSession, known, pushed_down)
+        jobs = SparkJobs(rows.sparkSession, known)
         engine.finish_flush(jobs)
         return Run(writer.trigger(**every).start(), engine, jobs, flush)
 
@@ -228,16 +236,24 @@ class ContinuousQuery:
         results = result_columns(query, columns, columns.field(time).type)
         return kept.groupBy(WINDOW).applyInArrow(answer, spark_schema(own, results)).drop(*self.helpers)
 
-    def _plan(self, store: Store) -> Plan:
+    def _way(self, splitting: str | Splitting | None) -> Way:
+        """Return how tuples reach slots: expressions are Spark's to compute, and tuples in turn or in equal parts need no shuffle."""
+        if self.source is not None and not self.helpers:
+            return InSource(strategy_of(splitting or EVEN))
+        strategy = strategy_of(splitting or TB_RR)
+        return InPlace() if strategy in (TB_RR, EVEN) else Sent(strategy)
+
+    def _plan(self, store: Store, rules: Rules, late_wanted: bool, invalid_wanted: bool) -> Plan:
         return Plan(
             query=self.query,
-            windows=self.windows,
-            slack=self.slack,
+            rules=rules,
             time=self.time,
             columns=arrow_schema(self.rows.schema),
             helpers=self.helpers,
             store=store,
             wording=self.wording,
+            late_wanted=late_wanted,
+            invalid_wanted=invalid_wanted,
         )
 
 
@@ -265,6 +281,7 @@ class Run:
         self._engine, self._jobs = engine, jobs
         self._done = threading.Lock()
         self._flushed = not flush
+        self._stop_query, query.stop = query.stop, self._cut_off  # type: ignore[method-assign]
 
     def status(self) -> Status:
         """How the query is doing."""
@@ -303,11 +320,15 @@ class Run:
     def stop(self) -> None:
         """End the query after what it is doing now; a later start with the same checkpoint goes on from there."""
         latest = self.status().batch
-        if self.query.isActive:
-            self._flushed = True  # the stream has not ended: its last windows stay open
         while self.query.isActive and self.status().batch == latest and self._in_a_batch():
             self.query.awaitTermination(0.05)  # type: ignore[arg-type]
         self.query.stop()
+
+    def _cut_off(self) -> None:
+        """Stop Spark's query, whoever asked for it: the stream has not ended, so its last windows stay open."""
+        if self.query.isActive:
+            self._flushed = True
+        self._stop_query()
 
     def _in_a_batch(self) -> bool:
         status = self.query.status

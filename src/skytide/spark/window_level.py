@@ -3,33 +3,64 @@
 import time
 import uuid
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
+from skytide.batch import Piece, RunWindows, StepReport, WindowFound, WindowReport
 from skytide.queries import Query, sliding_memory
-from skytide.queries.sliding import ALIVE, PANE, Incremental, Sliding
+from skytide.queries.sliding import ALIVE, Incremental, Sliding
+from skytide.spark.pane_level import REPORT
 from skytide.spark.sinks import ParquetSink
 from skytide.spark.store import Store
 from skytide.windows import Windows
 
-REPORT = pa.schema(
-    [
-        ("window", pa.int64()),  # null in the row about the task as a whole
-        ("kept", pa.int64()),  # rows of the result, or of the memory
-        ("file", pa.string()),  # of the memory, or what a task that is a part of the work found
-        ("results", pa.string()),
-        ("busy_s", pa.float64()),
-    ]
-)
 BOUNDS = ("window_start", "window_end")
+COUNTS = b"skytide.tuples"
+"""Where a memory notes how many tuples its panes had."""
+Answer = tuple[int, pa.Table]
+"""A window, and its rows."""
 
 
 def result_columns(query: Query, rows: pa.Schema, time_type: pa.DataType, helpers: tuple[str, ...] = ()) -> pa.Schema:
-    """Give the columns of the results: the window's bounds, then the answer's, without helpers."""
+    """Return the columns of the results: the window's bounds, then the answer's, without helpers."""
     answer = [field for field in query.schema(rows) if field.name not in helpers]
     return pa.schema([*(pa.field(name, time_type) for name in BOUNDS), *answer])
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What is remembered of closed panes: their rows, and how many tuples each had."""
+
+    rows: pa.Table
+    panes: NDArray[np.int64]
+    tuples: NDArray[np.int64]
+
+    def with_panes(self, tuples: dict[int, int]) -> "Memory":
+        """Return the memory with the counts of younger panes."""
+        panes = sorted(tuples)
+        counts = np.array([tuples[pane] for pane in panes], np.int64)
+        return replace(
+            self, panes=np.concatenate([self.panes, np.array(panes, np.int64)]), tuples=np.concatenate([self.tuples, counts])
+        )
+
+    def forget(self, first: int) -> "Memory":
+        """Return the memory without the counts of panes before `first`."""
+        stays = self.panes >= first
+        return replace(self, panes=self.panes[stays], tuples=self.tuples[stays])
+
+    def to_table(self) -> pa.Table:
+        """Return all as one table."""
+        return self.rows.replace_schema_metadata({COUNTS: np.stack([self.panes, self.tuples]).tobytes()})
+
+    @staticmethod
+    def from_table(table: pa.Table) -> "Memory":
+        """Return what `to_table` gave as a memory."""
+        counts = (table.schema.metadata or {}).get(COUNTS, b"")
+        panes, tuples = np.frombuffer(counts, np.int64).reshape(2, -1)
+        return Memory(table.replace_schema_metadata(None), panes, tuples)
 
 
 @dataclass(frozen=True)
@@ -45,114 +76,113 @@ class WindowTask:
     rows: pa.Schema
     time_type: pa.DataType
     store: Store
-    sequence: int
-    memory: str | None
-    panes: dict[int, tuple[str, ...]]
-    """The closed panes that are not in the memory yet."""
-    ended: range
+    work: RunWindows
     helpers: tuple[str, ...] = ()
     """Columns that do not belong to the results."""
     parquet: ParquetSink | None = None
-    """Where the results go at once, instead of to a file for the sink to read."""
+    """Where the results are made ready, instead of in a file for the sink to read."""
 
     def run(self) -> Iterator[pa.RecordBatch]:
         """Do all: add panes and answer windows in order; report the sizes of the results and the files, this attempt's own."""
         began = time.perf_counter()
         sliding = sliding_memory(self.query)
         memory = self._memory(sliding)
-        waiting = sorted(self.panes)
+        rows, waiting = memory.rows, sorted(self.work.panes)
         answers: list[Answer] = []
         for window in self._with_tuples(memory):
             panes = self.windows.panes_of(window)
             while waiting and waiting[0] < panes.stop:
                 pane = waiting.pop(0)
-                memory = sliding.add(memory, pane, self._kept(pane))
-            answers.append((window, sliding.answer(sliding.forget(memory, panes.start), panes)))
-            memory = sliding.forget(memory, panes.start + self.windows.panes_per_slide)
-        yield self._written(answers, memory, began)
+                rows = sliding.add(rows, pane, self._kept(pane))
+            answers.append((window, sliding.answer(sliding.forget(rows, panes.start), panes)))
+            rows = sliding.forget(rows, panes.start + self.windows.panes_per_slide)
+        rows = sliding.forget(rows, self.windows.panes_of(self.work.ended.stop).start)
+        yield self._written(answers, replace(memory, rows=rows), began)
 
     def merge(self, pane: int) -> Iterator[pa.RecordBatch]:
         """Merge the parts of a pane."""
-        began = time.perf_counter()
-        name = f"panes/{self.sequence}-{pane}-{uuid.uuid4().hex}.arrow"
-        self.store.write_table(name, self._kept(pane))
-        yield _report(file=name, busy_s=time.perf_counter() - began)
+        began, kept = time.perf_counter(), self._kept(pane)
+        name = f"panes/{self.work.sequence}-{uuid.uuid4().hex}.arrow"
+        self.store.write_table(name, kept.combine_chunks())
+        yield _row(StepReport(name, kept.num_rows, time.perf_counter() - began))
 
     def compare(self, first: int, last: int) -> Iterator[pa.RecordBatch]:
         """Compare a slice of the memory with the new panes; the empty slice stands for the new panes among themselves."""
         began = time.perf_counter()
         sliding = Incremental(self.query)
-        panes = [(pane, self._kept(pane)) for pane in sorted(self.panes)]
+        panes = [(pane, self._kept(pane)) for pane in sorted(self.work.panes)]
         if first == last:
             killed, blocked = sliding.among(panes)
         else:
-            killed, blocked = sliding.compare(self._memory(sliding).slice(first, last - first), panes)
-        name = f"verdicts/{self.sequence}-{uuid.uuid4().hex}.arrow"
+            killed, blocked = sliding.compare(self._memory(sliding).rows.slice(first, last - first), panes)
+        name = f"verdicts/{self.work.sequence}-{uuid.uuid4().hex}.arrow"
         self.store.write_table(name, pa.table({"killed": [killed], "blocked": [blocked]}))
-        yield _report(file=name, busy_s=time.perf_counter() - began)
+        yield _row(StepReport(name, len(killed), time.perf_counter() - began))
 
     def assemble(self, verdicts: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
         """Put verdicts together (those of the slices in order, that of the new panes last), and answer windows in order."""
         began = time.perf_counter()
         sliding = Incremental(self.query)
-        memory, panes = self._memory(sliding), [(pane, self._kept(pane)) for pane in sorted(self.panes)]
+        memory, panes = self._memory(sliding), [(pane, self._kept(pane)) for pane in sorted(self.work.panes)]
         found = [self.store.read_table(name) for name in verdicts]
         killed = np.concatenate([table["killed"].combine_chunks().values.to_numpy() for table in found])
         blocked = np.max([table["blocked"].combine_chunks().values.to_numpy() for table in found], axis=0)
-        assembled = sliding.assemble(memory, panes, killed, blocked)
+        assembled = sliding.assemble(memory.rows, panes, killed, blocked)
         answers: list[Answer] = []
         for window in self._with_tuples(memory):
             inside = self.windows.panes_of(window)
             answers.append((window, sliding.answer(sliding.at(assembled, inside), inside)))
-        needed = self.windows.panes_of(self.ended.stop)
+        needed = self.windows.panes_of(self.work.ended.stop)
         after = sliding.forget(sliding.at(assembled, range(needed.start, ALIVE)), needed.start)
-        yield self._written(answers, after, began)
+        yield self._written(answers, replace(memory, rows=after), began)
 
-    def _memory(self, sliding: Sliding) -> pa.Table:
-        return self.store.read_table(self.memory) if self.memory else sliding.empty(self.rows)
+    def _memory(self, sliding: Sliding) -> Memory:
+        if self.work.memory:
+            return Memory.from_table(self.store.read_table(self.work.memory))
+        nothing = np.empty(0, np.int64)
+        return Memory(sliding.empty(self.rows), nothing, nothing)
 
     def _kept(self, pane: int) -> pa.Table:
-        parts = [self.store.read_table(name) for name in self.panes[pane]]
+        parts = [self._read(piece) for piece in self.work.panes[pane]]
         return parts[0] if len(parts) == 1 else self.query.merge(pa.concat_tables(parts))
 
-    def _written(self, answers: list["Answer"], memory: pa.Table, began: float) -> pa.RecordBatch:
-        attempt = uuid.uuid4().hex
-        memory_file, result_file = (f"{kind}/{self.sequence}-{attempt}.arrow" for kind in ("memory", "results"))
-        self.store.write_table(memory_file, memory)
+    def _read(self, piece: Piece) -> pa.Table:
+        return self.store.read_batches(piece.file, piece.at, piece.batches)
+
+    def _written(self, answers: list[Answer], memory: Memory, began: float) -> pa.RecordBatch:
+        attempt, ended = uuid.uuid4().hex, self.work.ended
+        memory = memory.with_panes(self.work.tuples)
+        found = [WindowFound(window, self._tuples(memory, window), answer.num_rows) for window, answer in answers]
+        memory_file = f"memory/{self.work.sequence}-{attempt}.arrow"
+        self.store.write_table(memory_file, memory.forget(self.windows.panes_of(ended.stop).start).to_table())
         empty = result_columns(self.query, self.rows, self.time_type).empty_table()
         bounded = [with_bounds(answer, self.windows, window, self.time_type) for window, answer in answers]
         rows = pa.concat_tables([empty, *bounded]).drop_columns(list(self.helpers))
         if self.parquet:
-            self.parquet.write(rows, self.sequence)
+            results = self.parquet.stage(rows, self.work.sequence)
         else:
-            self.store.write_table(result_file, rows)
-        reports = [{"window": window, "kept": answer.num_rows} for window, answer in answers]
-        whole = {
-            "file": memory_file,
-            "kept": memory.num_rows,
-            "results": None if self.parquet else result_file,
-            "busy_s": time.perf_counter() - began,
-        }
-        return pa.RecordBatch.from_pylist([*reports, whole], REPORT)
+            results = f"results/{self.work.sequence}-{attempt}.arrow"
+            self.store.write_table(results, rows)
+        busy_s = time.perf_counter() - began
+        return _row(WindowReport(tuple(found), results, memory_file, memory.rows.num_rows, busy_s))
 
-    def _with_tuples(self, memory: pa.Table) -> list[int]:
-        """Give the ended windows that hold a remembered or a new pane; all others are empty."""
-        panes = {*self.panes, *np.unique(memory[PANE].to_numpy()).tolist()}
-        holding = {
-            window
-            for pane in panes
-            for window in range(self.windows.first_of_pane(pane), self.windows.last_of_pane(pane) + 1)
-            if window in self.ended
-        }
-        return sorted(holding)
+    def _tuples(self, memory: Memory, window: int) -> int:
+        panes = self.windows.panes_of(window)
+        return int(memory.tuples[np.searchsorted(memory.panes, panes.start) : np.searchsorted(memory.panes, panes.stop)].sum())
+
+    def _with_tuples(self, memory: Memory) -> list[int]:
+        """Return the ended windows that hold a remembered or a new pane; all others are empty."""
+        holding: list[int] = []
+        for pane in sorted({*self.work.panes, *memory.panes.tolist()}):
+            first = max(
+                self.windows.first_of_pane(pane), self.work.ended.start, holding[-1] + 1 if holding else self.work.ended.start
+            )
+            holding += range(first, min(self.windows.last_of_pane(pane) + 1, self.work.ended.stop))
+        return holding
 
 
-Answer = tuple[int, pa.Table]
-"""A window, and its rows."""
-
-
-def _report(**values: object) -> pa.RecordBatch:
-    return pa.RecordBatch.from_pylist([values], REPORT)
+def _row(report: WindowReport | StepReport) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([pa.array([report.to_text()])], schema=REPORT)
 
 
 def with_bounds(answer: pa.Table, windows: Windows, window: int, time_type: pa.DataType) -> pa.Table:
@@ -163,7 +193,7 @@ def with_bounds(answer: pa.Table, windows: Windows, window: int, time_type: pa.D
     return answer
 
 
-def read_results(store: Store, names: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
-    """Give the rows of some files."""
+def read_results(store: Store, names: tuple[str, ...], columns: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Give some columns of the rows of some files."""
     for name in names:
-        yield from store.read_table(name).to_batches()
+        yield from store.read_table(name).select(columns.names).to_batches()

@@ -11,7 +11,7 @@ class RunSlots:
     def __init__(self, run: Run) -> None:
         """Look at a query that runs."""
         self._run = run
-        self._panes = run._engine.plan.pane_slots  # the status says what the latest batch had, and there may be none yet
+        self._panes = run._engine.plan.rules.pane_slots  # the status says what the latest batch had, and there may be none yet
 
     def pane_slots(self) -> int:
         """Give the tasks of the pane level, from the next batch on."""
@@ -19,7 +19,7 @@ class RunSlots:
 
     def window_slots(self) -> int:
         """Give the tasks of the window level."""
-        return self._run._engine.plan.window_slots if self._run.status().batch < 0 else self._run.status().window_slots
+        return self._run._engine.plan.rules.window_slots if self._run.status().batch < 0 else self._run.status().window_slots
 
     def resize(self, pane_slots: int | None, window_slots: int | None) -> None:
         """Change them from the next batch on."""

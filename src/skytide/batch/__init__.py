@@ -1,0 +1,56 @@
+"""One micro-batch of a continuous query as a pure machine, which Spark and the simulator carry out."""
+
+from skytide.batch.events import (
+    BatchStarted,
+    Commit,
+    Committed,
+    Emit,
+    Event,
+    Instruction,
+    PanesReported,
+    Record,
+    Restarted,
+    RunPanes,
+    RunWindows,
+    StreamEnded,
+    WindowsReported,
+)
+from skytide.batch.machine import Machine, Rules
+from skytide.batch.reports import PanePart, PaneReport, PaneTaskReport, Piece, StepReport, WindowFound, WindowReport
+from skytide.batch.spreading import OneTask, Slices
+from skytide.batch.state import OpenPane, Output, State
+from skytide.batch.ways import InPlace, InSource, Sent, Way
+
+__all__ = [
+    "BatchStarted",
+    "Commit",
+    "Committed",
+    "Emit",
+    "Event",
+    "InPlace",
+    "InSource",
+    "Instruction",
+    "Machine",
+    "OneTask",
+    "OpenPane",
+    "Output",
+    "PanePart",
+    "PaneReport",
+    "PaneTaskReport",
+    "PanesReported",
+    "Piece",
+    "Record",
+    "Restarted",
+    "Rules",
+    "RunPanes",
+    "RunWindows",
+    "Sent",
+    "Slices",
+    "State",
+    "StepReport",
+    "StreamEnded",
+    "Way",
+    "WindowFound",
+    "WindowReport",
+    "WindowsReported",
+]

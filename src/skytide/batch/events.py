@@ -1,0 +1,118 @@
+"""What a batch machine is told, and what it tells others to do. All are values; time comes only with events."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from skytide.batch.reports import PaneReport, Piece, WindowReport
+from skytide.batch.spreading import Spreading
+from skytide.batch.state import Output, State
+
+
+@dataclass(frozen=True)
+class BatchStarted:
+    """Tuples have come: those of Spark's batch of this number."""
+
+    batch: int
+    before: State
+    """What the batch starts from."""
+    at_s: float
+    recorded: State | None = None
+    """What an earlier try of the batch decided."""
+    emitted: int = -1
+    """Up to which number the sinks have everything."""
+
+
+@dataclass(frozen=True)
+class PanesReported:
+    """The pane level is done."""
+
+    report: PaneReport
+    at_s: float
+
+
+@dataclass(frozen=True)
+class WindowsReported:
+    """The window level is done."""
+
+    report: WindowReport
+    at_s: float
+
+
+@dataclass(frozen=True)
+class StreamEnded:
+    """No tuple will come any more."""
+
+    latest: State
+    at_s: float
+    emitted: int = -1
+
+
+@dataclass(frozen=True)
+class Restarted:
+    """A query goes on from where an earlier one stopped."""
+
+    latest: State
+    at_s: float
+    emitted: int = -1
+
+
+@dataclass(frozen=True)
+class Committed:
+    """All that was to be done for an output has been done."""
+
+    state: State
+    at_s: float
+
+
+Event = BatchStarted | PanesReported | WindowsReported | StreamEnded | Restarted | Committed
+
+
+@dataclass(frozen=True)
+class RunPanes:
+    """Reduce the tuples of the batch, pane by pane."""
+
+    sequence: int
+    newest_us: int | None
+    punctuation_us: int | None
+    leap_us: int
+    slots: int
+    router: dict[str, Any] | None = field(default=None, repr=False)
+    """What the router knew when the batch started."""
+
+
+@dataclass(frozen=True)
+class RunWindows:
+    """Add closed panes to the memory, and answer the windows that ended."""
+
+    sequence: int
+    ended: range
+    panes: dict[int, tuple[Piece, ...]]
+    tuples: dict[int, int]
+    """Of each of these panes."""
+    memory: str | None
+    spreading: Spreading
+
+
+@dataclass(frozen=True)
+class Record:
+    """Write the decision down, before anything leaves the system."""
+
+    state: State
+
+
+@dataclass(frozen=True)
+class Emit:
+    """Give the sinks what a batch lets out."""
+
+    sequence: int
+    output: Output
+
+
+@dataclass(frozen=True)
+class Commit:
+    """Note that the sinks have it."""
+
+    state: State
+
+
+Instruction = RunPanes | RunWindows | Record | Emit | Commit

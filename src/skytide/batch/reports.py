@@ -1,0 +1,166 @@
+"""What tasks of the two levels report to the driver. Reports travel as texts, one a task."""
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from skytide.lateness import Arrivals, Crowd
+from skytide.lateness.delays import BUCKETS
+from skytide.routing import SlotUse
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A partial result of a pane, as it lies in a file: some of its record batches."""
+
+    file: str
+    at: int
+    batches: int
+    rows: int
+
+
+@dataclass(frozen=True)
+class PanePart:
+    """What a task made of the tuples of a pane that came to it."""
+
+    pane: int
+    tuples: int
+    piece: Piece
+
+
+@dataclass(frozen=True)
+class PaneTaskReport:
+    """What one task of the pane level saw and did."""
+
+    slot: int
+    arrivals: Arrivals = field(default_factory=Arrivals)
+    parts: tuple[PanePart, ...] = ()
+    busy_s: float = 0.0
+    invalid: int = 0
+    """Tuples that belong to no window: without a time, or with values that the query refuses."""
+    late_file: str | None = None
+    invalid_file: str | None = None
+    suspect_file: str | None = None
+    """Copies of tuples whose time may turn out to be wrong."""
+    source_end: int = 0
+
+    def to_text(self) -> str:
+        """Return the report as it travels."""
+        parts = [[part.pane, part.tuples, *vars(part.piece).values()] for part in self.parts]
+        return json.dumps({**vars(self), "arrivals": arrivals_to_json(self.arrivals), "parts": parts})
+
+    @staticmethod
+    def from_text(text: str) -> "PaneTaskReport":
+        """Read a report."""
+        known = json.loads(text)
+        parts = tuple(PanePart(pane, tuples, Piece(*piece)) for pane, tuples, *piece in known["parts"])
+        return PaneTaskReport(**{**known, "arrivals": arrivals_from_json(known["arrivals"]), "parts": parts})
+
+
+def arrivals_to_json(arrivals: Arrivals) -> dict[str, Any]:
+    """Return plain values; of the histogram only what is not zero."""
+    crowds = [list(vars(crowd).values()) for crowd in arrivals.crowds]
+    return {**vars(arrivals), "crowds": crowds, "delays": [[at, n] for at, n in enumerate(arrivals.delays) if n]}
+
+
+def arrivals_from_json(known: dict[str, Any]) -> Arrivals:
+    """Return what `arrivals_to_json` gave as arrivals."""
+    delays = [0] * BUCKETS
+    for at, n in known["delays"]:
+        delays[at] = n
+    crowds = tuple(Crowd(*crowd) for crowd in known["crowds"])
+    return Arrivals(**{**known, "crowds": crowds, "delays": tuple(delays), "far_delays_us": tuple(known["far_delays_us"])})
+
+
+@dataclass(frozen=True)
+class PaneReport:
+    """What all tasks of a batch reported together."""
+
+    tasks: tuple[PaneTaskReport, ...] = ()
+
+    @property
+    def parts(self) -> Iterable[PanePart]:
+        """All parts of all panes."""
+        return (part for task in self.tasks for part in task.parts)
+
+    @property
+    def invalid(self) -> int:
+        """How many tuples belong to no window."""
+        return sum(task.invalid for task in self.tasks)
+
+    def arrivals(self, leap_us: int) -> Arrivals:
+        """Return what came in with the batch."""
+        whole = Arrivals()
+        for task in self.tasks:
+            whole = whole.beside(task.arrivals, leap_us)
+        return whole
+
+    def files(self, kind: str) -> tuple[str, ...]:
+        """Return the files of a kind: "late", "invalid" or "suspect"."""
+        return tuple(name for task in self.tasks if (name := getattr(task, f"{kind}_file")))
+
+    def sent(self) -> dict[tuple[int, int], int]:
+        """Return the tuples of each pane and slot."""
+        found: dict[tuple[int, int], int] = {}
+        for task in self.tasks:
+            for part in task.parts:
+                found[part.pane, task.slot] = found.get((part.pane, task.slot), 0) + part.tuples
+        return found
+
+    def uses(self, slots: Iterable[int]) -> list[SlotUse]:
+        """Return what each slot did: in a batch all that was sent to a slot is done when it ends."""
+        tuples: dict[int, int] = {}
+        busy_s: dict[int, float] = {}
+        for task in self.tasks:
+            tuples[task.slot] = tuples.get(task.slot, 0) + sum(part.tuples for part in task.parts)
+            busy_s[task.slot] = busy_s.get(task.slot, 0.0) + task.busy_s
+        return [SlotUse(tuples.get(slot, 0), tuples.get(slot, 0), busy_s.get(slot, 0.0)) for slot in slots]
+
+
+@dataclass(frozen=True)
+class WindowFound:
+    """A window that came out with tuples."""
+
+    window: int
+    tuples: int
+    kept: int
+
+
+@dataclass(frozen=True)
+class WindowReport:
+    """What the window level did: the windows with tuples, the file with the results of all, and the memory after them."""
+
+    windows: tuple[WindowFound, ...]
+    results: str
+    memory: str
+    memory_rows: int
+    busy_s: float
+
+    def to_text(self) -> str:
+        """Return the report as it travels."""
+        return json.dumps({**vars(self), "windows": [list(vars(found).values()) for found in self.windows]})
+
+    @staticmethod
+    def from_text(text: str) -> "WindowReport":
+        """Read a report."""
+        known = json.loads(text)
+        return WindowReport(**{**known, "windows": tuple(WindowFound(*found) for found in known["windows"])})
+
+
+@dataclass(frozen=True)
+class StepReport:
+    """What a task did that is a part of the window level's work: the file with what it found, and how large that is."""
+
+    file: str
+    rows: int
+    busy_s: float
+
+    def to_text(self) -> str:
+        """Return the report as it travels."""
+        return json.dumps(vars(self))
+
+    @staticmethod
+    def from_text(text: str) -> "StepReport":
+        """Read a report."""
+        return StepReport(**json.loads(text))

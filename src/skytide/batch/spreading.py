@@ -1,0 +1,65 @@
+"""Whether the work of the window level is worth more than one task."""
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+WORTH_S = 0.4  # of work: below, the further jobs cost more than a second core saves
+SLICES_PER_SLOT = 2  # so that a slot which is done early has something to pull
+FIRST_PAIR_S = 1e-9  # until it was measured
+
+
+@dataclass(frozen=True)
+class OneTask:
+    """All work in one task."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class Slices:
+    """Slices of the memory are compared apart from each other, on so many slots."""
+
+    slots: int
+    cuts: tuple[tuple[int, int], ...]
+    """The rows of the memory of each slice."""
+    reason: str
+
+
+Spreading = OneTask | Slices
+
+
+class Spreader:
+    """Decides batch by batch, by what a pair of rows has cost so far."""
+
+    def __init__(self, slots: int, can_spread: bool, worth_s: float = WORTH_S) -> None:
+        """Begin with an estimate of the cost of a pair of rows."""
+        self.slots = slots
+        self._can_spread, self._worth_s = can_spread, worth_s
+        self._pair_s = FIRST_PAIR_S
+
+    def decide(self, new_rows: int, memory_rows: int) -> Spreading:
+        """Return how to add so many new rows to a memory."""
+        expected_s = pairs(new_rows, memory_rows) * self._pair_s
+        if not self._can_spread:
+            return OneTask("one task: this query is answered from its panes as a whole")
+        if self.slots == 1:
+            return OneTask("one task: there is one slot")
+        if expected_s < self._worth_s:
+            return OneTask(f"one task: {expected_s:.2f} s of work, and spreading pays from {self._worth_s:.2f} s on")
+        slices = self.slots * SLICES_PER_SLOT
+        cuts = pairwise(memory_rows * at // slices for at in range(slices + 1))
+        return Slices(
+            slots=self.slots,
+            cuts=tuple((first, last) for first, last in cuts if first < last),
+            reason=f"spread over {self.slots} slots: {expected_s:.2f} s of work",
+        )
+
+    def measured(self, busy_s: float, new_rows: int, memory_rows: int) -> None:
+        """Take in what it really cost."""
+        if found := pairs(new_rows, memory_rows):
+            self._pair_s += (busy_s / found - self._pair_s) / 4
+
+
+def pairs(new_rows: int, memory_rows: int) -> int:
+    """Return how many pairs of rows have to be compared."""
+    return new_rows * (memory_rows + new_rows)

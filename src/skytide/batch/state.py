@@ -1,0 +1,106 @@
+"""What a continuous query knows between two batches, as a value."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from skytide.batch.reports import Piece
+from skytide.lateness import Clock
+from skytide.records import WindowRow
+
+
+@dataclass(frozen=True)
+class OpenPane:
+    """A pane that has not been added to the memory: its tuples so far, and where its partial results lie."""
+
+    tuples: int = 0
+    pieces: tuple[Piece, ...] = ()
+
+
+@dataclass(frozen=True)
+class Output:
+    """What a batch lets out, written down before any sink gets it: so it is the same again if the batch is repeated."""
+
+    results: str | None = None
+    """The file with the rows of all windows; None if there are no rows."""
+    rows: tuple[WindowRow, ...] = ()
+    late: tuple[str, ...] = ()
+    """Files with late tuples."""
+    invalid: tuple[str, ...] = ()
+    """Files with tuples that belong to no window."""
+    suspects: tuple[str, ...] = ()
+    odd_panes: tuple[int, ...] = ()
+    """Of the suspects those of these panes were found to have a wrong time."""
+
+    def files(self) -> set[str]:
+        """Return the names of all files that a sink reads."""
+        return {*self.late, *self.invalid, *self.suspects, *([self.results] if self.results else [])}
+
+
+@dataclass(frozen=True)
+class State:
+    """Everything that a batch needs to know of those before it, and what the latest one lets out."""
+
+    batch: int = -1
+    """The latest batch of Spark's that went in."""
+    sequence: int = -1
+    """The number of the latest output: that of the batch, and one more for each flush so far."""
+    flushed: bool = False
+    """The stream had ended, and this let out its last windows."""
+    clock: Clock = field(default_factory=Clock)
+    slack: dict[str, Any] = field(default_factory=dict)
+    """The state of the slack, by its method: another one starts anew."""
+    router: dict[str, Any] = field(default_factory=dict)
+    """The state of the router, by its strategy: another one starts anew."""
+    pane_slots: int | None = None
+    open: dict[int, OpenPane] = field(default_factory=dict)
+    suspects: tuple[str, ...] = ()
+    """Files with copies of tuples whose time may turn out to be wrong."""
+    memory: str | None = None
+    """The file with what is remembered of closed panes."""
+    memory_rows: int = 0
+    invalid: int = 0
+    """Tuples that belonged to no window, so far."""
+    late_reported: int = 0
+    windows_out: int = 0
+    source_end: int = 0
+    """For a source of skytide's own: where the batch ended."""
+    output: Output = field(default_factory=Output)
+    identity: dict[str, str] = field(default_factory=dict)
+    """What query this is the state of."""
+
+    def files(self) -> set[str]:
+        """Return the names of all files that a later batch may read."""
+        panes = {piece.file for pane in self.open.values() for piece in pane.pieces}
+        return panes | set(self.suspects) | ({self.memory} if self.memory else set())
+
+    def output_files(self) -> set[str]:
+        """Return the names of all files that a sink may still have to be given."""
+        return self.output.files()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values; names of files, which many pieces share, stand there once."""
+        files = sorted({piece.file for pane in self.open.values() for piece in pane.pieces})
+        numbers = {name: number for number, name in enumerate(files)}
+        open_ = {
+            pane: [known.tuples, [[numbers[piece.file], piece.at, piece.batches, piece.rows] for piece in known.pieces]]
+            for pane, known in self.open.items()
+        }
+        output = {**vars(self.output), "rows": [list(vars(row).values()) for row in self.output.rows]}
+        return {**vars(self), "clock": self.clock.to_json(), "files": files, "open": open_, "output": output}
+
+    @staticmethod
+    def from_json(values: dict[str, Any]) -> "State":
+        """Return what `to_json` gave as a state."""
+        known = dict(values)
+        files = known.pop("files")
+        known["clock"] = Clock.from_json(known["clock"])
+        known["suspects"] = tuple(known["suspects"])
+        known["open"] = {
+            int(pane): OpenPane(tuples, tuple(Piece(files[number], *piece) for number, *piece in pieces))
+            for pane, (tuples, pieces) in known["open"].items()
+        }
+        output: dict[str, Any] = known["output"]
+        rows = tuple(WindowRow(*row) for row in output["rows"])
+        lists = {name: tuple(value) for name, value in output.items() if isinstance(value, list)}
+        known["output"] = Output(**{**output, **lists, "rows": rows})
+        return State(**known)

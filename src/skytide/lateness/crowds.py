@@ -1,0 +1,118 @@
+"""Which times to believe: a lone time stamp far ahead of a stream is more often wrong than a stream that leapt.
+
+Times that lie within a leap of each other are a crowd. A stream's time moves on within a leap by any tuple, and further only when more
+than a few tuples have come at or after the new time. A small crowd ahead waits until that is so; if the stream goes on behind it
+instead, its tuples are odd, and belong to no window.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+FEW = 3
+"""So many tuples may be wrong together."""
+FAR_US = 30 * 86_400_000_000
+"""No delay is as long as this, and no stream that has begun was silent for as long before."""
+MOST_CROWDS = 64
+
+Times = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Crowd:
+    """Tuples whose times lie within a leap of each other."""
+
+    first_us: int
+    last_us: int
+    tuples: int
+    passed: int = 0
+    """Tuples that came after these, and lie behind them by more than a leap."""
+
+    @property
+    def is_odd(self) -> bool:
+        """Whether its time stamps must be wrong: few have them, and the stream has gone on behind."""
+        return self.tuples <= FEW < self.passed
+
+    def join(self, other: "Crowd") -> "Crowd":
+        """Return both as one."""
+        first_us, last_us = min(self.first_us, other.first_us), max(self.last_us, other.last_us)
+        return Crowd(first_us, last_us, self.tuples + other.tuples, self.passed + other.passed)
+
+
+def crowds_of(times_us: Times, leap_us: int) -> tuple[Crowd, ...]:
+    """Return the crowds of tuples that came in this order.
+
+    >>> [(crowd.first_us, crowd.tuples, crowd.passed) for crowd in crowds_of(np.array([1, 90, 2, 3]), leap_us=10)]
+    [(1, 3, 0), (90, 1, 2)]
+    """
+    if len(times_us) == 0:
+        return ()
+    low, high = int(times_us.min()), int(times_us.max())
+    if high - low <= leap_us:
+        return (Crowd(low, high, len(times_us)),)
+    ordered = np.sort(times_us)
+    parts = np.split(ordered, np.flatnonzero(np.diff(ordered) > leap_us) + 1)
+    crowds = few_enough([Crowd(int(part[0]), int(part[-1]), len(part)) for part in parts])
+    return tuple(crowd if crowd.tuples > FEW else replace(crowd, passed=_passed(times_us, crowd, leap_us)) for crowd in crowds)
+
+
+def _passed(times_us: Times, crowd: Crowd, leap_us: int) -> int:
+    inside = np.flatnonzero((times_us >= crowd.first_us) & (times_us <= crowd.last_us))
+    return int((times_us[inside[-1] :] < crowd.first_us - leap_us).sum())
+
+
+def joined(crowds: Iterable[Crowd], leap_us: int) -> list[Crowd]:
+    """Return crowds in order of time, with those joined that lie within a leap of each other."""
+    out: list[Crowd] = []
+    for crowd in sorted(crowds, key=lambda crowd: crowd.first_us):
+        if out and crowd.first_us - out[-1].last_us <= leap_us:
+            out[-1] = out[-1].join(crowd)
+        else:
+            out.append(crowd)
+    return few_enough(out)
+
+
+def few_enough(crowds: Sequence[Crowd]) -> list[Crowd]:
+    """Return no more crowds than a report should hold: the newest as they are, older ones together, unless they lie far apart."""
+    return [*joined_far(crowds[:-MOST_CROWDS]), *crowds[-MOST_CROWDS:]] if len(crowds) > MOST_CROWDS else list(crowds)
+
+
+def joined_far(crowds: Sequence[Crowd]) -> list[Crowd]:
+    """Return crowds in order of time, with all joined that do not lie far apart."""
+    out: list[Crowd] = []
+    for crowd in crowds:
+        if out and crowd.first_us - out[-1].last_us <= FAR_US:
+            out[-1] = out[-1].join(crowd)
+        else:
+            out.append(crowd)
+    return out
+
+
+def went_on(crowds: Sequence[Crowd], tuples: int, later: Sequence[Crowd], leap_us: int) -> list[Crowd]:
+    """Return crowds after more `tuples` came, of which those that lie ahead are the crowds `later`."""
+    out = []
+    for crowd in crowds:
+        ahead = sum(other.tuples for other in later if other.last_us >= crowd.first_us - leap_us)
+        out.append(crowd if crowd.tuples > FEW else replace(crowd, passed=crowd.passed + max(0, tuples - ahead)))
+    return out
+
+
+def believed_us(crowds: Sequence[Crowd]) -> int | None:
+    """Return the newest time that more than a few tuples stand for, of crowds in order; None if there is none."""
+    tuples = 0
+    for crowd in reversed([crowd for crowd in crowds if not crowd.is_odd]):
+        tuples += crowd.tuples
+        if tuples > FEW:
+            return crowd.last_us
+    return None
+
+
+def newest_of(newest_us: int | None, crowds: Sequence[Crowd], leap_us: int) -> int | None:
+    """Return how far a stream has come that stood at `newest_us`, and now has these crowds, in order."""
+    for crowd in crowds:
+        if newest_us is not None and crowd.first_us - newest_us <= leap_us:
+            newest_us = max(newest_us, crowd.last_us)
+    known = [time for time in (newest_us, believed_us(crowds)) if time is not None]
+    return max(known, default=None)
