@@ -53,8 +53,7 @@ def group_numbers(rows: pa.Table, columns: tuple[Any, ...]) -> Indices:
 
 
 def _encoded(column: pa.ChunkedArray) -> tuple[Indices, int]:
-    encoded = pc.dictionary_encode(column, null_encoding="encode").combine_chunks()
-    encoded = encoded.combine_chunks() if isinstance(encoded, pa.ChunkedArray) else encoded
+    encoded = pc.dictionary_encode(column.combine_chunks(), null_encoding="encode")
     return encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64), len(encoded.dictionary)
 
 
