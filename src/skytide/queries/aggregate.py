@@ -5,20 +5,21 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from skytide.errors import InvalidInput
-from skytide.kernels import Indices
-from skytide.queries.columns import group_numbers
+from skytide.queries.extremes import comparable, has_order, original
+from skytide.queries.groups import Groups, normalised
 from skytide.queries.query import Query
+from skytide.queries.sums import addends, adds_up, average, carried, rounded_addends, total, uncarried
 
 FUNCTIONS = ("count", "sum", "avg", "min", "max", "first", "last")
-GROUP = "__skytide_group"
+ORIGIN = b"skytide.column"
+TOWARDS = {"min": "min", "max": "max", "first": "min", "last": "max"}
 CALL = re.compile(r"\s*(\w+)\s*\(\s*(\*|`[^`]+`|\w+)\s*\)(?:\s+as\s+(\w+))?\s*", re.IGNORECASE)
 
 
@@ -29,6 +30,11 @@ class Measure:
     function: str
     column: str
     name: str
+
+    @property
+    def text(self) -> str:
+        """The aggregate as SQL writes it."""
+        return f"{self.function}({self.column})"
 
     @staticmethod
     def parse(text: str) -> Measure:
@@ -54,8 +60,9 @@ class Measure:
 class Aggregate(Query):
     """Aggregates of all rows, or of the rows of each combination of keys; first and last go by the column `time`.
 
-    NULL is left out, as in SQL. Sums of integers are exact; sums of floats are rounded, and may differ in the last digits with the
-    way rows were divided. Of several first (or last) rows with the same time the smallest (largest) value counts.
+    Values, types and errors are those of Spark's own functions in its ANSI mode. NULL is left out, as in SQL. Sums of integers and
+    decimals are exact, and it is an error if a total does not fit its type; sums of floats are rounded, and may differ in the last
+    digits with the way rows were divided. Of several first (or last) rows with the same time the smallest (largest) value counts.
 
     >>> trades = pa.table({"symbol": ["A", "B", "A"], "size": [1, 2, 3]})
     >>> query = Aggregate((Measure.parse("sum(size)"),), keys=("symbol",))
@@ -66,18 +73,37 @@ class Aggregate(Query):
     measures: tuple[Measure, ...]
     keys: tuple[str, ...] = ()
     time: str = ""
+    written: tuple[str, ...] = field(default=(), repr=False)
+    """The names of the keys in the result, if they are not those of the columns."""
+
+    def __post_init__(self) -> None:
+        """Refuse keys that are not names."""
+        for key in self.keys:
+            if not isinstance(key, str):
+                raise InvalidInput(value=f"key {key!r}", reason="not the name of a column", remedy='name it: keys="symbol"')
 
     def expressions(self) -> Iterator[Any]:
-        """Give the keys: what rows are divided by."""
-        return iter(self.keys)
+        """Give the columns, whose names may be written in another case."""
+        yield from self.keys
+        yield from (measure.column for measure in self.measures if measure.column != "*")
+
+    def over(self, names: dict[str, str]) -> Aggregate:
+        """Give the same query of columns as they are written in the rows; results keep the names that were asked for, as in Spark."""
+
+        def found(column: str) -> str:
+            name = names.get(column, column)
+            return name if name.lower() == column.lower() else column  # not an expression: there is no such column
+
+        measures = tuple(replace(measure, column=found(measure.column)) for measure in self.measures)
+        return replace(self, measures=measures, keys=tuple(map(found, self.keys)), written=self.written or self.keys)
 
     def groups(self) -> tuple[str, ...]:
         """Give the keys."""
         return self.keys
 
     def check(self, rows: pa.Schema) -> None:
-        """Refuse columns that are not there, cannot be added up, or names that are given twice."""
-        names = [*self.keys, *(measure.name for measure in self.measures)]
+        """Refuse columns that are not there, cannot be added up or compared, or names that are given twice."""
+        names = [name.lower() for name in (*(self.written or self.keys), *(measure.name for measure in self.measures))]
         for name in (n for n in names if names.count(n) > 1):
             raise InvalidInput(value=f"result {name}", reason="named twice", remedy='give it another name: "sum(x) AS total"')
         for column in (*self.keys, *(measure.column for measure in self.measures if measure.column != "*")):
@@ -85,84 +111,94 @@ class Aggregate(Query):
                 close = difflib.get_close_matches(column, rows.names, n=1)
                 hint = f"did you mean {close[0]!r}?" if close else f"choose one of {', '.join(rows.names)}"
                 raise InvalidInput(value=column, reason=f"there is no column {column!r}", remedy=hint)
+        for key in self.keys:
+            if not has_order(rows.field(key).type):
+                reason = f"rows cannot be grouped by {rows.field(key).type}"
+                raise InvalidInput(value=f"key {key}", reason=reason, remedy="choose fields of it, or cast it to a string first")
         for measure in self.measures:
-            if measure.function in ("sum", "avg") and not _adds_up(rows.field(measure.column).type):
-                raise InvalidInput(
-                    value=f"{measure.function}({measure.column})",
-                    reason=f"{rows.field(measure.column).type} does not add up",
-                    remedy="cast the column to a number first",
-                )
+            kind = None if measure.column == "*" else rows.field(measure.column).type
+            if measure.function in ("sum", "avg") and not adds_up(kind):
+                raise InvalidInput(value=measure.text, reason=f"{kind} does not add up", remedy="cast the column to a number first")
+            if measure.function in TOWARDS and not has_order(kind):
+                reason = f"values of type {kind} cannot be compared"
+                raise InvalidInput(value=measure.text, reason=reason, remedy="choose a field of it, or cast it to a string first")
 
     def kept_schema(self, rows: pa.Schema) -> pa.Schema:
         """Give the columns of the partial aggregates."""
         return self.pane(rows.empty_table()).schema
 
     def schema(self, rows: pa.Schema) -> pa.Schema:
-        """Give the keys and the aggregates."""
-        return self.window(self.pane(rows.empty_table())).schema
+        """Give the keys and the aggregates; those whose values come from a column say which one."""
+        origins = dict(zip(self.written or self.keys, self.keys, strict=True))
+        origins |= {measure.name: measure.column for measure in self.measures if measure.function in TOWARDS}
+        found = self.window(self.pane(rows.empty_table())).schema
+        return pa.schema([f.with_metadata({ORIGIN: origins[f.name]}) if f.name in origins else f for f in found])
 
     def pane(self, rows: pa.Table) -> pa.Table:
         """Give the partial aggregates of the rows."""
-        parts: dict[str, Any] = {key: rows[key] for key in self.keys}
+        parts: dict[str, Any] = {key: normalised(rows[key]) for key in self.keys}
+        kinds: dict[str, pa.DataType] = {}
         for i, measure in enumerate(self.measures):
             if measure.column == "*":
-                parts[f"count{i}"] = pa.repeat(pa.scalar(1, pa.int64()), rows.num_rows)
+                parts[_part("count", i)] = pa.repeat(pa.scalar(1, pa.int64()), rows.num_rows)
                 continue
             values = rows[measure.column]
             if measure.function in ("count", "avg"):
-                parts[f"count{i}"] = pc.is_valid(values).cast(pa.int64())
+                parts[_part("count", i)] = pc.is_valid(values).cast(pa.int64())
             if measure.function in ("sum", "avg"):
-                parts[f"sum{i}"] = _wide(values)
-            if measure.function in ("min", "max", "first", "last"):
-                parts[f"{measure.function}{i}"] = values
+                kinds[_part("sum", i)] = values.type
+                parts[_part("sum", i)] = addends(values) if measure.function == "sum" else rounded_addends(values)
+            if measure.function in TOWARDS:
+                parts[_part(measure.function, i)] = values
             if measure.function in ("first", "last"):
-                parts[f"time{i}"] = rows[self.time].cast(pa.int64())
-        return self.merge(pa.table(parts))
+                parts[_part("time", i)] = rows[self.time].cast(pa.int64())
+        return self._reduced(pa.table(parts), kinds)
 
     def merge(self, kept: pa.Table) -> pa.Table:
         """Put partial aggregates together."""
-        numbers = group_numbers(kept, self.keys) if self.keys else np.zeros(kept.num_rows, dtype=np.int64)
-        numbered = kept.append_column(GROUP, pa.array(numbers))
-        merged: dict[str, Any] = {key: kept[key].take(pa.array(np.unique(numbers, return_index=True)[1])) for key in self.keys}
-        for name in kept.column_names[len(self.keys) :]:
-            function, i = name.rstrip("0123456789"), name.lstrip("abcdefghijklmnopqrstuvwxyz")
-            if function in ("first", "last"):
-                direction = "ascending" if function == "first" else "descending"
-                ordered = numbered.filter(pc.is_valid(kept[name])).sort_by([(f"time{i}", direction), (name, direction)])
-                merged |= {column: _by_group(ordered, column, "first", numbers) for column in (name, f"time{i}")}
-            elif function != "time":
-                merged[name] = _by_group(numbered, name, {"count": "sum"}.get(function, function), numbers)
-        return pa.table(merged).select(kept.column_names).cast(kept.schema)
+        kinds: dict[str, pa.DataType] = {}
+        for i, measure in enumerate(self.measures):
+            if measure.function in ("sum", "avg"):
+                name = _part("sum", i)
+                kinds[name] = kept[_part("kind", i)].type
+                kept = kept.set_column(kept.column_names.index(name), name, uncarried(kept[name], kinds[name]))
+        return self._reduced(kept, kinds)
+
+    def _reduced(self, parts: pa.Table, kinds: dict[str, pa.DataType]) -> pa.Table:
+        """Give one row a group; `kinds` are the types of the values that each sum is of."""
+        groups = Groups.of(parts, self.keys)
+        columns = {name: (parts[name], "sum") for name in parts.column_names if name.startswith((_part("count"), _part("sum")))}
+        for i, measure in enumerate(self.measures):
+            if measure.function in TOWARDS:
+                values, towards = comparable(parts[_part(measure.function, i)]), TOWARDS[measure.function]
+                if measure.function in ("first", "last"):
+                    times = pc.if_else(pc.is_valid(values), parts[_part("time", i)], pa.scalar(None, pa.int64()))
+                    columns[_part("time", i)] = (times, towards)
+                    values = pc.if_else(groups.are_ends(times, towards), values, pa.scalar(None, values.type))
+                columns[_part(measure.function, i)] = (values, towards)
+        reduced: dict[str, Any] = {key: groups.first(parts[key]) for key in self.keys}
+        for name, found in groups.reduce(columns).items():
+            reduced[name] = carried(found, kinds[name]) if name in kinds else original(found, parts[name].type)
+        # An empty column says the type of the values, wherever the parts go.
+        return pa.table(reduced | {name.replace("sum", "kind"): pa.nulls(groups.count, kind) for name, kind in kinds.items()})
 
     def window(self, kept: pa.Table) -> pa.Table:
         """Give the aggregates from their parts."""
         merged = self.merge(kept)
-        answer: dict[str, Any] = {key: merged[key] for key in self.keys}
+        answer: dict[str, Any] = dict(zip(self.written or self.keys, (merged[key] for key in self.keys), strict=True))
         for i, measure in enumerate(self.measures):
-            if measure.function == "avg":
-                count = merged[f"count{i}"]
-                some = pc.if_else(pc.equal(count, 0), pa.scalar(None, pa.int64()), count)
-                answer[measure.name] = pc.divide(merged[f"sum{i}"].cast(pa.float64()), some.cast(pa.float64()))
+            if measure.function not in ("sum", "avg"):
+                answer[measure.name] = merged[_part(measure.function, i)]
+                continue
+            kind = merged[_part("kind", i)].type
+            sums = uncarried(merged[_part("sum", i)], kind)
+            if measure.function == "sum":
+                answer[measure.name] = total(sums, kind, measure.text)
             else:
-                answer[measure.name] = merged[f"{measure.function}{i}"]
+                answer[measure.name] = average(sums, merged[_part("count", i)].combine_chunks(), kind, measure.text)
         return pa.table(answer)
 
 
-def _by_group(rows: pa.Table, column: str, function: str, numbers: Indices) -> pa.Array:
-    """Aggregate a column within each group, with NULL for groups of which no row is there."""
-    found = rows.group_by(GROUP, use_threads=False).aggregate([(column, function)])
-    places = np.full(int(numbers.max(initial=-1)) + 1, -1, dtype=np.int64)
-    places[found[GROUP].to_numpy()] = np.arange(found.num_rows)
-    return found[f"{column}_{function}"].take(pa.array(places, mask=places < 0))
-
-
-def _adds_up(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
-
-
-def _wide(values: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Give values in the type of their sum, so that sums of sums have the same."""
-    kind = values.type
-    if pa.types.is_integer(kind):
-        return values.cast(pa.int64())
-    return values.cast(pa.decimal128(38, kind.scale) if pa.types.is_decimal(kind) else pa.float64())
+def _part(what: str, number: int | str = "") -> str:
+    """Give the name of a part of a measure, which no column of the rows has."""
+    return f"__skytide_{what}{number}"

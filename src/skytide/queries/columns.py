@@ -40,13 +40,21 @@ def matrix(rows: pa.Table, chains: tuple[Chain, ...]) -> Points:
 
 
 def group_numbers(rows: pa.Table, columns: tuple[Any, ...]) -> Indices:
-    """Number the different combinations of values of some columns, from 0. NULL is a value of its own here."""
-    codes = []
-    for column in columns:
-        encoded = pc.dictionary_encode(rows[column], null_encoding="encode").combine_chunks()
-        encoded = encoded.combine_chunks() if isinstance(encoded, pa.ChunkedArray) else encoded
-        codes.append(encoded.indices.to_numpy(zero_copy_only=False))
-    return lexicographic_ranks(codes)
+    """Number the different combinations of values of some columns, from 0, in the order in which they appear. NULL is a value here.
+
+    >>> group_numbers(pa.table({"a": ["x", "y", "x", None], "b": [1, 1, 2, 1]}), ("a", "b")).tolist()
+    [0, 1, 2, 3]
+    """
+    numbers: Indices = np.zeros(rows.num_rows, dtype=np.int64)
+    for place, column in enumerate(columns):
+        codes, different = _encoded(rows[column])
+        numbers = codes if place == 0 else _encoded(pa.chunked_array([numbers * different + codes]))[0]
+    return numbers
+
+
+def _encoded(column: pa.ChunkedArray) -> tuple[Indices, int]:
+    encoded = pc.dictionary_encode(column.combine_chunks(), null_encoding="encode")
+    return encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64), len(encoded.dictionary)
 
 
 def without_missing(rows: pa.Table, attributes: tuple[Attribute, ...], nulls: Nulls) -> pa.Table:

@@ -8,10 +8,11 @@ from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_type
-from pyspark.sql.types import DataType, StructField, StructType
+from pyspark.sql.types import DataType, StringType, StructField, StructType
 
 from skytide.errors import InvalidInput
 from skytide.queries import Query
+from skytide.queries.aggregate import ORIGIN
 
 HELPER = "__skytide_"
 
@@ -30,6 +31,7 @@ def bind(df: DataFrame, query: Query) -> tuple[DataFrame, Query, list[str]]:
             df = _with_expression(df, name, what)
             helpers.append(name)
         names[str(what)] = name
+    _check_collations(df, names)
     bound = query.over(names)
     bound.check(arrow_schema(df.schema))
     return df, bound, helpers
@@ -43,7 +45,15 @@ def arrow_schema(schema: StructType) -> pa.Schema:
 def spark_schema(rows: StructType, columns: pa.Schema) -> StructType:
     """Give the Spark schema of some Arrow columns: fields of the rows as they are, and others by their Arrow type."""
     own = {(field.name, _arrow_type(field.dataType)): field for field in rows.fields}
-    return StructType([own.get((f.name, f.type)) or StructField(f.name, from_arrow_type(f.type)) for f in columns])
+
+    def found(column: pa.Field) -> StructField:
+        origin = (column.metadata or {}).get(ORIGIN, column.name.encode()).decode()
+        field = own.get((origin, column.type))
+        if field is None or field.name == column.name:
+            return field or StructField(column.name, from_arrow_type(column.type))
+        return StructField(column.name, field.dataType)
+
+    return StructType([found(column) for column in columns])
 
 
 def bounded(rows: StructType, time: str) -> StructType:
@@ -63,6 +73,18 @@ def _existing(df: DataFrame, what: Any) -> str | None:
             return same[0]
     # A lone word can only be a misspelt column: left as it is, the query's check says so, with the names there are.
     return what if re.fullmatch(r"\w+", what) else None
+
+
+def _check_collations(df: DataFrame, names: dict[str, str]) -> None:
+    """Refuse strings that are equal though their bytes are not: Arrow knows nothing of collations."""
+    for what, name in names.items():
+        kind = df.schema[name].dataType if name in df.columns else None
+        if isinstance(kind, StringType) and kind.collation != StringType().collation:
+            raise InvalidInput(
+                value=f"{what} of type {kind.simpleString()}",
+                reason="strings are compared by their bytes here, not by a collation",
+                remedy="compare another form of it, lower(...) say, or cast it to STRING COLLATE UTF8_BINARY",
+            )
 
 
 def _with_expression(df: DataFrame, name: str, what: Any) -> DataFrame:

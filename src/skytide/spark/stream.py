@@ -120,7 +120,11 @@ class Windowed:
         names = (keys,) if isinstance(keys, str) else tuple(keys)
         if not measures:
             raise InvalidInput(value="aggregate()", reason="nothing to aggregate", remedy='name some: aggregate("count(*)")')
-        return self.apply(Aggregate(tuple(map(Measure.parse, measures)), names, self.time))
+        asked = tuple(map(Measure.parse, measures))
+        for measure in (m for m in asked if m.name.lower() in BOUNDS):
+            reason, remedy = "the results have a column of that name themselves", 'give it another name: "min(ts) AS earliest"'
+            raise InvalidInput(value=f"result {measure.name}", reason=reason, remedy=remedy)
+        return self.apply(Aggregate(asked, names, self.time))
 
     def apply(self, query: Query) -> Any:
         """Ask any query, also one of your own."""

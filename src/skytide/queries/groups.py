@@ -1,0 +1,60 @@
+"""Rows by the values of their keys, and one value for each group."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from skytide.kernels import Indices
+from skytide.queries.columns import group_numbers
+
+GROUP = "__skytide_group"
+
+
+@dataclass(frozen=True)
+class Groups:
+    """A number for each row, by which rows belong together; groups are numbered in the order in which they appear."""
+
+    numbers: Indices
+    count: int
+
+    @staticmethod
+    def of(rows: pa.Table, keys: tuple[str, ...]) -> "Groups":
+        """Group rows by keys; without a key all rows are one group."""
+        numbers = group_numbers(rows, keys) if keys else np.zeros(rows.num_rows, dtype=np.int64)
+        return Groups(numbers, int(numbers.max(initial=-1)) + 1)
+
+    def first(self, column: pa.ChunkedArray) -> pa.ChunkedArray:
+        """Return a column's value in the first row of each group."""
+        places = np.empty(self.count, dtype=np.int64)
+        places[self.numbers[::-1]] = np.arange(len(self.numbers))[::-1]
+        return column.take(pa.array(places))
+
+    def are_ends(self, values: pa.ChunkedArray, towards: str) -> pa.ChunkedArray:
+        """Say of each row whether its value is the "min" or "max" of its group."""
+        return pc.equal(values, self.reduce({"end": (values, towards)})["end"].take(pa.array(self.numbers)))
+
+    def reduce(self, columns: dict[str, tuple[pa.ChunkedArray, str]]) -> dict[str, pa.ChunkedArray]:
+        """Apply Arrow's aggregate functions to columns within each group; NULL is left out.
+
+        >>> Groups.of(pa.table({"k": ["x", "y", "x"]}), ("k",)).reduce({"v": (pa.chunked_array([[1, 2, 3]]), "sum")})["v"].to_pylist()
+        [4, 2]
+        """
+        if not columns:
+            return {}
+        rows = pa.table({GROUP: self.numbers, **{name: column for name, (column, _) in columns.items()}})
+        found = rows.group_by(GROUP, use_threads=False).aggregate([(name, function) for name, (_, function) in columns.items()])
+        return {name: found[f"{name}_{function}"] for name, (_, function) in columns.items()}
+
+
+def normalised(key: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return keys with one NaN and one zero, as in Spark.
+
+    >>> normalised(pa.chunked_array([[-0.0, 1.0]])).to_pylist()
+    [0.0, 1.0]
+    """
+    if not pa.types.is_floating(key.type):
+        return key
+    return pc.if_else(pc.is_nan(key), pa.scalar(math.nan, key.type), pc.add(key, pa.scalar(0.0, key.type)))

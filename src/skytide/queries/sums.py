@@ -1,0 +1,162 @@
+"""Sums and averages as Spark gives them, from parts that lose nothing: only the total decides whether it fits its type.
+
+Spark adds up in the type of the result, so that it depends on the order of rows whether a partial sum overflows. Here integers and
+decimals are carried in a wider form, and a total that fits is given whatever the order was. Sums of floats are rounded, as in Spark.
+"""
+
+import decimal
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from skytide.errors import InvalidInput
+
+EXACT_INTEGER = 2**53  # beyond it float64 no longer tells neighbouring integers apart
+MAX_DIGITS = 38
+NARROW_DIGITS = 19  # 10**19 values of so many digits have a sum of at most 38 digits
+_EXACT = decimal.Context(prec=150, rounding=decimal.ROUND_DOWN)  # enough digits for rounding half up to be decided afterwards
+
+
+def adds_up(kind: pa.DataType) -> bool:
+    """Say whether values of this type have a sum."""
+    return bool(
+        pa.types.is_integer(kind)
+        or pa.types.is_floating(kind)
+        or (pa.types.is_decimal(kind) and kind.precision <= MAX_DIGITS and kind.scale >= 0)
+    )
+
+
+def sum_type(kind: pa.DataType) -> pa.DataType:
+    """Return the type that Spark's `sum` has.
+
+    >>> sum_type(pa.int8()), sum_type(pa.float32()), sum_type(pa.decimal128(10, 2))
+    (DataType(int64), DataType(double), Decimal128Type(decimal128(20, 2)))
+    """
+    if pa.types.is_decimal(kind):
+        return pa.decimal128(min(kind.precision + 10, MAX_DIGITS), kind.scale)
+    return pa.int64() if pa.types.is_integer(kind) else pa.float64()
+
+
+def average_type(kind: pa.DataType) -> pa.DataType:
+    """Return the type that Spark's `avg` has.
+
+    >>> average_type(pa.int64()), average_type(pa.decimal128(36, 10))
+    (DataType(double), Decimal128Type(decimal128(38, 14)))
+    """
+    if pa.types.is_decimal(kind):
+        return pa.decimal128(min(kind.precision + 4, MAX_DIGITS), min(kind.scale + 4, MAX_DIGITS))
+    return pa.float64()
+
+
+def addends(values: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return values in a type in which Arrow adds them up without overflow: a narrow, fast one if the values allow it."""
+    kind = values.type
+    if pa.types.is_floating(kind):
+        return values.cast(pa.float64())
+    if pa.types.is_integer(kind):
+        return (
+            values if kind.bit_width < 64 or _largest(values) * len(values) < 2**63 else values.cast(pa.decimal128(MAX_DIGITS, 0))
+        )
+    wide = values.cast(pa.decimal128(MAX_DIGITS, kind.scale))
+    few_digits = kind.precision + len(str(len(values))) <= MAX_DIGITS
+    if few_digits or _largest(values) * len(values) < decimal.Decimal((0, (1,), MAX_DIGITS - kind.scale)):
+        return wide
+    return wide.cast(pa.decimal256(76, kind.scale))
+
+
+def rounded_addends(values: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return what an average adds up: Spark turns integers to float64 first, and beyond 2^53 that rounds them."""
+    if pa.types.is_integer(values.type) and values.type.bit_width == 64 and _largest(values) > EXACT_INTEGER:
+        return values.cast(pa.float64(), safe=False).cast(pa.decimal128(MAX_DIGITS, 0))
+    return addends(values)
+
+
+def carried(sums: pa.ChunkedArray, kind: pa.DataType) -> pa.Array:
+    """Return sums of values of a type in the form that parts of a window keep, all of whose types Spark knows.
+
+    Sums that may outgrow 38 digits are the bytes of a decimal256.
+    """
+    whole = sums.combine_chunks()
+    if _outgrows(kind):
+        return whole.cast(pa.decimal256(76, kind.scale)).view(pa.binary(32)).cast(pa.binary())
+    return whole.cast(_added_type(kind))
+
+
+def uncarried(parts: pa.ChunkedArray, kind: pa.DataType) -> pa.Array:
+    """Return what `carried` was given, in a type in which Arrow can add it up."""
+    whole = parts.combine_chunks()
+    return whole.cast(pa.binary(32)).view(_added_type(kind)) if _outgrows(kind) else whole
+
+
+def total(sums: pa.Array, kind: pa.DataType, measure: str) -> pa.Array:
+    """Return sums of values of a type in the type of Spark's `sum`; raise InvalidInput if one does not fit."""
+    target = sum_type(kind)
+    if pa.types.is_floating(target):
+        return sums
+    _check_fits(sums, target, measure)
+    return sums.cast(target)
+
+
+def average(sums: pa.Array, counts: pa.Array, kind: pa.DataType, measure: str) -> pa.Array:
+    """Return sums divided by counts, of which none is 0 where there is a sum, in the type of Spark's `avg`.
+
+    Averages of decimals are rounded half up. The sum of integers is rounded once, to float64; Spark rounds each time it adds beyond 2^53,
+    so that there the last digits of its averages depend on the order of rows.
+    """
+    if not pa.types.is_decimal(kind):
+        return pc.divide(_as_floats(sums), pc.if_else(pc.equal(counts, 0), None, counts).cast(pa.float64()))
+    target = average_type(kind)
+    _check_fits(sums, pa.decimal128(MAX_DIGITS, kind.scale), measure)
+    unit = decimal.Decimal((0, (1,), -target.scale))
+    pairs = zip(sums.to_pylist(), counts.to_pylist(), strict=True)
+    rounded = [None if s is None else _EXACT.divide(s, n).quantize(unit, decimal.ROUND_HALF_UP, _EXACT) for s, n in pairs]
+    averages = pa.array(rounded, pa.decimal256(76, target.scale))
+    _check_fits(averages, target, measure)
+    return averages.cast(target)
+
+
+def _outgrows(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_decimal(kind) and kind.precision > NARROW_DIGITS)
+
+
+def _added_type(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_floating(kind):
+        return pa.float64()
+    if _outgrows(kind):
+        return pa.decimal256(76, kind.scale)
+    return pa.decimal128(MAX_DIGITS, kind.scale if pa.types.is_decimal(kind) else 0)
+
+
+def _largest(values: pa.ChunkedArray) -> Any:
+    """Return the largest distance of a value from 0, or 0 if there is no value."""
+    ends = [end for end in pc.min_max(values).as_py().values() if end is not None]
+    return max(
+        (end.copy_abs() if isinstance(end, decimal.Decimal) else abs(end) for end in ends), default=0
+    )  # abs() rounds decimals
+
+
+def _as_floats(sums: pa.Array) -> pa.Array:
+    if pa.types.is_floating(sums.type):
+        return sums
+    if _largest(sums) < 2**63:
+        return sums.cast(pa.int64()).cast(pa.float64(), safe=False)
+    return pa.array([None if value is None else float(value) for value in sums.to_pylist()], pa.float64())
+
+
+def _check_fits(values: pa.Array, target: pa.DataType, measure: str) -> None:
+    """Raise InvalidInput if a value lies beyond a type: Spark does the same in its ANSI mode."""
+    if pa.types.is_decimal(target):
+        above = decimal.Decimal((0, (1,), target.precision - target.scale))
+        below, name = above.copy_negate(), f"decimal({target.precision},{target.scale})"
+        remedy = "cast the column to a decimal with fewer digits after the point"
+    else:
+        above, below, name = decimal.Decimal(2**63), decimal.Decimal(-(2**63) - 1), "bigint"
+        remedy = "cast the column to decimal(38,0) or double"
+    for value in pc.min_max(values).as_py().values():
+        if value is not None and not below < value < above:
+            raise InvalidInput(
+                value=f"{measure} of a window",
+                reason=f"{value} overflows {name}, the type of the result",
+                remedy=f"{remedy} before skytide.stream, or filter out values that cannot be right",
+            )
