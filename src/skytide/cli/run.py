@@ -19,7 +19,7 @@ from skytide.dashboard.picture import draw
 from skytide.errors import InvalidInput, SkytideError
 from skytide.spark.session import local_session
 from skytide.spark.workload_source import WorkloadStream, now_us
-from skytide.workloads.checks import real
+from skytide.errors.checks import real
 
 DIMENSIONS = 5
 BURST_S = 1.0  # on average, and four times as long from one to the next

@@ -16,7 +16,7 @@ from pyspark.sql.types import StructType
 
 from skytide.errors import InvalidInput
 from skytide.windows.duration import duration_us
-from skytide.workloads.checks import one_of, whole
+from skytide.errors.checks import one_of, whole
 from skytide.workloads.workload import Workload, typed
 
 FORMAT = "skytide-workload"

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from skytide.errors import InvalidInput
 from skytide.workloads.arrivals import SECOND_US, Arrivals, Counts
-from skytide.workloads.checks import given_if, one_of, positive_us, read_real, read_whole, real, whole
+from skytide.errors.checks import given_if, one_of, positive_us, read_real, read_whole, real, whole
 from skytide.workloads.delays import DELAYS, Delays
 from skytide.workloads.fleet import Fleet
 from skytide.workloads.identity import derive
@@ -70,7 +70,7 @@ class Workload:
         one_of("delays", self.delays, DELAYS)
         one_of("points", self.points, (*CLOUDS, DRIFTING))
         whole("dimensions", self.dimensions, 1, MOST_DIMENSIONS)
-        whole("seed", self.seed, 0)
+        whole("seed", self.seed, 0, 2**128)
         positive_us("tick", self.tick_us, 3600 * SECOND_US)
         self._check_arrivals()
         self._check_delays()
