@@ -15,8 +15,8 @@ from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailable
 from pyspark.sql.types import StructType
 
 from skytide.errors import InvalidInput
-from skytide.windows.duration import duration_us
 from skytide.errors.checks import one_of, whole
+from skytide.windows.duration import duration_us
 from skytide.workloads.workload import Workload, typed
 
 FORMAT = "skytide-workload"

@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 from skytide.errors import InvalidInput
-from skytide.workloads.arrivals import SECOND_US, Arrivals, Counts
 from skytide.errors.checks import given_if, one_of, positive_us, read_real, read_whole, real, whole
+from skytide.workloads.arrivals import SECOND_US, Arrivals, Counts
 from skytide.workloads.delays import DELAYS, Delays
 from skytide.workloads.fleet import Fleet
 from skytide.workloads.identity import derive
