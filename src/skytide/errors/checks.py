@@ -45,7 +45,11 @@ def refused(name: str, value: object, reason: str, remedy: str) -> InvalidInput:
 
 def is_whole(value: object, least: int = -MOST_COUNT, most: int | None = None) -> bool:
     """Say whether this is a whole number from `least` to `most`; True and False are none."""
-    return isinstance(value, Integral) and not isinstance(value, bool) and least <= int(value) <= (most or MOST_COUNT)
+    return (
+        isinstance(value, Integral)
+        and not isinstance(value, bool)
+        and least <= int(value) <= (MOST_COUNT if most is None else most)
+    )
 
 
 def is_real(value: object) -> bool:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from skytide.errors.checks import whole, words
 from skytide.spark.java import use_java
 
 _STREAMING = "spark.sql.streaming"
@@ -18,6 +19,10 @@ def local_session(name: str, *, cores: int = 2, **settings: str) -> SparkSession
 
     Settings of the Java process, such as `spark.driver.memory`, count only for the first session of a process.
     """
+    words("name", name, "first steps")
+    whole("cores", cores, 1, 10_000)
+    for key, value in settings.items():
+        words(key, value, "true")
     use_java()
     os.environ["PYSPARK_PYTHON"] = sys.executable  # started without spark-submit, Spark reads no setting for this
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
