@@ -364,7 +364,7 @@ def test_fields_survive_as_texts(stream: Workload) -> None:
         ({"rate": 5, "delay_us": 9, "late_share": 1.5}, "late_share=1.5: out of range; give a share of the tuples"),
         ({"rate": 5, "points": "flat"}, "points='flat': not known; choose one of independent"),
         ({"rate": 5, "dimensions": 0}, "dimensions=0: out of range; give a whole number from 1 to 64"),
-        ({"rate": 5, "seed": -1}, "seed=-1: out of range; give a whole number of at least 0"),
+        ({"rate": 5, "seed": -1}, "seed=-1: out of range; give a whole number from 0 to"),
         ({"rate": 5, "tick_us": 0.5}, "a tick of 0.5 microseconds: out of range"),
     ],
 )

@@ -184,9 +184,11 @@ def test_a_cycle_that_fails_harms_neither_the_query_nor_the_next_cycle(spark: Sp
     scaler = skytide.autoscale(run, Asked(decide), (1, 4), interval="1 s", guard=FREE, tell=heard)
     try:
         assert heard.until("ZeroDivisionError") == "this cycle failed, the next one comes: ZeroDivisionError: told to fail"
-        assert run.query.isActive
+        assert run.query.isActive and scaler.status().running
+        assert scaler.status().failure == "this cycle failed, the next one comes: ZeroDivisionError: told to fail"
         fails[0] = False
         heard.until("from the next batch on")
+        assert wait(lambda: scaler.status().failure == "", run.query)
         scaler.pause()
         cycles = len(scaler.history())
         assert wait(lambda: len(scaler.history()) > cycles, run.query)
@@ -241,7 +243,7 @@ def test_what_cannot_be_scaled_is_refused_with_a_remedy(spark: SparkSession, tmp
     try:
         for asked, options, reason in [
             (query, {}, "in local mode Spark has no executors"),
-            (query, {"mode": "watch"}, "mode='watch': there is no such"),
+            (query, {"mode": "watch"}, "mode='watch': not known"),
             (query, {"controller": "clever"}, "controller 'clever'"),
             (query, {"controller": 3}, "not a controller"),
             (query, {"executors": (0, 4)}, "at least one worker"),
@@ -257,6 +259,36 @@ def test_what_cannot_be_scaled_is_refused_with_a_remedy(spark: SparkSession, tmp
         query.stop()
     with pytest.raises(InvalidInput, match="it has ended"):
         skytide.autoscale(query)
+
+
+def test_a_query_has_one_scaler_at_a_time(spark: SparkSession, tmp_path: Path) -> None:
+    run = skyline(tmp_path, "twice")
+    try:
+        first = skytide.autoscale(run, Static(2), interval="1 s")
+        for again, mode in ((run, "act"), (run, "recommend"), (run.query, "recommend")):
+            with pytest.raises(InvalidInput, match="query twice: it has an auto-scaler already"):
+                skytide.autoscale(again, Static(3), mode=mode)
+        first.stop()
+        with pytest.raises(InvalidInput, match="cannot be written"):  # one that could not begin leaves nothing behind
+            skytide.autoscale(run, Static(3), store="/dev/null/nowhere/state.json")
+        second = skytide.autoscale(run, Static(3), interval="1 s")
+        assert second.status().running
+    finally:
+        run.stop()
+    assert second.await_end(DEADLINE_S)
+
+
+def test_a_query_that_is_started_again_has_its_scaler_still(spark: SparkSession, tmp_path: Path, heard: Heard) -> None:
+    query = rates(spark, "follow", tmp_path / "check")
+    scaler = skytide.autoscale(query, Static(2), interval="5 s", mode="recommend", tell=heard)
+    query.stop()
+    again = rates(spark, "follow", tmp_path / "check")
+    try:
+        with pytest.raises(InvalidInput, match="it has an auto-scaler already"):
+            skytide.autoscale(again, Static(2), mode="recommend")
+    finally:
+        again.stop()
+        scaler.stop()
 
 
 def test_an_interval_has_room_for_two_triggers(spark: SparkSession) -> None:

@@ -89,7 +89,7 @@ def test_expressions_are_columns_too(hotels: DataFrame) -> None:
 
 def test_missing_values(spark: SparkSession) -> None:
     df = spark.createDataFrame([(1, 5.0), (2, None), (3, float("nan")), (None, 1.0)], "id int, x double")
-    with pytest.raises(PythonException, match=r'(NULL|NaN) in column x, row .*nulls="drop"'):
+    with pytest.raises(PythonException, match=r'(NULL|NaN) in column x, in . of . rows.*nulls="drop"'):
         skytide.skyline(df, low("x")).collect()
     assert [row.id for row in skytide.skyline(df.na.drop(subset=["id"]), low("x"), nulls="drop").collect()] == [1]
     assert [row.id for row in skytide.levels(df, low("x"), nulls="worst").where("level = 3").orderBy("id").collect()] == [2, 3]

@@ -1,5 +1,6 @@
 """What acts on a cluster, with executors and files that are made up."""
 
+import contextlib
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +68,47 @@ class TestClusterExecutors:
         assert cluster.killed == ["0"] and "it is killed" in said[0]
         actuator.tend(DRAIN_S + 2)
         assert (len(said), actuator.waits) == (1, False)
+
+    @pytest.mark.parametrize("deaf", ["it says so", "it fails"])
+    def test_one_that_was_never_told_to_go_is_never_killed(self, deaf: str) -> None:
+        cluster = FakeCluster(3)
+        actuator = executors(cluster)
+        right = cluster.decommission
+
+        def decommission(executor: str) -> bool:
+            if executor == "0" and deaf == "it fails":
+                raise OSError("told to fail")
+            return executor != "0" and right(executor)
+
+        cluster.decommission = decommission  # type: ignore[method-assign]
+        with contextlib.suppress(OSError):
+            actuator.apply(Allocation(1), now_s=0)
+        for now_s in (1, DRAIN_S + 1, 3 * DRAIN_S):
+            actuator.tend(now_s)
+        assert set(cluster.killed) <= set(cluster.told_to_go)
+        assert "0" in cluster.active() and actuator.current().workers >= 1
+        cluster.decommission = right  # type: ignore[method-assign]
+        actuator.apply(Allocation(1), now_s=4 * DRAIN_S)
+        assert len(cluster.active()) - len(set(cluster.told_to_go) - set(cluster.killed)) == 1
+
+    @given(st.lists(st.tuples(st.integers(1, 5), st.floats(0, 2 * DRAIN_S), st.integers(0, 3)), max_size=30))
+    def test_whatever_happens_only_those_told_to_go_are_killed(self, steps: list[tuple[int, float, int]]) -> None:
+        cluster, now_s = FakeCluster(3), 0.0
+        actuator, right = executors(cluster), cluster.decommission
+        for wanted, later_s, mood in steps:
+            now_s += later_s
+            if mood == 0:
+                cluster.decommission = _fails  # type: ignore[method-assign,assignment]
+            elif mood == 1:
+                cluster.decommission = lambda executor: False  # type: ignore[method-assign]
+            else:
+                cluster.decommission = right  # type: ignore[method-assign]
+            with contextlib.suppress(OSError):
+                actuator.apply(Allocation(wanted), now_s)
+            actuator.tend(now_s)
+            if mood == 3:
+                cluster.settle()
+            assert set(cluster.killed) <= set(cluster.told_to_go)
 
     def test_where_spark_does_not_drain_it_is_told_again_when_idle(self) -> None:
         cluster = FakeCluster(2)
@@ -168,7 +210,7 @@ def spares_the_busy(cluster: FakeCluster) -> bool:
     return not (any(going) and 0 in staying)
 
 
-def _fails(_: int) -> bool:
+def _fails(_: object) -> bool:
     raise OSError("told to fail")
 
 

@@ -42,8 +42,9 @@ class FakeCluster:
         self.requested.append(total)
         return True
 
-    def decommission(self, executor: str) -> None:
+    def decommission(self, executor: str) -> bool:
         self.told_to_go.append(executor)
+        return True
 
     def kill(self, executor: str) -> None:
         self.killed.append(executor)

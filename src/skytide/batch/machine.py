@@ -30,7 +30,6 @@ from skytide.batch.reports import PaneReport, WindowFound, WindowReport
 from skytide.batch.spreading import WORTH_S, Spreader
 from skytide.batch.state import OpenPane, Output, State
 from skytide.batch.ways import InPlace, Way
-from skytide.errors import InvalidInput
 from skytide.lateness import Slack, SlackLogic
 from skytide.records import Status, WindowRow
 from skytide.routing import Router, utilisation
@@ -106,9 +105,6 @@ class Machine:
 
     def resize(self, pane_slots: int | None = None, window_slots: int | None = None) -> None:
         """Have so many slots from the next batch on."""
-        for name, slots in (("pane_slots", pane_slots), ("window_slots", window_slots)):
-            if slots is not None and slots < 1:
-                raise InvalidInput(value=f"{name}={slots}", reason="work must go somewhere", remedy="give at least 1")
         self.pane_slots = pane_slots or self.pane_slots
         self.spreader.slots = window_slots or self.spreader.slots
 

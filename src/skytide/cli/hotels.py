@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from skytide import diff, high, low, skyline
+from skytide.cli.folders import writable
 from skytide.spark.hotels import CITIES, hotels
 from skytide.spark.session import local_session
 
@@ -23,6 +24,7 @@ SHOWN = 12
 
 def run(out: Path) -> None:
     """Find the skyline of every city; print one, write all as Parquet and as a picture."""
+    writable(out)
     console = Console(highlight=False, soft_wrap=True)
     table, picture = out / "hotels", out / "hotels.png"
 

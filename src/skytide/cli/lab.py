@@ -4,6 +4,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from skytide.cli.folders import writable
 from skytide.lab.calibrate import calibrate
 from skytide.lab.catalogue import MODULES, experiment
 from skytide.lab.experiment import perform
@@ -21,10 +22,11 @@ def show_list() -> int:
 
 def run(names: list[str], out: Path) -> int:
     """Run experiments; the status says whether all claims hold."""
+    wanted = [experiment(name) for name in (list(MODULES) if names == ["all"] else names)]  # refused now, if there is no such
+    writable(out)
     console = Console(highlight=False, soft_wrap=True)
     verdicts = []
-    for name in list(MODULES) if names == ["all"] else names:
-        known = experiment(name)
+    for known in wanted:
         console.print(f"[bold]{known.id}[/]: {known.title} ({known.source})")
         verdicts.append(perform(known, out, console.print))
         print(verdicts[-1])
@@ -33,12 +35,14 @@ def run(names: list[str], out: Path) -> int:
 
 def report(out: Path) -> int:
     """Write the page."""
+    writable(out)
     print(write_report(out))
     return 0
 
 
 def run_calibration(algorithms: list[str], out: Path) -> int:
     """Measure costs on this machine."""
+    writable(out)
     for algorithm in algorithms:
         calibrate(algorithm, print, out)
     return 0

@@ -5,6 +5,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from skytide.cli.folders import writable
 from skytide.control import CONTROLLERS, Controller, Guard, Static, controller_of
 from skytide.control.saso import Saso
 from skytide.loop.recording import load
@@ -15,6 +16,10 @@ from skytide.windows import duration_us
 
 def run(path: Path, controllers: list[str], executors: tuple[int, int], lead: str, bound: str | None, out: Path | None) -> None:
     """Replay, and print what each controller would have done."""
+    guard = Guard(*executors)
+    contestants = _contestants(controllers, executors)
+    if out is not None:
+        writable(out.parent)
     seen = load(path)
     bound_s = None if bound is None else duration_us(bound, "latency") / 1e6
     lead_s = duration_us(lead, "lead") / 1e6
@@ -22,8 +27,6 @@ def run(path: Path, controllers: list[str], executors: tuple[int, int], lead: st
     console = Console(highlight=False)
     length_s = sum(each.interval_s for each in seen)
     console.print(f"{path}: {len(seen)} intervals, {length_s / 60:,.1f} minutes, up to {_peak(seen):,.0f} tuples a second")
-    contestants = _contestants(controllers, executors)
-    guard = Guard(*executors)
     table = _table()
     _row(table, "as recorded", recorded(seen, bound_s))
     played: dict[str, Played] = {}

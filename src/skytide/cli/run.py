@@ -17,9 +17,9 @@ from skytide.dashboard.history import History, latency, read_windows
 from skytide.dashboard.live import WARMING_UP, line, view
 from skytide.dashboard.picture import draw
 from skytide.errors import InvalidInput, SkytideError
+from skytide.errors.checks import real
 from skytide.spark.session import local_session
 from skytide.spark.workload_source import WorkloadStream, now_us
-from skytide.workloads.checks import real
 
 DIMENSIONS = 5
 BURST_S = 1.0  # on average, and four times as long from one to the next

@@ -13,11 +13,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from skytide.control import controller_of
+from skytide.cli.folders import writable
+from skytide.control import Guard, controller_of
 from skytide.errors import InvalidInput
 from skytide.spark import autoscale
 from skytide.spark.scaling import Event, Scaler
 from skytide.spark.scaling.attach import each_query
+from skytide.windows import duration_us
 
 
 def run(
@@ -33,7 +35,11 @@ def run(
     """Run the script, and give its status."""
     if not script.is_file():
         raise InvalidInput(value=str(script), reason="there is no such file", remedy="name a Python script")
-    controller_of(controller)  # refused now, and not when the first query starts
+    controller_of(controller), Guard(*executors)  # refused now, and not when the first query starts
+    if interval is not None:
+        duration_us(interval, "interval")
+    if store is not None:
+        writable(store)
     scalers: list[Scaler] = []
 
     def attach(query: Any) -> None:

@@ -12,6 +12,7 @@ from skytide.control.spl import Spl
 from skytide.control.static import Static
 from skytide.control.thresholds import GlobalThresholds, LocalThresholds
 from skytide.errors import InvalidInput
+from skytide.errors.checks import told, words
 
 CONTROLLERS: dict[str, Callable[[], Controller]] = {
     "fuzzy": Fuzzy,
@@ -32,15 +33,16 @@ def controller_of(text: str) -> Controller:
     >>> controller_of("mpc:2 s").bound_s, controller_of("static:4").workers, controller_of("fuzzy")
     (2.0, 4, Fuzzy(maximum=None))
     """
+    words("controller", text, "mpc")
     name, _, option = text.partition(":")
     if name in CONTROLLERS and not option:
         return CONTROLLERS[name]()
     if name == "mpc":
         return Mpc.latency(option)
-    if name == "static" and option.isdigit():
+    if name == "static" and option.isdecimal() and len(option) < 10:
         return Static(int(option))
     raise InvalidInput(
-        value=f"controller {text!r}",
+        value=f"controller {told(text)}",
         reason="there is no such",
         remedy=f'choose one of {", ".join(CONTROLLERS)}, "mpc:2 s", "static:4"',
     )

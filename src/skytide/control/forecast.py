@@ -14,6 +14,7 @@ from statistics import NormalDist
 from typing import Any
 
 from skytide.errors import InvalidInput
+from skytide.errors.checks import is_finite, is_whole, refused, told
 
 State = dict[str, Any]
 FORGET = 0.95  # an error of 14 steps ago counts half: long enough to tell a spread, short enough for a stream that becomes rougher
@@ -49,9 +50,9 @@ class ForecasterLogic(ABC):
 
     def forecast(self, k: int, coverage: float = 0.9) -> Forecast:
         """Say what comes k steps after the latest value. With a coverage of 0 the interval is the mean alone."""
-        if k < 1 or not 0 <= coverage < 1:
+        if not (is_whole(k, 1) and is_finite(coverage) and 0 <= coverage < 1):
             raise InvalidInput(
-                value=f"forecast({k}, coverage={coverage})",
+                value=f"forecast({told(k)}, coverage={told(coverage)})",
                 reason="not a step to come, or not a probability",
                 remedy="choose k >= 1 and 0 <= coverage < 1",
             )
@@ -199,10 +200,8 @@ class HoltWinters(Forecaster):
     def __post_init__(self) -> None:
         """Refuse what is no season and no weight."""
         _weights(level=self.level, trend=self.trend, season=self.season)
-        if self.period < 2:
-            raise InvalidInput(
-                value=f"period={self.period!r}", reason="a season has at least two steps", remedy="choose more, or Holt without one"
-            )
+        if not is_whole(self.period, 2):
+            raise refused("period", self.period, "a season has at least two steps", "choose more, or Holt without one")
 
     def build(self, resume: State | None = None) -> ForecasterLogic:
         """Give the logic."""
@@ -260,5 +259,5 @@ def _growth(k: int, level: float, trend: float, season: float = 0.0, period: int
 
 def _weights(**named: float) -> None:
     for name, weight in named.items():
-        if not 0 < weight <= 1:
-            raise InvalidInput(value=f"{name}={weight!r}", reason="not a weight", remedy="choose one above 0 and up to 1")
+        if not (is_finite(weight) and 0 < weight <= 1):
+            raise refused(name, weight, "not a weight", "choose one above 0 and up to 1")

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from math import floor
 
 from skytide.control.controller import Controller, ControllerLogic, State
-from skytide.errors import InvalidInput
+from skytide.errors.checks import is_whole, refused
 from skytide.records import Allocation, Decision, Evaluation
 
 SETPOINT = 0.9  # a level is a little faster than what comes in
@@ -114,12 +114,8 @@ class Fuzzy(Controller):
 
     def __post_init__(self) -> None:
         """Refuse what leaves no slot to a level."""
-        if self.maximum is not None and self.maximum < 2:
-            raise InvalidInput(
-                value=f"Fuzzy(maximum={self.maximum})",
-                reason="each of the two levels needs a slot",
-                remedy="choose at least 2, or None for no limit",
-            )
+        if self.maximum is not None and not is_whole(self.maximum, 2):
+            raise refused("maximum", self.maximum, "each of the two levels needs a slot", "choose at least 2, or None for no limit")
 
     def build(self, resume: State | None = None) -> "FuzzyLogic":
         """Give the logic; it remembers nothing, so there is nothing to resume."""

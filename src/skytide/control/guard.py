@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from skytide.errors import InvalidInput
+from skytide.errors.checks import is_real, is_whole, refused, told, yes_or_no
 from skytide.records import Allocation, Decision, Evaluation
 
 DAY_S = 86_400
@@ -35,19 +36,23 @@ class Guard:
 
     def __post_init__(self) -> None:
         """Refuse limits that make no sense."""
-        if not 1 <= self.minimum <= self.maximum:
+        if not (is_whole(self.minimum, 1) and is_whole(self.maximum, self.minimum)):
             raise InvalidInput(
-                value=f"minimum={self.minimum}, maximum={self.maximum}",
+                value=f"minimum={told(self.minimum)}, maximum={told(self.maximum)}",
                 reason="there must be at least one worker, and no more than the maximum",
-                remedy="choose 1 <= minimum <= maximum",
+                remedy="choose whole numbers 1 <= minimum <= maximum",
             )
-        if not self.step_factor > 1:
-            raise InvalidInput(value=f"step_factor={self.step_factor}", reason="nothing could change", remedy="choose more than 1")
+        if not (is_real(self.step_factor) and self.step_factor > 1):
+            raise refused("step_factor", self.step_factor, "nothing could change", "choose a number above 1")
+        for name in ("scale_down_after_s", "cool_down_s", "stale_after_s"):
+            if not (is_real(getattr(self, name)) and getattr(self, name) >= 0):
+                raise refused(name, getattr(self, name), "not a time in seconds", "choose a number from 0 on")
+        yes_or_no("notice_no_help", self.notice_no_help)
+        if not isinstance(self.maintenance, tuple | list):
+            raise refused("maintenance", self.maintenance, "not a list of times of day", 'write (("02:00", "03:30"),)')
         for span in self.maintenance:
-            if len(span) != 2:
-                raise InvalidInput(
-                    value=f"maintenance {span!r}", reason="not a begin and an end", remedy='write ("02:00", "03:30")'
-                )
+            if not isinstance(span, tuple | list) or len(span) != 2:
+                raise refused("maintenance", self.maintenance, "not pairs of a begin and an end", 'write (("02:00", "03:30"),)')
             list(map(_of_day_s, span))
 
     @staticmethod
@@ -191,6 +196,6 @@ def _of_day_s(clock: str) -> float:
         hours, minutes = map(int, clock.split(":"))
         if 0 <= hours <= 24 and 0 <= minutes < 60:
             return hours * 3600.0 + minutes * 60.0
-    except ValueError:
+    except (AttributeError, ValueError):
         pass
-    raise InvalidInput(value=f"maintenance time {clock!r}", reason="not a time of day", remedy='write it as "02:30"')
+    raise refused("maintenance", clock, "not a time of day", 'write it as "02:30"')

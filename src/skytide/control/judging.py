@@ -12,6 +12,7 @@ from typing import Literal
 
 from skytide.control.controller import Controller, ControllerLogic, State
 from skytide.errors import InvalidInput
+from skytide.errors.checks import is_finite, refused, told
 from skytide.records import Decision, Evaluation
 
 Action = Literal["in", "out"]
@@ -77,14 +78,16 @@ class WorkersByLoad(Controller):
 
     def __post_init__(self) -> None:
         """Refuse thresholds that make no sense."""
-        if not (0 < self.lower < self.target < self.upper <= 1 and self.upper - self.lower >= NARROWEST - 1e-9):
+        loads = (self.lower, self.target, self.upper)
+        ordered = all(map(is_finite, loads)) and 0 < self.lower < self.target < self.upper <= 1
+        if not (ordered and self.upper - self.lower >= NARROWEST - 1e-9):
             raise InvalidInput(
-                value=f"lower={self.lower}, target={self.target}, upper={self.upper}",
+                value=f"lower={told(self.lower)}, target={told(self.target)}, upper={told(self.upper)}",
                 reason=f"not loads of a worker in this order, {NARROWEST} apart",
                 remedy="choose 0 < lower < target < upper <= 1, as 0.3, 0.6, 0.8",
             )
-        if not 0 <= self.grace_s < math.inf:
-            raise InvalidInput(value=f"grace_s={self.grace_s}", reason="not a time", remedy="choose 0 or more seconds")
+        if not (is_finite(self.grace_s) and self.grace_s >= 0):
+            raise refused("grace_s", self.grace_s, "not a time", "choose 0 or more seconds")
 
     @abstractmethod
     def judge(self, resume: State | None = None) -> Judge:

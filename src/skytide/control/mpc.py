@@ -13,7 +13,7 @@ from skytide.control.forecast import Forecaster, Holt
 from skytide.control.models import waiting_s
 from skytide.control.objective import Demand, Objective
 from skytide.control.optimiser import plan
-from skytide.errors import InvalidInput
+from skytide.errors.checks import is_finite, is_whole, refused, yes_or_no
 from skytide.records import Allocation, Decision, Evaluation, Observation
 from skytide.windows import duration_us
 
@@ -65,20 +65,29 @@ class Mpc(Controller):
 
     def __post_init__(self) -> None:
         """Refuse what cannot be planned with."""
-        self._check(self.horizon >= 1, "horizon", "no step would be planned", "choose at least 1")
-        self._check(0 <= self.headroom < 1, "headroom", "not a share of a worker", "choose one from 0 up to, not with, 1")
-        self._check(0 <= self.coverage < 1, "coverage", "not a probability", "choose one from 0 up to, not with, 1")
-        self._check(min(self.alpha, self.beta) > 0 and self.gamma >= 0, "alpha", "a weight is too small", "choose weights above 0")
-        self._check(self.minimum >= 1, "minimum", "nothing would be done", "choose at least 1")
-        self._check(self.bound_s is None or self.bound_s > 0, "bound_s", "no latency is that low", "choose more than 0")
-        enough = self.maximum is None or self.maximum >= self.minimum
+        self._check(is_whole(self.horizon, 1, 1_000), "horizon", "no step would be planned, or too many", "choose 1 to 1,000")
+        for name, what in (("headroom", "not a share of a worker"), ("coverage", "not a probability")):
+            share = getattr(self, name)
+            self._check(is_finite(share) and 0 <= share < 1, name, what, "choose one from 0 up to, not with, 1")
+        for name, least in (("alpha", 0.0), ("beta", 0.0), ("gamma", -1e-300)):
+            weight = getattr(self, name)
+            self._check(is_finite(weight) and weight > least, name, "a weight is too small", "choose weights above 0")
+        self._check(is_whole(self.minimum, 1), "minimum", "nothing would be done", "choose at least 1")
+        soon = self.bound_s is None or (is_finite(self.bound_s) and self.bound_s > 0)
+        self._check(soon, "bound_s", "no latency is that low", "choose more than 0")
+        enough = self.maximum is None or is_whole(self.maximum, self.minimum)
         self._check(enough, "maximum", f"below the minimum of {self.minimum}", "choose at least that")
+        yes_or_no("power", self.power)
+        yes_or_no("scaled", self.scaled)
+        known = isinstance(self.frequencies_ghz, tuple | list) and all(is_finite(ghz) and ghz > 0 for ghz in self.frequencies_ghz)
+        self._check(known, "frequencies_ghz", "not frequencies", "choose some, as (1.2, 2.0)")
+        self._check(isinstance(self.forecaster, Forecaster), "forecaster", "not a forecaster", "choose one, as Holt()")
         ready = not self.power or (self.maximum is not None and len(self.frequencies_ghz) > 0)
         self._check(ready, "maximum", "slower cores need more of them, so their number must be known", "say how many there are")
 
     def _check(self, holds: bool, name: str, reason: str, remedy: str) -> None:
         if not holds:
-            raise InvalidInput(value=f"{name}={getattr(self, name)!r}", reason=reason, remedy=remedy)
+            raise refused(name, getattr(self, name), reason, remedy)
 
     def build(self, resume: State | None = None) -> ControllerLogic:
         """Give the logic, from a snapshot if there is one."""

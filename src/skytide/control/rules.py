@@ -5,6 +5,7 @@ from math import isfinite
 
 from skytide.control.controller import Controller, ControllerLogic, State
 from skytide.errors import InvalidInput
+from skytide.errors.checks import is_real, told
 from skytide.records import Decision, Evaluation
 
 
@@ -17,9 +18,9 @@ class Rules(Controller):
 
     def __post_init__(self) -> None:
         """Refuse thresholds that cannot both be kept."""
-        if not 0 <= self.theta_min < self.theta_max:
+        if not (is_real(self.theta_min) and is_real(self.theta_max) and 0 <= self.theta_min < self.theta_max):
             raise InvalidInput(
-                value=f"theta_min={self.theta_min!r}, theta_max={self.theta_max!r}",
+                value=f"theta_min={told(self.theta_min)}, theta_max={told(self.theta_max)}",
                 reason="every utilisation would be too low or too high",
                 remedy="choose 0 <= theta_min < theta_max",
             )

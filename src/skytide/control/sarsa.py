@@ -9,6 +9,7 @@ import numpy as np
 from skytide.control.controller import State
 from skytide.control.judging import Action, Judge, Verdict, WorkersByLoad
 from skytide.errors import InvalidInput
+from skytide.errors.checks import is_finite, told
 
 IN, NONE, OUT = range(3)
 ACTIONS: dict[int, Action] = {IN: "in", OUT: "out"}
@@ -33,9 +34,10 @@ class Sarsa(WorkersByLoad):
     def __post_init__(self) -> None:
         """Refuse what makes no sense."""
         super().__post_init__()
-        if not (0 <= self.impact <= 1 and self.duration > 0):
+        numbers = is_finite(self.impact) and is_finite(self.duration)
+        if not (numbers and 0 <= self.impact <= 1 and self.duration > 0):
             raise InvalidInput(
-                value=f"impact={self.impact}, duration={self.duration}",
+                value=f"impact={told(self.impact)}, duration={told(self.duration)}",
                 reason="not a share and a number of times",
                 remedy="choose 0 <= impact <= 1 and duration > 0, as 0.2 and 80",
             )

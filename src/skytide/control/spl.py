@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from math import isfinite
 
 from skytide.control.controller import Controller, ControllerLogic, State
-from skytide.errors import InvalidInput
+from skytide.errors.checks import is_finite, refused
 from skytide.records import Decision, Evaluation
 
 
@@ -23,10 +23,8 @@ class Spl(Controller):
     def __post_init__(self) -> None:
         """Refuse what are no shares."""
         for name in ("congestion", "sensitivity"):
-            if not 0 < getattr(self, name) < 1:
-                raise InvalidInput(
-                    value=f"{name}={getattr(self, name)!r}", reason="not a share", remedy="choose one between 0 and 1"
-                )
+            if not (is_finite(getattr(self, name)) and 0 < getattr(self, name) < 1):
+                raise refused(name, getattr(self, name), "not a share", "choose one between 0 and 1")
 
     def build(self, resume: State | None = None) -> ControllerLogic:
         """Give the logic, from a snapshot if there is one."""

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from skytide.control.controller import Controller, ControllerLogic, State
-from skytide.errors import InvalidInput
+from skytide.errors.checks import is_whole, refused
 from skytide.records import Decision, Evaluation
 
 
@@ -15,8 +15,8 @@ class Static(Controller):
 
     def __post_init__(self) -> None:
         """Refuse nothing at all."""
-        if self.workers < 1:
-            raise InvalidInput(value=f"workers={self.workers!r}", reason="nothing would be done", remedy="choose at least 1")
+        if not is_whole(self.workers, 1):
+            raise refused("workers", self.workers, "nothing would be done", "choose a whole number of at least 1")
 
     def build(self, resume: State | None = None) -> ControllerLogic:
         """Give the logic; it has no state."""

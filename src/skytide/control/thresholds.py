@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from skytide.control.controller import State
 from skytide.control.judging import Judge, Verdict, WorkersByLoad
-from skytide.errors import InvalidInput
+from skytide.errors.checks import is_whole, refused
 
 
 @dataclass(frozen=True)
@@ -18,8 +18,8 @@ class Thresholds(WorkersByLoad):
     def __post_init__(self) -> None:
         """Refuse what makes no sense."""
         super().__post_init__()
-        if self.intervals < 1:
-            raise InvalidInput(value=f"intervals={self.intervals}", reason="not a number of intervals", remedy="choose 1 or more")
+        if not is_whole(self.intervals, 1):
+            raise refused("intervals", self.intervals, "not a number of intervals", "choose 1 or more")
 
 
 @dataclass(frozen=True)

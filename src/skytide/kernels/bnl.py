@@ -1,11 +1,12 @@
 """Block nested loops (Börzsönyi et al. 2001), the skyline algorithm of textbooks, in Numba."""
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from skytide.kernels.compiled import compiled
 
-@njit(cache=True)
+
+@compiled
 def block_nested_loops(points: NDArray[np.float64]) -> NDArray[np.bool_]:
     """Say for each point whether no other point dominates it. The window never overflows: memory is large enough today.
 

@@ -3,9 +3,9 @@
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from skytide.kernels.compiled import compiled
 from skytide.kernels.order import Indices, Points, dense_ranks
 
 BLOCK = 256
@@ -32,7 +32,7 @@ def smallest_k(points: Points, rivals: Points) -> Indices:
     return _smallest_k(narrow[:n], columns, len(rivals))
 
 
-@njit(cache=True)
+@compiled
 def _smallest_k(points: NDArray[Any], columns: NDArray[Any], m: int) -> Indices:
     n, d = points.shape
     answer = np.empty(n, np.int64)

@@ -1,8 +1,8 @@
 """Skyline levels: the skyline, the skyline of what is left without it, and so on."""
 
 import numpy as np
-from numba import njit
 
+from skytide.kernels.compiled import compiled
 from skytide.kernels.order import Indices, Points, distinct_rows, topological_order
 from skytide.kernels.scan import dominates
 from skytide.kernels.signature import Words, encode, guard_bits, layout, quantiles
@@ -28,7 +28,7 @@ def skyline_levels(points: Points, up_to: int) -> Indices:
     return levels
 
 
-@njit(cache=True)
+@compiled
 def _levels(points: Points, words: Words, covered: int, bits: int, up_to: int) -> Indices:
     """Find each level by bisection: who is beaten on one level is beaten on every level above (ENS, Zhang et al. 2015)."""
     n = points.shape[0]

@@ -3,8 +3,9 @@
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from skytide.kernels.compiled import compiled
 
 Points = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -59,7 +60,7 @@ def topological_order(points: Points) -> Indices:
     return order
 
 
-@njit(cache=True)
+@compiled
 def distinct_rows(points: Points, order: Indices) -> Indices:
     """Give the places in `order` at which a row differs from the one before."""
     starts = np.empty(len(order), np.int64)
@@ -74,7 +75,7 @@ def distinct_rows(points: Points, order: Indices) -> Indices:
     return starts[:found]
 
 
-@njit(cache=True)
+@compiled
 def first_non_finite(points: Points) -> int:
     """Give the flat index of the first NaN or infinity, or -1."""
     bits = points.reshape(points.size).view(np.int64)
@@ -93,7 +94,7 @@ def first_non_finite(points: Points) -> int:
     return -1
 
 
-@njit(cache=True)
+@compiled
 def _scaled_sums(points: Points) -> Points:
     n, d = points.shape
     low = points[0] * 0.5

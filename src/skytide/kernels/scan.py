@@ -1,9 +1,9 @@
 """How many points dominate each point: one pass in topological order over cells of similar points."""
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from skytide.kernels.compiled import compiled
 from skytide.kernels.order import Indices, Points, distinct_rows, topological_order
 from skytide.kernels.signature import Words, encode, guard_bits, layout, quantiles
 
@@ -48,7 +48,7 @@ def beaten(points: Points, champions: Points) -> Mask:
     return _beaten(points, strongest_first, quantiles(points, covered, bits), bits)
 
 
-@njit(cache=True)
+@compiled
 def dominates(a: Points, b: Points) -> bool:
     """Say if point `a` is nowhere worse than point `b`, and better somewhere."""
     for k in range(len(a)):
@@ -60,7 +60,7 @@ def dominates(a: Points, b: Points) -> bool:
     return False
 
 
-@njit(cache=True)
+@compiled
 def _beaten(points: Points, champions: Points, borders: Points, bits: int) -> Mask:
     guards = guard_bits(borders.shape[0], bits)
     words = encode(points, borders, bits)
@@ -75,7 +75,7 @@ def _beaten(points: Points, champions: Points, borders: Points, bits: int) -> Ma
     return mask
 
 
-@njit(cache=True)
+@compiled
 def _scan(
     points: Points, weights: Indices, asked: Mask, words: Words, covered: int, bits: int, cell_bits: int, limit: int
 ) -> Indices:
@@ -129,7 +129,7 @@ def _scan(
     return counts
 
 
-@njit(cache=True)
+@compiled
 def _count(
     point: Points,
     word: np.uint64,
@@ -158,7 +158,7 @@ def _count(
     return found
 
 
-@njit(cache=True)
+@compiled
 def _cells(words: Words, covered: int, bits: int, cell_bits: int) -> tuple[Words, np.uint64]:
     """Keep just the leading bits of the codes that make up the cell, in place, with the guard bits that compare them."""
     mask = np.uint64(0)
@@ -173,7 +173,7 @@ def _cells(words: Words, covered: int, bits: int, cell_bits: int) -> tuple[Words
     return words & mask, guard_bits(covered, bits)
 
 
-@njit(cache=True)
+@compiled
 def _digit_sum(word: np.uint64, covered: int, bits: int) -> int:
     total = 0
     field = (_ONE << np.uint64(bits)) - _ONE

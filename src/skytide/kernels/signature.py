@@ -8,8 +8,9 @@ exactly. This is the mask test of partitioning skyline algorithms (BSkyTree, Hyb
 """
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from skytide.kernels.compiled import compiled
 
 Points = NDArray[np.float64]
 Words = NDArray[np.uint64]
@@ -32,7 +33,7 @@ def layout(dimensions: int) -> tuple[int, int]:
     return covered, min(64 // covered - 1, MOST_BITS)
 
 
-@njit(cache=True)
+@compiled
 def guard_bits(covered: int, bits: int) -> np.uint64:
     """Give the word in which just the guard bits are set."""
     guards = np.uint64(0)
@@ -41,7 +42,7 @@ def guard_bits(covered: int, bits: int) -> np.uint64:
     return guards
 
 
-@njit(cache=True)
+@compiled
 def quantiles(points: Points, covered: int, bits: int) -> Points:
     """Give for each dimension the borders between codes: quantiles of an even sample of the points."""
     n = points.shape[0]
@@ -56,7 +57,7 @@ def quantiles(points: Points, covered: int, bits: int) -> Points:
     return borders
 
 
-@njit(cache=True)
+@compiled
 def encode(points: Points, borders: Points, bits: int) -> Words:
     """Give the signatures of `points`."""
     n = points.shape[0]
@@ -80,7 +81,7 @@ def encode(points: Points, borders: Points, bits: int) -> Words:
     return words
 
 
-@njit(cache=True)
+@compiled
 def _borders(sample: Points, borders: Points) -> None:
     """Fill `borders` with increasing values, as evenly spread over the sample's different values as they allow."""
     room = borders.shape[0] - 1

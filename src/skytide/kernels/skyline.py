@@ -3,9 +3,9 @@
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from skytide.kernels.border import as_points
+from skytide.kernels.compiled import compiled
 from skytide.kernels.order import Indices, Points
 from skytide.kernels.scan import Mask, beaten, count_dominators, dominates
 
@@ -53,7 +53,7 @@ def _outlast_a_sample(points: Points) -> Mask:
     return ~beaten(points, champions)
 
 
-@njit(cache=True)
+@compiled
 def _sweep(points: Points, order: Indices) -> Mask:
     """Walk along the first dimension: only a point below all earlier ones in the second belongs to the skyline."""
     mask = np.zeros(len(points), np.bool_)
@@ -65,7 +65,7 @@ def _sweep(points: Points, order: Indices) -> Mask:
     return mask
 
 
-@njit(cache=True)
+@compiled
 def sift(points: Points) -> Indices:
     """Give the rows that a few strong points leave over: one cheap pass for each, as long as it pays.
 
@@ -114,7 +114,7 @@ def sift(points: Points) -> Indices:
     return alive
 
 
-@njit(cache=True)
+@compiled
 def _nested_loops(points: Points, rows: Indices) -> Mask:
     """Compare each row with those that are still unbeaten; who beats moves to the front, as it may well beat the next."""
     best = np.empty(len(rows), np.int64)

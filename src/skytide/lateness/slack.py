@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from skytide.errors import InvalidInput
+from skytide.errors.checks import is_finite, is_whole, refused
 from skytide.lateness.crowds import FEW
 from skytide.lateness.delays import BUCKETS, Arrivals, bucket_end_us
 from skytide.windows import duration_us
@@ -51,12 +51,14 @@ class FixedSlack(Slack):
 
     def __post_init__(self) -> None:
         """Refuse what is no length of time; no slack at all is written 0."""
-        if self.delay != 0:
-            duration_us(self.delay, "delay")
+        self._delay_us()
 
     def build(self, resume: State | None = None) -> SlackLogic:
         """Give the logic; it has no state."""
-        return _Fixed(0 if self.delay == 0 else duration_us(self.delay, "delay"))
+        return _Fixed(self._delay_us())
+
+    def _delay_us(self) -> int:
+        return 0 if is_whole(self.delay) and self.delay == 0 else duration_us(self.delay, "delay")
 
 
 class _Fixed(SlackLogic):
@@ -134,12 +136,8 @@ class DropRatio(Slack):
 
     def __post_init__(self) -> None:
         """Refuse what is no share."""
-        if not 0 < self.ratio < 1:
-            raise InvalidInput(
-                value=f"DropRatio({self.ratio!r})",
-                reason="not a share of the tuples",
-                remedy="choose one between 0 and 1, as 0.01",
-            )
+        if not (is_finite(self.ratio) and 0 < self.ratio < 1):
+            raise refused("ratio", self.ratio, "not a share of the tuples", "choose one between 0 and 1, as 0.01")
 
     def build(self, resume: State | None = None) -> SlackLogic:
         """Give the logic."""

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from skytide.control.controller import Controller
 from skytide.control.guard import Guard
+from skytide.errors.checks import is_whole, refused
 from skytide.loop.evaluate import RECENT, evaluate
 from skytide.loop.ports import Actuator, Events, Metrics, Store
 from skytide.records import Allocation, Decision, Evaluation, Observation
@@ -68,6 +69,8 @@ class Loop:
         self._history.append(seen)
         evaluation = evaluate(list(self._history), lead_s=self._actuator.lead_s, settled=self._settled(seen, now_s))
         decided = self._logic.decide(evaluation, now_s=now_s)
+        if not (isinstance(decided, Decision) and is_whole(decided.allocation.workers)):
+            raise refused("decide()", decided, f"{self._kind} gave no decision for a whole number of workers", "give a Decision")
         if self.paused:
             self._guard.forget()
             return self._end(now_s, evaluation, decided, Decision(present, f"{decided.reason}; paused"))

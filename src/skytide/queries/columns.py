@@ -1,5 +1,6 @@
 """From Arrow columns to the matrix a kernel takes: smaller is better, every comparison as in the original values."""
 
+import os
 from typing import Any, Literal
 
 import numpy as np
@@ -66,9 +67,8 @@ def without_missing(rows: pa.Table, attributes: tuple[Attribute, ...], nulls: Nu
         if not found.any():
             continue
         if nulls == "error":
-            row = int(np.argmax(found))
             raise InvalidInput(
-                value=f"{_shown(rows[attribute.what][row])} in column {attribute.what}, row {rows.slice(row, 1).to_pylist()[0]}",
+                value=_found(rows, attribute.what, found),
                 reason=f"{attribute} cannot compare it",
                 remedy='pass nulls="drop" to leave such rows out, or nulls="worst" to rank them last',
             )
@@ -105,8 +105,12 @@ def _sortable(column: pa.ChunkedArray) -> Indices | None:
         return None
 
 
-def _shown(value: pa.Scalar) -> str:
-    return "NaN" if value.is_valid else "NULL"
+def _found(rows: pa.Table, column: str, missing: Mask) -> str:
+    """Say what is missing where; the row itself, which may hold what nobody should read, only if $SKYTIDE_SHOW_ROWS is set."""
+    row = int(np.argmax(missing))
+    kind = "NaN" if rows[column][row].is_valid else "NULL"
+    place = f"{kind} in column {column}, in {int(missing.sum()):,} of {rows.num_rows:,} rows that were looked at together"
+    return f"{place}, first in {rows.slice(row, 1).to_pylist()[0]}" if os.environ.get("SKYTIDE_SHOW_ROWS") else place
 
 
 def _missing(column: pa.ChunkedArray) -> Mask:

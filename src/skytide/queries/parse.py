@@ -3,8 +3,10 @@
 import re
 
 from skytide.errors import InvalidInput
+from skytide.errors.checks import told, words
 from skytide.queries.preferences import Attribute, Preference, combine
 
+ITEM = re.compile(r"\s*(?:`((?:[^`]|``)+)`|(\w+))\s+(MIN|MAX|DIFF)\s*(?=,|$)", re.IGNORECASE)
 KINDS = {"MIN": "low", "MAX": "high", "DIFF": "diff"}
 
 
@@ -13,15 +15,20 @@ def parse_preferences(text: str) -> Preference:
 
     >>> parse_preferences("price MIN, stars MAX, city DIFF")
     low('price') * high('stars') * diff('city')
+    >>> parse_preferences("`a,b` MIN, `c``d` MAX")
+    low('a,b') * high('c`d')
     """
-    attributes = []
-    for item in text.split(","):
-        found = re.fullmatch(r"\s*(?:`([^`]+)`|(\w+))\s+(MIN|MAX|DIFF)\s*", item, re.IGNORECASE)
+    words("preferences", text, "price MIN, stars MAX, city DIFF")
+    attributes, at = [], 0
+    while at <= len(text):
+        found = ITEM.match(text, at)
         if not found:
             raise InvalidInput(
-                value=repr(item.strip()),
-                reason=f"not a preference, in {text!r}",
+                value=repr(text[at:].partition(",")[0].strip()),
+                reason=f"not a preference, in {told(text)}",
                 remedy="write columns with MIN, MAX or DIFF: 'price MIN, stars MAX, city DIFF'",
             )
-        attributes.append(Attribute(found[1] or found[2], KINDS[found[3].upper()]))
+        name = found[2] or found[1].replace("``", "`")
+        attributes.append(Attribute(name, KINDS[found[3].upper()]))
+        at = found.end() + 1  # past the comma
     return combine(tuple(attributes))

@@ -12,6 +12,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from skytide.errors import InvalidInput
+from skytide.errors.checks import refused, whole
 from skytide.kernels import Mask, Points, by_group
 from skytide.queries.columns import NULLS, Nulls, group_numbers, is_ordered, matrix, missing, without_missing
 from skytide.queries.preferences import Attribute, Preference, Prioritised, chains_of, combine, groups_of
@@ -28,12 +29,8 @@ class PreferenceQuery(Query):
     def __post_init__(self) -> None:
         """Refuse what can be refused without knowing the rows."""
         combine((self.preference,))
-        if self.nulls not in NULLS:
-            raise InvalidInput(
-                value=f"nulls={self.nulls!r}",
-                reason="not a rule for NULL and NaN",
-                remedy="choose one of " + ", ".join(map(repr, NULLS)),
-            )
+        if not isinstance(self.nulls, str) or self.nulls not in NULLS:
+            raise refused("nulls", self.nulls, "not a rule for NULL and NaN", "choose one of " + ", ".join(map(repr, NULLS)))
 
     def expressions(self) -> Iterator[Any]:
         """Give the columns of the preference."""
@@ -52,11 +49,11 @@ class PreferenceQuery(Query):
         for attribute in self.preference.attributes():
             _check_column(attribute, rows)
         for added in set(self.schema(rows).names[len(rows.names) :]):
-            if added in rows.names:
+            for own in (name for name in rows.names if name.lower() == added.lower()):
                 raise InvalidInput(
-                    value=f"column {added}",
+                    value=f"column {own}",
                     reason=f"{type(self).__name__} adds a column of that name to its result",
-                    remedy=f'rename yours first, for instance .withColumnRenamed("{added}", "{added}_1")',
+                    remedy=f'rename yours first, for instance .withColumnRenamed("{own}", "{own}_1")',
                 )
 
     def refused(self, rows: pa.Table) -> Mask | None:
@@ -90,10 +87,7 @@ def plain_dimensions(query: PreferenceQuery, why: str) -> int:
 
 def check_count(name: str, value: Any, most: int | None = None) -> None:
     """Refuse a count that is not a whole number from 1 to `most`."""
-    if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= (most or value):
-        return
-    bounds = f"from 1 to {most}" if most else "of at least 1"
-    raise InvalidInput(value=f"{name}={value!r}", reason="out of range", remedy=f"give a whole number {bounds}")
+    whole(name, value, 1, most)
 
 
 def _check_column(attribute: Attribute, rows: pa.Schema) -> None:

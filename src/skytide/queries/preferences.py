@@ -6,11 +6,12 @@ low('price') * high('stars') & low('distance')
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from skytide.errors import InvalidInput
+from skytide.errors.checks import refused, told, words
 
 Chain = tuple["Attribute", ...]  # a lexicographic order: ties of the first attribute are decided by the next
 
@@ -87,17 +88,26 @@ class Prioritised(_Combined):
 
 def low(what: Any) -> Preference:
     """Prefer low values of a column or expression."""
-    return Attribute(what, "low")
+    return Attribute(_column(what), "low")
 
 
 def high(what: Any) -> Preference:
     """Prefer high values of a column or expression."""
-    return Attribute(what, "high")
+    return Attribute(_column(what), "high")
 
 
 def diff(what: Any) -> Preference:
     """Compare only rows with equal values of a column or expression: each of its values is a competition of its own."""
-    return Attribute(what, "diff")
+    return Attribute(_column(what), "diff")
+
+
+def _column(what: Any) -> Any:
+    """Refuse what is no column; which Columns there are only Spark knows."""
+    if isinstance(what, str):
+        words("column", what, "price")
+    elif what is None or isinstance(what, Preference | bool | int | float | complex | bytes | Iterable | type):
+        raise refused("column", what, "not a column", 'give a column\'s name, an SQL expression or a Column, as low("price")')
+    return what
 
 
 def combine(preferences: tuple[Any, ...]) -> Preference:
@@ -183,8 +193,9 @@ def _flat(preference: Preference, kind: type[_Combined]) -> tuple[Preference, ..
 def _preference(value: Any) -> Preference:
     if isinstance(value, Preference):
         return value
+    example = value if isinstance(value, str) and value else "price"
     raise InvalidInput(
-        value=repr(value),
+        value=told(value),
         reason="not a preference",
-        remedy=f"say what is better, for instance low({value!r}) or high({value!r})",
+        remedy=f"say what is better, for instance low({example!r}) or high({example!r})",
     )

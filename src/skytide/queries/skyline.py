@@ -6,6 +6,7 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
+from skytide.errors.checks import yes_or_no
 from skytide.kernels import Mask, Points, count_dominators, skyline, skyline_levels
 from skytide.queries.columns import group_numbers, one_of_equals
 from skytide.queries.preference_query import PreferenceQuery, check_count
@@ -25,6 +26,11 @@ class Skyline(PreferenceQuery):
 
     distinct: bool = False
     can_share = True
+
+    def __post_init__(self) -> None:
+        """Refuse what is neither yes nor no."""
+        super().__post_init__()
+        yes_or_no("distinct", self.distinct)
 
     def pane(self, rows: pa.Table) -> pa.Table:
         """Give the skyline of the rows: what is dominated here is dominated in every window."""

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from skytide.errors import InvalidInput
+from skytide.errors.checks import kind_of, one_of
 from skytide.routing.pid import Pid, PidLogic
 from skytide.routing.router import Given, Queued, Router, Splitting
 
@@ -93,6 +93,10 @@ class LeastLoaded(Splitting):
 
     pid: Pid | None = field(default_factory=Pid)
 
+    def __post_init__(self) -> None:
+        """Refuse what is no PID."""
+        kind_of("pid", self.pid, (Pid, type(None)), reason="not a PID regulator", remedy="pass Pid(), or None for none")
+
     @property
     def name(self) -> str:  # type: ignore[override]
         """Tell the two apart."""
@@ -130,6 +134,5 @@ def strategy_of(name: object) -> Splitting:
     """Give a strategy by its name, or as it is."""
     if isinstance(name, Splitting):
         return name
-    if name not in STRATEGIES:
-        raise InvalidInput(value=f"strategy={name!r}", reason="not known", remedy=f"choose one of {', '.join(STRATEGIES)}")
+    one_of("splitting", name, STRATEGIES)
     return STRATEGIES[str(name)]

@@ -4,6 +4,8 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from skytide.errors.checks import is_finite, is_whole, kind_of, refused
+
 State = dict[str, Any]
 
 
@@ -14,6 +16,12 @@ class Gains:
     kp: float
     ki: float
     kd: float
+
+    def __post_init__(self) -> None:
+        """Refuse what are no weights."""
+        for name, weight in vars(self).items():
+            if not (is_finite(weight) and weight >= 0):
+                raise refused(name, weight, "not a weight", "choose a number from 0 on")
 
 
 @dataclass(frozen=True)
@@ -31,6 +39,18 @@ class Pid:
     high: float = 100.0
     relay_step: float = 0.3
     relay_samples: int = 12
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot regulate anything."""
+        if not (is_finite(self.setpoint) and self.setpoint > 0):
+            raise refused("setpoint", self.setpoint, "not a utilisation", "choose one above 0, as 0.9")
+        kind_of("gains", self.gains, (Gains, type(None)), reason="not gains", remedy="pass Gains(kp, ki, kd), or None to find them")
+        if not (is_finite(self.low) and is_finite(self.high) and 0 < self.low < self.high):
+            raise refused("low, high", (self.low, self.high), "not the ends of a range of factors", "choose 0 < low < high")
+        if not (is_finite(self.relay_step) and 0 < self.relay_step < 1):
+            raise refused("relay_step", self.relay_step, "not a share of the factor", "choose one between 0 and 1, as 0.3")
+        if not is_whole(self.relay_samples, 1):
+            raise refused("relay_samples", self.relay_samples, "not a number of samples", "choose at least 1")
 
     def build(self, resume: State | None = None) -> "PidLogic":
         """Give the logic, from a snapshot if there is one."""

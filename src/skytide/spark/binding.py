@@ -11,6 +11,7 @@ from pyspark.sql.pandas.types import from_arrow_type, to_arrow_type
 from pyspark.sql.types import DataType, StringType, StructField, StructType
 
 from skytide.errors import InvalidInput
+from skytide.errors.checks import refused
 from skytide.queries import Query
 from skytide.queries.aggregate import ORIGIN
 
@@ -89,7 +90,7 @@ def _check_collations(df: DataFrame, names: dict[str, str]) -> None:
 
 def _with_expression(df: DataFrame, name: str, what: Any) -> DataFrame:
     if not isinstance(what, str | Column):
-        raise InvalidInput(value=repr(what), reason="not a column", remedy="give a column's name, an SQL expression or a Column")
+        raise refused("column", what, "not a column", "give a column's name, an SQL expression or a Column")
     try:
         extended = df.withColumn(name, F.expr(what) if isinstance(what, str) else what)
         _ = extended.schema

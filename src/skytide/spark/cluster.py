@@ -13,11 +13,13 @@ from typing import Self
 import pyspark
 
 from skytide.errors import SkytideError
+from skytide.errors.checks import refused, whole
 from skytide.spark.java import use_java
 
 STARTS_WITHIN_S = 120.0
 ENDS_WITHIN_S = 20.0
 LAST_LINES = 200
+MOST_CORES = 1_000
 QUICK = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"  # many small Javas on few cores
 
 
@@ -30,6 +32,7 @@ class LocalCluster:
 
     def __init__(self, cores: int = 8) -> None:
         """Get ready to start."""
+        whole("cores", cores, 1, MOST_CORES)
         self._cores = cores
         self._folder = tempfile.TemporaryDirectory(prefix="skytide-cluster-", ignore_cleanup_errors=True)
         self._daemons: list[_Daemon] = []
@@ -50,11 +53,14 @@ class LocalCluster:
 
     def add_worker(self, cores: int) -> None:
         """Start one more worker."""
+        whole("cores", cores, 1, MOST_CORES)
         size = ("--cores", str(cores), "--memory", f"{cores}g", "--work-dir", self._folder.name)
         self._start("worker.Worker", *size, self.url).told(r"(Successfully registered with master)")
 
     def settings(self, memory: str = "512m") -> dict[str, str]:
         """Give settings of a session that uses this cluster, with one core an executor."""
+        if not isinstance(memory, str) or not re.fullmatch(r"[1-9]\d*[mg]", memory):
+            raise refused("memory", memory, "not an amount of memory", 'write it as "512m" or "2g"')
         return {
             "spark.master": self.url,
             "spark.executor.cores": "1",

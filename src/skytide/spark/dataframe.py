@@ -1,5 +1,6 @@
 """Queries on a plain DataFrame: one lazy plan that Spark distributes."""
 
+from numbers import Integral
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -10,6 +11,7 @@ from skytide.errors import InvalidInput
 from skytide.queries import KDominant, Levels, Nulls, Query, Skyband, Skyline, TopDelta, TopK, combine, high
 from skytide.queries.preferences import Preference
 from skytide.spark.binding import arrow_schema, bind, spark_schema
+from skytide.spark.checks import check_asked, check_columns
 from skytide.spark.tasks import keep, share, whole
 
 MOST_SLOTS = 32  # every slot of a shared merge gets a copy of what was kept
@@ -60,12 +62,14 @@ def apply(df: DataFrame, query: Query) -> DataFrame:
     Each partition keeps what can still matter. The merge is then divided: by `diff` columns where there are some, otherwise each
     slot decides about a share of the kept rows against all of them. Only a query that knows neither is merged in one task.
     """
+    check_asked(df, query)
     if df.isStreaming:
         raise InvalidInput(
             value="a streaming DataFrame",
             reason="its rows never end, so no row is ever the best of all",
             remedy="ask for windows: skytide.stream(df, time=...).window(...)",
         )
+    check_columns(df)
     rows, bound, added = bind(df, query)
     given = arrow_schema(rows.schema)
     schema = spark_schema(rows.schema, bound.schema(given))
@@ -102,7 +106,7 @@ def _parallelism(df: DataFrame) -> int:
 
 def count_of(name: str, value: int | None, given: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
     """Take the count by name or as the first argument, as in `skyband(df, 3, low("price"))`."""
-    if value is None and given and isinstance(given[0], int):
+    if value is None and given and isinstance(given[0], Integral):
         return given[0], given[1:]
     if value is None:
         raise InvalidInput(value=f"{name} is missing", reason="the query needs a count", remedy=f"pass {name}=3, say")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from skytide.errors.checks import whole, words
 from skytide.spark.java import use_java
 
 _STREAMING = "spark.sql.streaming"
@@ -18,9 +19,14 @@ def local_session(name: str, *, cores: int = 2, **settings: str) -> SparkSession
 
     Settings of the Java process, such as `spark.driver.memory`, count only for the first session of a process.
     """
+    words("name", name, "first steps")
+    whole("cores", cores, 1, 10_000)
+    for key, value in settings.items():
+        words(key, value, "true")
     use_java()
     os.environ["PYSPARK_PYTHON"] = sys.executable  # started without spark-submit, Spark reads no setting for this
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    os.environ.setdefault("SPARK_AUTH_SOCKET_TIMEOUT", "300")  # seconds, as on the other side
     builder = SparkSession.builder.master(f"local[{cores}]").appName(name)
     for key, value in (_settings(cores) | settings).items():
         builder = builder.config(key, value)
@@ -37,6 +43,8 @@ def _settings(cores: int) -> dict[str, str]:
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.python.daemon.module": "skytide.spark.daemon",
+        # A worker may take long to answer on a machine that is busy.
+        "spark.python.authenticate.socketTimeout": "300s",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.sql.shuffle.partitions": str(cores),
         # Made by Spark only when a table is saved.

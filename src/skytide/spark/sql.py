@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from inspect import signature
 from typing import Any, cast
 
 import pyarrow as pa
@@ -13,8 +14,9 @@ from pyspark.sql.types import StructType
 from pyspark.sql.udtf import AnalyzeArgument, AnalyzeResult, PartitioningColumn, UserDefinedTableFunction
 
 from skytide.errors import InvalidInput
+from skytide.errors.checks import kind_of
 from skytide.queries import KDominant, Levels, Query, Skyband, Skyline, TopDelta, TopK, parse_preferences
-from skytide.spark.binding import arrow_schema, spark_schema
+from skytide.spark.binding import HELPER, arrow_schema, spark_schema
 
 ROW = "__skytide_row"
 BUFFER_ROWS = 65_536
@@ -26,6 +28,7 @@ def register(spark: SparkSession) -> None:
     `skyline`, `skyband`, `levels`, `k_dominant`, `top_delta` and `top_k` take TABLE(...), the preferences as text, and the
     query's own argument, by name or place; all take `nulls => 'drop'` or `'worst'`, and skyline takes `distinct => true`.
     """
+    kind_of("spark", spark, SparkSession, reason="not a Spark session", remedy="pass the one you have")
     for name, build in FUNCTIONS.items():
         spark.udtf.register(name, cast(UserDefinedTableFunction, udtf(_table_function(build))))
 
@@ -64,6 +67,18 @@ FUNCTIONS: dict[str, Callable[..., Query]] = {
 }
 
 
+def _built(build: Callable[..., Query], given: list[Any], named: dict[str, Any]) -> Query:
+    """Build a query from the arguments of a table function; others than it has are refused."""
+    try:
+        signature(build).bind(*given, **named)
+    except TypeError as error:
+        takes = ", ".join(signature(build).parameters)
+        raise InvalidInput(
+            value="arguments", reason=str(error), remedy=f"give TABLE(...) and {takes.replace('text', 'text of preferences')}"
+        ) from None
+    return build(*given, **named)
+
+
 @dataclass
 class _Plan(AnalyzeResult):
     """What Spark needs to know before it runs, and the query for the instances that run."""
@@ -82,14 +97,17 @@ def _table_function(build: Callable[..., Query]) -> type:
                 raise InvalidInput(
                     value="the first argument", reason="not a table", remedy="write TABLE(hotels) or TABLE(SELECT ...)"
                 )
-            query = build(*(each.value for each in given), **{name: each.value for name, each in named.items()})
+            query = _built(build, [each.value for each in given], {name: each.value for name, each in named.items()})
             schema = arrow_schema(table.dataType)
             query.check(schema)
+            for name in schema.names:
+                if schema.names.count(name) > 1 or name.lower().startswith(HELPER):
+                    raise InvalidInput(value=f"column {name}", reason="given twice, or a name of ours", remedy="rename it first")
             groups = query.groups()
             return _Plan(
                 schema=spark_schema(table.dataType, query.schema(schema)),
                 withSinglePartition=not groups,
-                partitionBy=[PartitioningColumn(name) for name in groups],
+                partitionBy=[PartitioningColumn(f"`{name.replace('`', '``')}`") for name in groups],
                 query=query,
                 compared={name: schema.field(name).type for name in query.expressions()},
             )

@@ -7,18 +7,21 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
-from pyspark.sql.types import NullType, StructType, TimestampNTZType, TimestampType
+from pyspark.sql.types import TimestampNTZType, TimestampType
 
 from skytide.batch import InPlace, InSource, Rules, Sent, Way
 from skytide.errors import InvalidInput
+from skytide.errors.checks import kind_of, real, refused, words
 from skytide.lateness import KSlack, Slack
 from skytide.queries import Aggregate, KDominant, Levels, Measure, Nulls, Query, Skyband, Skyline, TopDelta, TopK, combine, high
 from skytide.queries.preferences import Preference
 from skytide.records import Status, WindowRow
 from skytide.routing import EVEN, TB_RR, Splitting, strategy_of
-from skytide.spark.binding import HELPER, arrow_schema, bind, bounded, spark_schema
+from skytide.spark.binding import arrow_schema, bind, bounded, spark_schema
+from skytide.spark.checks import check_asked, check_slots, check_start, check_streamed
 from skytide.spark.dataframe import count_of
 from skytide.spark.engine import Engine, Plan
 from skytide.spark.jobs import SparkJobs
@@ -38,12 +41,11 @@ AVAILABLE_NOW = "availableNow"
 
 def stream(source: DataFrame | WorkloadStream, *, time: str = "ts") -> "Stream":
     """Start a chain over a DataFrame, streaming or not, or a `workload(...)`; `time` names the column with the time of each tuple."""
+    kind_of("source", source, (DataFrame, WorkloadStream), reason="no stream", remedy="pass a DataFrame, or skytide.workload(...)")
     own = source if isinstance(source, WorkloadStream) else None
     df = source.load(_session()) if isinstance(source, WorkloadStream) else source
-    if time not in df.columns:
-        raise InvalidInput(
-            value=f"time={time!r}", reason="there is no such column", remedy=f"choose one of {', '.join(df.columns)}"
-        )
+    if not isinstance(time, str) or time not in df.columns:
+        raise refused("time", time, "there is no such column", f"choose one of {', '.join(df.columns)}")
     kind = df.schema[time].dataType
     if not isinstance(kind, TimestampType | TimestampNTZType):
         raise InvalidInput(
@@ -55,10 +57,12 @@ def stream(source: DataFrame | WorkloadStream, *, time: str = "ts") -> "Stream":
 
 
 def _session() -> SparkSession:
-    session = SparkSession.getActiveSession()
-    if session is None:
-        raise InvalidInput(value="no Spark session", reason="a workload runs on Spark too", remedy="start a SparkSession first")
-    return session
+    try:
+        return SparkSession.active()  # of this thread, or else the one that all threads share
+    except PySparkException:
+        raise InvalidInput(
+            value="no Spark session", reason="a workload runs on Spark too", remedy="start a SparkSession first"
+        ) from None
 
 
 @dataclass(frozen=True)
@@ -72,9 +76,7 @@ class Stream:
     def window(self, length: Any, slide: Any = None, slack: Slack | None = None) -> "Windowed":
         """Cut the stream into windows; `slack` says how long to wait for late tuples (the longest delay seen, if not given)."""
         if slack is not None and not isinstance(slack, Slack):
-            raise InvalidInput(
-                value=f"slack={slack!r}", reason="not a slack", remedy='pass KSlack(), DropRatio(0.01) or FixedSlack("2 s")'
-            )
+            raise refused("slack", slack, "not a slack", 'pass KSlack(), DropRatio(0.01) or FixedSlack("2 s")')
         return Windowed(self.df, self.time, sliding(length, slide), slack or KSlack(), self.source)
 
 
@@ -117,18 +119,26 @@ class Windowed:
 
     def aggregate(self, *measures: str, keys: tuple[str, ...] | list[str] | str = ()) -> Any:
         """Ask for aggregates of each window, as SQL writes them: `.aggregate("count(*)", "avg(price) AS mean", keys="symbol")`."""
+        kind_of(
+            "keys", keys, (str, tuple, list), reason="not names of columns", remedy='give one or several, as ("symbol", "venue")'
+        )
         names = (keys,) if isinstance(keys, str) else tuple(keys)
+        for key in names:
+            words("keys", key, "symbol")
+        for measure in measures:
+            words("measures", measure, "count(*)")
         if not measures:
             raise InvalidInput(value="aggregate()", reason="nothing to aggregate", remedy='name some: aggregate("count(*)")')
         asked = tuple(map(Measure.parse, measures))
-        for measure in (m for m in asked if m.name.lower() in BOUNDS):
+        for named in (measure for measure in asked if measure.name.lower() in BOUNDS):
             reason, remedy = "the results have a column of that name themselves", 'give it another name: "min(ts) AS earliest"'
-            raise InvalidInput(value=f"result {measure.name}", reason=reason, remedy=remedy)
+            raise InvalidInput(value=f"result {named.name}", reason=reason, remedy=remedy)
         return self.apply(Aggregate(asked, names, self.time))
 
     def apply(self, query: Query) -> Any:
         """Ask any query, also one of your own."""
-        _check_columns(self.df)
+        check_asked(self.df, query)
+        check_streamed(self.df)
         rows, bound, helpers = bind(self.df, query)
         asked = ContinuousQuery(rows, self.time, self.windows, self.slack, bound, tuple(helpers), self.source, repr(query))
         return asked if self.df.isStreaming else asked.windows_of_all_rows()
@@ -174,6 +184,20 @@ class ContinuousQuery:
         the papers name them, or "EVEN". Without it tuples are worked on where they are: in the partitions of the DataFrame, or
         evenly, where the source is a workload. The window level has up to `window_slots` tasks at once, if that is worth it.
         """
+        kept = arrow_schema(self.rows.schema)
+        check_start(
+            self.rows,
+            self.query.schema(kept),
+            sink=sink,
+            late=late,
+            invalid=invalid,
+            trigger=trigger,
+            flush=flush,
+            name=name,
+            splitting=splitting,
+            pane_slots=pane_slots,
+            window_slots=window_slots,
+        )
         if flush and trigger != AVAILABLE_NOW:
             raise InvalidInput(
                 value="flush=True", reason="a stream that goes on has no last window", remedy='use trigger="availableNow"'
@@ -261,20 +285,6 @@ class ContinuousQuery:
         )
 
 
-def _check_columns(df: DataFrame) -> None:
-    """Refuse columns that could not come out again beside the bounds of their window."""
-    for number, field in enumerate(df.schema.fields):
-        if field.name.lower() in BOUNDS or field.name.startswith(HELPER):
-            reason, remedy = "the results have a column of that name themselves", "rename it before skytide.stream"
-        elif field.name in df.columns[:number]:
-            reason, remedy = "several columns have that name", "rename or drop all but one before skytide.stream"
-        elif not isinstance(field.dataType, NullType) and pa.types.is_null(arrow_schema(StructType([field])).field(0).type):
-            reason, remedy = f"its type {field.dataType.simpleString()} has no Arrow form", "cast or drop it before skytide.stream"
-        else:
-            continue
-        raise InvalidInput(value=f"column {field.name}", reason=reason, remedy=remedy)
-
-
 class Run:
     """A continuous query that runs."""
 
@@ -297,6 +307,8 @@ class Run:
 
     def resize(self, pane_slots: int | None = None, window_slots: int | None = None) -> None:
         """Change the number of slots of either level, from the next batch on; results do not depend on it."""
+        check_slots("pane_slots", pane_slots)
+        check_slots("window_slots", window_slots)
         self._engine.resize(pane_slots, window_slots)
 
     def seconds(self) -> dict[str, float]:
@@ -313,6 +325,8 @@ class Run:
 
     def await_termination(self, timeout: float | None = None) -> bool:
         """Wait until the query has ended (or for `timeout` seconds), with the last windows out if it flushes; raise if it failed."""
+        if timeout is not None:
+            real("timeout", timeout, above=0, meaning="seconds to wait, more than 0, or None to wait for the end")
         ended = self.query.awaitTermination(timeout)  # type: ignore[arg-type]
         if ended or timeout is None:
             with self._done:

@@ -15,14 +15,15 @@ from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailable
 from pyspark.sql.types import StructType
 
 from skytide.errors import InvalidInput
+from skytide.errors.checks import is_whole, kind_of, one_of, refused, whole
 from skytide.windows.duration import duration_us
-from skytide.workloads.checks import one_of, whole
 from skytide.workloads.workload import Workload, typed
 
 FORMAT = "skytide-workload"
 PACES = ("real", "fast")
 SECOND_US = 1_000_000
 FAST_BATCH_US = 500_000
+LATEST_US = 8_000 * 365 * 86_400 * SECOND_US
 
 Offset = dict[str, int]
 """Where a stream stands: "tick", the next one; "tick_us", their length; "start_us", when tick 0 began, so that a replay has the same times."""
@@ -42,7 +43,8 @@ class WorkloadStream:
 
     def __post_init__(self) -> None:
         """Refuse what cannot be played."""
-        whole("partitions", self.partitions, 1)
+        kind_of("workload", self.workload, Workload, reason="not a workload", remedy="make one by skytide.workload(...)")
+        whole("partitions", self.partitions, 1, 100_000)
         one_of("pace", self.pace, PACES)
         for name, length_us in (("batch", self.batch_us), ("duration", self.duration_us)):
             if length_us is not None and length_us < self.workload.tick_us:
@@ -171,16 +173,15 @@ OPTIONS = tuple(name for name in workload.__annotations__ if name != "return")
 
 
 def _instant_us(start: str | int | datetime) -> int:
+    remedy = 'write it as "2026-01-31 12:00:00", or as microseconds since 1970'
+    if isinstance(start, str) and start.strip().isdecimal() and len(start) < 30:
+        start = int(start)
+    if isinstance(start, int) and is_whole(start, 0, LATEST_US):
+        return start
     try:
-        if isinstance(start, int) or (isinstance(start, str) and start.strip().isdigit()):
-            return int(start)
-        instant = start if isinstance(start, datetime) else datetime.fromisoformat(start)
+        instant = start if isinstance(start, datetime) else datetime.fromisoformat(start)  # type: ignore[arg-type]
     except (TypeError, ValueError):
-        raise InvalidInput(
-            value=f"{start=}",
-            reason="not a time",
-            remedy='write it as "2026-01-31 12:00:00", or as microseconds since 1970',
-        ) from None
+        raise refused("start", start, "not a time", remedy) from None
     instant = instant if instant.tzinfo else instant.replace(tzinfo=UTC)
     return (instant - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
 

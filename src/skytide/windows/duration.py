@@ -4,8 +4,9 @@ import re
 from datetime import timedelta
 from fractions import Fraction
 
-from skytide.errors import InvalidInput
+from skytide.errors.checks import refused
 
+MOST_US = 100 * 365 * 86_400_000_000  # a century: beyond that sums of times no longer fit into 64 bits before long
 UNITS_US = {
     "us": 1,
     "microsecond": 1,
@@ -38,22 +39,16 @@ def duration_us(value: object, name: str) -> int:
         exact = Fraction(value // timedelta(microseconds=1))
     elif (
         isinstance(value, str)
-        and (found := re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-z]+)\s*", value.lower()))
+        and (found := re.fullmatch(r"\s*(\d{1,40}(?:\.\d{1,40})?)\s*([a-z]+)\s*", value.lower()))
         and (unit := UNITS_US.get(found[2]) or UNITS_US.get(found[2].removesuffix("s")))
     ):
         exact = Fraction(found[1]) * unit
     else:
-        raise InvalidInput(
-            value=f"{name}={value!r}",
-            reason="not a length of time",
-            remedy='write a number and a unit, for instance "200 ms"',
-        )
+        raise refused(name, value, "not a length of time", 'write a number and a unit, for instance "200 ms"')
     if exact.denominator != 1 or exact <= 0:
-        raise InvalidInput(
-            value=f"{name}={value!r}",
-            reason="not a positive whole number of microseconds",
-            remedy="choose a longer or rounder one",
-        )
+        raise refused(name, value, "not a positive whole number of microseconds", "choose a longer or rounder one")
+    if exact > MOST_US:
+        raise refused(name, value, "longer than a century", "choose a shorter one")
     return int(exact)
 
 

@@ -11,6 +11,7 @@ from skytide.windows.duration import duration_us, shown
 
 Times = TypeVar("Times", int, NDArray[np.int64])
 """A time, or an array of them."""
+MOST_OVERLAPPING = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -98,4 +99,11 @@ def sliding(length: object, slide: object | None = None) -> Windows:
     Windows(length_us=1000000, slide_us=200000)
     """
     length_us = duration_us(length, "window")
-    return Windows(length_us, length_us if slide is None else duration_us(slide, "slide"))
+    slide_us = length_us if slide is None else duration_us(slide, "slide")
+    if length_us // slide_us > MOST_OVERLAPPING:
+        raise InvalidInput(
+            value=f'window="{shown(length_us)}", slide="{shown(slide_us)}"',
+            reason=f"each tuple would belong to {length_us // slide_us:,} windows",
+            remedy=f"choose a slide with which there are at most {MOST_OVERLAPPING:,}",
+        )
+    return Windows(length_us, slide_us)

@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 from skytide.errors import InvalidInput
+from skytide.errors.checks import given_if, one_of, positive_us, read_real, read_whole, real, whole, words
 from skytide.workloads.arrivals import SECOND_US, Arrivals, Counts
-from skytide.workloads.checks import given_if, one_of, positive_us, read_real, read_whole, real, whole
 from skytide.workloads.delays import DELAYS, Delays
 from skytide.workloads.fleet import Fleet
 from skytide.workloads.identity import derive
@@ -70,7 +70,7 @@ class Workload:
         one_of("delays", self.delays, DELAYS)
         one_of("points", self.points, (*CLOUDS, DRIFTING))
         whole("dimensions", self.dimensions, 1, MOST_DIMENSIONS)
-        whole("seed", self.seed, 0)
+        whole("seed", self.seed, 0, 2**128)
         positive_us("tick", self.tick_us, 3600 * SECOND_US)
         self._check_arrivals()
         self._check_delays()
@@ -88,6 +88,8 @@ class Workload:
         for name, length_us in (("on", self.on_us), ("off", self.off_us)):
             if length_us is not None:
                 positive_us(name, length_us, 3600 * SECOND_US)
+        if self.series is not None:
+            words("series", self.series, "rates.parquet")
         if self.streams is not None:
             whole("streams", self.streams, 1, 100_000)
         peak = self.process.peak_hz
@@ -102,6 +104,8 @@ class Workload:
         replayed = self.delays == "replay"
         given_if(replayed, "delay_series", self.delay_series, because=f"delays={self.delays!r}")
         given_if(self.delays != "none" and not replayed, "delay", self.delay_us, because=f"delays={self.delays!r}")
+        if self.delay_series is not None:
+            words("delay_series", self.delay_series, "delays.parquet")
         if self.delay_us is not None:
             positive_us("delay", self.delay_us, MOST_DELAY_US)
         real("late_share", self.late_share, above=0, up_to=1, meaning="a share of the tuples, above 0 and up to 1")

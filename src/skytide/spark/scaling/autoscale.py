@@ -8,7 +8,7 @@ from typing import Any
 from pyspark.sql.streaming.query import StreamingQuery
 
 from skytide.control import Controller, Guard, controller_of
-from skytide.errors import InvalidInput
+from skytide.errors.checks import is_whole, kind_of, one_of, refused, yes_or_no
 from skytide.spark.scaling.json_store import JsonStore
 from skytide.spark.scaling.plant import plant
 from skytide.spark.scaling.scaler import Event, Scaler
@@ -46,13 +46,19 @@ def autoscale(
     `warm`: a new executor gets a first task of ours, so that the query need not wait for its cold start. `power`: set the CPU
     frequency, too, and note the power; that is for one machine which may be told so, and for `Mpc(power=True)`. `tell` is called
     with each event.
+
+    A query has one auto-scaler at a time. A cycle that fails, whatever the reason, changes nothing; `events()` and `status().failure`
+    say why, and the next one comes.
     """
-    if mode not in MODES:
-        raise InvalidInput(value=f"mode={mode!r}", reason="there is no such", remedy=f"choose one of {', '.join(MODES)}")
+    one_of("mode", mode, MODES)
     built = controller_of(controller) if isinstance(controller, str) else controller
-    if not isinstance(built, Controller):
-        raise InvalidInput(value=f"controller={controller!r}", reason="not a controller", remedy='pass skytide.Mpc(), or "mpc"')
-    limits = guard or Guard()
+    kind_of("controller", built, Controller, reason="not a controller", remedy='pass skytide.Mpc(), or "mpc"')
+    limits = Guard() if guard is None else guard
+    kind_of("guard", limits, Guard, reason="not a guard", remedy="pass skytide.Guard(...)")
+    yes_or_no("warm", warm)
+    yes_or_no("power", power)
+    if tell is not None and not callable(tell):
+        raise refused("tell", tell, "nothing that can be called", "pass a function of an event, for instance print")
     if executors is not None:
         fewest, most = _sizes(executors)
         limits = replace(limits, minimum=fewest, maximum=most)
@@ -69,6 +75,6 @@ def autoscale(
 
 def _sizes(executors: Any) -> tuple[int, int]:
     match executors:
-        case (int(fewest), int(most)):
-            return fewest, most
-    raise InvalidInput(value=f"executors={executors!r}", reason="not two numbers", remedy="give the fewest and the most, as (1, 8)")
+        case (fewest, most) if is_whole(fewest) and is_whole(most):
+            return int(fewest), int(most)
+    raise refused("executors", executors, "not two numbers", "give the fewest and the most, as (1, 8)")

@@ -65,12 +65,10 @@ class ClusterExecutors:
             more = workers - len(staying)
             return f"asked for {more} more executors: {workers} in all{refused}" if more else f"{workers} executors stay{refused}"
         going = sorted(staying, key=self._preference)[: len(staying) - workers]
-        for each in going:
-            self._leaving[each.id] = now_s
-            self._came.pop(each.id, None)
-            self._cluster.decommission(each.id)
-        names = ", ".join(each.id for each in going)
-        return f"executor{'s' * (len(going) > 1)} {names} of {len(staying)} may go"
+        told = [each.id for each in going if self._let_go(each, now_s)]
+        if not told:
+            return f"the cluster did not take it that {len(going)} of {len(staying)} executors may go"
+        return f"executor{'s' * (len(told) > 1)} {', '.join(told)} of {len(staying)} may go"
 
     def tend(self, now_s: float) -> None:
         """See who came, who left, who died, and who is overdue."""
@@ -108,6 +106,14 @@ class ClusterExecutors:
         if died and self._target is not None:
             self._asked_s = now_s
             self._cluster.request(self._target)  # most cluster managers replace it anyway
+
+    def _let_go(self, executor: Executor, now_s: float) -> bool:
+        """Tell an executor to go. Only one that was told is ever killed, so it is noted after that, and not if it was not heard."""
+        if not self._cluster.decommission(executor.id):
+            return False
+        self._leaving[executor.id] = now_s
+        self._came.pop(executor.id, None)
+        return True
 
     def _see_off(self, name: str, now_s: float) -> None:
         """Look after an executor that was told to go."""

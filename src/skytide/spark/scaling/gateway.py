@@ -40,8 +40,8 @@ class Cluster(Protocol):
     def request(self, total: int) -> bool:
         """Ask for so many executors in all; running ones stay even if that is fewer. False: it was not even heard."""
 
-    def decommission(self, executor: str) -> None:
-        """Give an executor no new tasks, and let it go when it is done with those it has."""
+    def decommission(self, executor: str) -> bool:
+        """Give an executor no new tasks, and let it go when it is done with those it has. False: it was not even heard."""
 
     def kill(self, executor: str) -> None:
         """End an executor, whatever it is doing."""
@@ -99,12 +99,13 @@ class SparkCluster:
         """Set the size that the cluster manager aims at."""
         return bool(self._scala.requestTotalExecutors(total, 0, self._jvm.PythonUtils.toScalaMap({})))
 
-    def decommission(self, executor: str) -> None:
+    def decommission(self, executor: str) -> bool:
         """Decommission; where that is switched off Spark still gives it no more tasks, and kills it if it is idle."""
         why = self._jvm.org.apache.spark.scheduler.ExecutorDecommissionInfo("fewer are needed", self._jvm.scala.Option.empty())
-        self._scala.schedulerBackend().decommissionExecutor(executor, why, False, False)
+        heard = bool(self._scala.schedulerBackend().decommissionExecutor(executor, why, False, False))
         if not self.drains:  # spark.decommission.enabled
             self._end(executor, force=False)
+        return heard
 
     def kill(self, executor: str) -> None:
         """Kill."""

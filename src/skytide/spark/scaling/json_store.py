@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from skytide.errors import InvalidInput
+from skytide.errors.checks import refused
 
 
 class JsonStore:
@@ -13,11 +14,15 @@ class JsonStore:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         """Refuse a place that cannot be written to, now and not in the middle of the night."""
+        if not isinstance(path, str | os.PathLike) or not os.fspath(path):
+            raise refused("store", path, "not a path", "name a file in a folder of yours")
         self._path = Path(path)
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             self._write(self.load())
-        except OSError as error:
+        except InvalidInput:
+            raise
+        except (OSError, ValueError) as error:
             raise InvalidInput(
                 value=f"store={str(path)!r}", reason=f"cannot be written ({error})", remedy="name a file in a folder of yours"
             ) from error

@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery, StreamingQueryManager
 
 from skytide.errors import InvalidInput
+from skytide.errors.checks import refused
 from skytide.loop.ports import Actuator
 from skytide.spark.scaling.executors import ClusterExecutors, Tell
 from skytide.spark.scaling.gateway import Executor, SparkCluster
@@ -22,6 +23,8 @@ from skytide.spark.stream import Run
 
 _shared: "weakref.WeakValueDictionary[str, Shared]" = weakref.WeakValueDictionary()  # of each application
 _shared_lock = threading.Lock()
+_scaled: list["Plant"] = []  # those with an auto-scaler
+_scaled_lock = threading.Lock()
 
 
 @dataclass
@@ -56,6 +59,12 @@ class Plant:
         """Let go."""
         if self.share is not None:
             self.share.leave()
+        with _scaled_lock:
+            _scaled[:] = [each for each in _scaled if each is not self]
+
+    def follows(self, query: StreamingQuery) -> bool:
+        """Whether a query is this one, or this one started again; a skytide query is another object then."""
+        return bool(query.runId == self.query.runId or (self.run is None and query.id == self.query.id))
 
     def restarted(self) -> StreamingQuery | None:
         """Give the query that goes on with the same checkpoint, if there is one; a skytide query is another object then."""
@@ -66,15 +75,17 @@ class Plant:
 
 def plant(asked: Any, *, acts: bool, warm: bool, power: bool, tell: Tell) -> Plant:
     """Find out what a query runs on; `acts`: it is to be resized, and not only watched; `power`: the CPU frequency, too."""
-    site = _plant(asked, acts, warm, tell)
-    if power:
-        site.power = site.actuator = Power(site.actuator)
+    with _scaled_lock:
+        run = asked if isinstance(asked, Run) else None
+        query = _checked(asked.query if run else asked)
+        site = _plant(query, run, acts, warm, tell)
+        if power:
+            site.power = site.actuator = Power(site.actuator)
+        _scaled.append(site)
     return site
 
 
-def _plant(asked: Any, acts: bool, warm: bool, tell: Tell) -> Plant:
-    run = asked if isinstance(asked, Run) else None
-    query = _checked(asked.query if run else asked)
+def _plant(query: StreamingQuery, run: Run | None, acts: bool, warm: bool, tell: Tell) -> Plant:
     spark = SparkSession(_context(), query._jsq.sparkSession())
     cluster = SparkCluster(spark)
     slots = RunSlots(run) if run else None
@@ -116,11 +127,13 @@ def _checked(query: Any) -> StreamingQuery:
             remedy="run the auto-scaler where the driver runs, in a session of SparkSession.builder.master(...)",
         )
     if not isinstance(query, StreamingQuery):
-        raise InvalidInput(
-            value=f"{query!r}",
-            reason="not a streaming query",
-            remedy="pass what .start() of a stream gave you, Spark's or skytide's",
-        )
+        raise refused("query", query, "not a streaming query", "pass what .start() of a stream gave you, Spark's or skytide's")
     if not query.isActive:
         raise InvalidInput(value=f"query {query.name or query.id}", reason="it has ended", remedy="start it first")
+    if any(site.follows(query) for site in _scaled):
+        raise InvalidInput(
+            value=f"query {query.name or query.id}",
+            reason="it has an auto-scaler already, and two would undo what the other does",
+            remedy="stop() the other one first",
+        )
     return query

@@ -23,6 +23,7 @@ TRIGGERS = 2  # an interval has at least so many triggers, otherwise there is no
 STALE_INTERVALS = 3
 LOOK_S = 0.5  # between two looks at executors, while some come or go
 KEPT = 100_000
+_AHEAD_S = time.time() - time.monotonic()  # once for all: scalers that share executors must agree on the time
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,8 @@ class ScalerStatus:
     """From asking for a worker to its first work, as measured."""
     seen: Observation | None
     """The latest."""
+    failure: str = ""
+    """Why the latest cycle failed, or what ended the auto-scaler before its query; empty if all is well."""
 
 
 class Scaler:
@@ -67,8 +70,7 @@ class Scaler:
 
     def __init__(self, tell: Callable[[Event], None] | None = None, clock: Callable[[], float] | None = None) -> None:
         """Get ready; `clock` dates what is seen and said. The one it has otherwise takes no notice if somebody sets the machine's."""
-        ahead_s = time.time() - time.monotonic()
-        self._told, self._clock = tell, clock or (lambda: time.monotonic() + ahead_s)
+        self._told, self._clock = tell, clock or (lambda: time.monotonic() + _AHEAD_S)
         self._events: deque[Event] = deque(maxlen=KEPT)
         self._history: deque[Observation] = deque(maxlen=KEPT)
         self._lock = threading.Lock()
@@ -76,7 +78,7 @@ class Scaler:
         self._stopped = False
         self._away_s: float | None = None  # since when the query has been gone
         self._latest: Cycle | None = None
-        self._failure = ""
+        self._failures: dict[str, str] = {}  # of each step that failed the last time
         self._blind = 0  # cycles without metrics
         self._thread = threading.Thread(target=self._work, name="skytide-autoscale", daemon=True)
 
@@ -92,12 +94,12 @@ class Scaler:
         metrics = self._metrics if plant.power is None else WithPower(self._metrics, plant.power)
         self._loop = Loop(metrics, plant.actuator, controller, guard, store, self)
         self._listener = ProgressListener(str(plant.query.id), self._metrics.feed, self._wake.set)
-        plant.manager.addListener(self._listener)
         does = "scales" if plant.actuator.acts else "watches"
         if plant.power:
             self.say(plant.power.said())
         size = f"{guard.minimum} to {guard.maximum} {plant.what}, now {plant.actuator.current().workers}"
         self.say(f"{controller} {does} query {plant.query.name or plant.query.id} every {self.interval_s:g} s: {size}")
+        plant.manager.addListener(self._listener)
         self._thread.start()
 
     def follows(self, query: Any) -> bool:
@@ -111,8 +113,8 @@ class Scaler:
         actuator = self._plant.actuator
         workers = actuator.current().workers
         wanted, reason = (latest.limited.allocation.workers, latest.limited.reason) if latest else (workers, "no decision yet")
-        running = self._thread.is_alive()
-        return ScalerStatus(running, self._loop.paused, actuator.acts, workers, wanted, reason, actuator.lead_s, seen)
+        running, failure = self._thread.is_alive(), "; ".join(self._failures.values())
+        return ScalerStatus(running, self._loop.paused, actuator.acts, workers, wanted, reason, actuator.lead_s, seen, failure)
 
     def events(self) -> list[Event]:
         """What happened, oldest first."""
@@ -151,7 +153,7 @@ class Scaler:
         event = Event(at_s, text)
         with self._lock:
             self._events.append(event)
-        if self._told:
+        if self._told is not None:
             with contextlib.suppress(Exception):  # whoever listens must not disturb
                 self._told(event)
 
@@ -164,18 +166,21 @@ class Scaler:
         try:
             while not self._stopped and not self._over():
                 now_s = time.monotonic()
-                self._safely(self._tend)
+                self._safely("look at the executors", self._tend)
                 if self._away_s is None and now_s >= next_s:
-                    self._safely(self._cycle)
+                    self._safely("cycle", self._cycle)
                     next_s = max(next_s + self.interval_s, now_s + self.interval_s / 2)  # what was missed is not made up for
                 soon_s = LOOK_S if self._away_s is not None or self._plant.waits else self.interval_s
                 self._wake.wait(soon_s if self._away_s is not None else min(max(next_s - time.monotonic(), 0.01), soon_s))
                 self._wake.clear()
+        except Exception as error:
+            self._failures["end"] = f"the auto-scaler ends before its query: {_why(error)}"
         finally:
             with contextlib.suppress(Exception):  # Spark may be gone
                 self._plant.manager.removeListener(self._listener)
             self._plant.leave()
-            self.say("the auto-scaler was stopped" if self._stopped else "the auto-scaler ends, as its query did")
+            end = "the auto-scaler was stopped" if self._stopped else "the auto-scaler ends, as its query did"
+            self.say(self._failures.get("end", end))
 
     def _tend(self) -> None:
         self._plant.tend(self._clock())
@@ -196,17 +201,17 @@ class Scaler:
             if self._blind >= STALE_INTERVALS:
                 self.say("metrics are back")
             self._blind = 0
-        self._failure = ""
 
-    def _safely(self, step: Callable[[], None]) -> None:
+    def _safely(self, name: str, step: Callable[[], None]) -> None:
         """Let nothing that fails here harm the query; what fails again in the same way is told once."""
         try:
             step()
+            self._failures.pop(name, None)
         except Exception as error:
-            said = f"this cycle failed, the next one comes: {type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
-            if said != self._failure:
-                self.say(said)
-            self._failure = said
+            failure = f"this {name} failed, the next one comes: {_why(error)}"
+            if failure != self._failures.get(name):
+                self._failures[name] = failure
+                self.say(failure)
 
     def _over(self) -> bool:
         """Whether the query has ended; one that is started again with the same checkpoint within an interval goes on."""
@@ -216,7 +221,8 @@ class Scaler:
                 self._away_s = None
                 return False
             again = plant.restarted()
-        except Exception:  # Spark itself is gone
+        except Exception as error:  # Spark itself is gone
+            self._failures["end"] = f"the auto-scaler ends, as Spark does not answer: {_why(error)}"
             return True
         if again is not None:
             plant.query = again
@@ -227,3 +233,7 @@ class Scaler:
         if self._away_s is None:
             self._away_s = time.monotonic()
         return plant.run is not None or time.monotonic() - self._away_s > self.interval_s
+
+
+def _why(error: Exception) -> str:
+    return f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"

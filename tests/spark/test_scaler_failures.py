@@ -1,0 +1,141 @@
+"""A scaler that fails says why: its thread, over a query that is made up."""
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from support.fake_cluster import FakeCluster, executors
+
+from skytide.control import Controller, ControllerLogic, Guard, Static
+from skytide.records import Allocation, Decision, Evaluation, Observation
+from skytide.spark.scaling.scaler import Event, Scaler
+
+DEADLINE_S = 120
+
+
+class Plant:
+    """A plant with its query and manager in one, of which any part can be told to fail."""
+
+    id = runId = name = "made-up"
+    what = "executors"
+    run = share = power = None
+    recentProgress = ()
+    status = {"isTriggerActive": False, "isDataAvailable": False}  # noqa: RUF012
+    active: Callable[[], bool] = staticmethod(lambda: True)
+    under_way: Callable[[], bool] = staticmethod(lambda: False)
+
+    def __init__(self) -> None:
+        self.query = self.manager = self
+        self.cluster: Any = FakeCluster(2)
+        self.cluster.local = False
+        self.actuator = executors(self.cluster)
+        self.left = False
+
+    @property
+    def isActive(self) -> bool:
+        return self.active()
+
+    @property
+    def waits(self) -> bool:
+        return self.under_way()
+
+    def tend(self, now_s: float) -> None:
+        self.actuator.tend(now_s)
+
+    def leave(self) -> None:
+        self.left = True
+
+    def addListener(self, _: object) -> None:
+        pass
+
+    removeListener = addListener
+
+
+class Says(Controller, ControllerLogic):
+    """A controller that decides what it is told."""
+
+    def __init__(self, decision: Any) -> None:
+        self.decision = decision
+
+    def build(self, resume: Any = None) -> ControllerLogic:
+        return self
+
+    def decide(self, seen: Evaluation, *, now_s: float) -> Decision:
+        return self.decision  # type: ignore[no-any-return]
+
+    def snapshot(self) -> dict[str, Any]:
+        return {}
+
+
+class Heard(list[str]):
+    """Hears events, until one with a text comes."""
+
+    def __init__(self, part: str) -> None:
+        self.part, self.came = part, threading.Event()
+
+    def __call__(self, event: Event) -> None:
+        self.append(event.text)
+        if self.part in event.text:
+            self.came.set()
+
+
+def seen(now_s: float) -> Observation:
+    return Observation(now_s, 10, Allocation(2), 100, 100, 1.0, service_s=0.01)
+
+
+def run(part: str, *, plant: Plant, controller: Controller, observe: Callable[[float], Observation]) -> tuple[Scaler, Heard]:
+    """Run a scaler until it said something."""
+    heard = Heard(part)
+    scaler = Scaler(heard)
+    began = threading.Event()
+
+    def observe_later(now_s: float) -> Observation:
+        began.wait()
+        return observe(now_s)
+
+    scaler.attach(plant, controller, Guard(), 0.01, None)  # type: ignore[arg-type]
+    scaler._metrics.observe = observe_later  # type: ignore[method-assign]
+    began.set()
+    assert heard.came.wait(DEADLINE_S), heard
+    return scaler, heard
+
+
+def fails(*_: object) -> Any:
+    raise ConnectionError("no answer\nand much more that nobody wants to read")
+
+
+def test_metrics_that_fail_are_told_once_and_the_scaler_goes_on() -> None:
+    scaler, heard = run("this cycle failed", plant=Plant(), controller=Static(2), observe=fails)
+    assert scaler.status().running
+    assert scaler.status().failure == "this cycle failed, the next one comes: ConnectionError: no answer"
+    scaler._metrics.observe = seen  # type: ignore[method-assign]
+    while scaler.status().failure:
+        assert scaler.status().running
+    scaler.stop()
+    assert sum("no answer" in text for text in heard) == 1
+    assert heard[-1] == "the auto-scaler was stopped"
+
+
+@pytest.mark.parametrize("decision", [None, 3, Decision(Allocation(2.5), "half"), Decision(Allocation("3"), "words")])  # type: ignore[arg-type]
+def test_a_controller_that_decides_nonsense_is_told_and_nothing_is_done(decision: Any) -> None:
+    plant = Plant()
+    scaler, _ = run("this cycle failed", plant=plant, controller=Says(decision), observe=seen)
+    scaler.stop()
+    assert "gave no decision for a whole number of workers" in scaler.status().failure
+    assert (plant.cluster.requested, plant.cluster.told_to_go, plant.cluster.killed) == ([], [], [])
+
+
+@pytest.mark.parametrize(
+    ("part", "end"),
+    [
+        ("active", "the auto-scaler ends, as Spark does not answer: ConnectionError: no answer"),
+        ("under_way", "the auto-scaler ends before its query: ConnectionError: no answer"),
+    ],
+)
+def test_a_scaler_that_ends_says_why(part: str, end: str) -> None:
+    plant = Plant()
+    setattr(plant, part, fails)
+    scaler, heard = run("the auto-scaler ends", plant=plant, controller=Static(2), observe=seen)
+    assert scaler.await_end(DEADLINE_S)
+    assert (heard[-1], scaler.status().failure, scaler.status().running, plant.left) == (end, end, False, True)
