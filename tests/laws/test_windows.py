@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skytide.errors import InvalidInput
-from skytide.windows import Windows, duration_us, sliding
+from skytide.windows import Windows, duration_us, pane_bounds, sliding, tuples_per_window, windows_with_panes
 
 
 def test_a_window_of_five_seconds_every_two() -> None:
@@ -49,6 +49,38 @@ def test_panes_are_cut_where_windows_start_and_end_and_nowhere_else(a: int, b: i
     starts = {windows.pane_start_us(pane) for pane in range(-20, 20)}
     assert starts == {cut for cut in cuts if min(starts) <= cut <= max(starts)}
     assert windows.panes_per_window <= 2 * -(-windows.length_us // windows.slide_us)
+
+
+few_panes = st.lists(st.integers(-60, 60), unique=True, max_size=12).map(sorted)
+stretches_of_windows = st.tuples(st.integers(-90, 90), st.integers(0, 90)).map(lambda given: range(given[0], sum(given)))
+
+
+@given(lengths, lengths, few_panes, stretches_of_windows)
+def test_the_windows_that_hold_some_panes_are_those_of_the_obvious_loop(a: int, b: int, panes: list[int], among: range) -> None:
+    windows = Windows(length_us=max(a, b), slide_us=min(a, b))
+    obvious = [window for window in among if any(pane in windows.panes_of(window) for pane in panes)]
+    assert windows_with_panes(windows, np.array(panes, np.int64), among).tolist() == obvious
+
+
+@given(lengths, lengths, few_panes, stretches_of_windows)
+def test_the_tuples_of_windows_are_those_of_the_obvious_loop(a: int, b: int, panes: list[int], among: range) -> None:
+    windows = Windows(length_us=max(a, b), slide_us=min(a, b))
+    tuples = {pane: 7 + pane % 5 for pane in panes}
+    obvious = [sum(tuples.get(pane, 0) for pane in windows.panes_of(window)) for window in among]
+    wanted = np.array(among, np.int64)
+    counts = np.array(list(tuples.values()), np.int64)
+    assert tuples_per_window(windows, np.array(panes, np.int64), counts, wanted).tolist() == obvious
+    start, stop = pane_bounds(windows, wanted)
+    assert [range(*bounds) for bounds in zip(start, stop, strict=True)] == [windows.panes_of(window) for window in among]
+
+
+def test_a_day_by_a_second_is_no_matter_of_all_pairs_of_panes_and_windows() -> None:
+    # Each of these panes is in 86,400 windows: pair by pane that would be 7 billion.
+    windows, panes = sliding("1 day", slide="1 s"), np.arange(86_400)
+    assert windows.panes_per_window == 86_400
+    holding = windows_with_panes(windows, panes, range(-(10**6), 10**6))
+    assert (holding[0], holding[-1], len(holding)) == (-86_399, 86_399, 172_799)
+    assert tuples_per_window(windows, panes, np.ones_like(panes), holding).max() == 86_400
 
 
 def test_lengths_of_time() -> None:

@@ -167,3 +167,26 @@ def test_the_twin_catches_a_kernel_that_forgets_ties() -> None:
     points = np.array([[1.0, 1e-17], [1.0, 0.0]])
     assert careless(points) != reference.skyline(points)
     assert kernels.skyline(points).tolist() == reference.skyline(points)
+
+
+def first_turn(point: np.ndarray, rivals: np.ndarray, turns: np.ndarray, begin: int) -> int:
+    dominating = [turn for rival, turn in zip(rivals, turns.tolist(), strict=True) if reference.dominates(rival, point)]
+    return min((turn for turn in dominating if turn >= begin), default=kernels.NO_TURN)
+
+
+@pytest.mark.parametrize("d", [1, 3, 8, 17])
+@pytest.mark.parametrize("values", [None, 3])
+@pytest.mark.parametrize("panes", [1, 5, 150])
+def test_the_first_dominator_is_its_twin(d: int, values: int | None, panes: int) -> None:
+    points, rivals = random_points(120, d, values), random_points(200, d, values, seed=1)
+    rng = np.random.default_rng([d, panes])
+    turns, begins = rng.integers(-panes, 1, len(rivals)), rng.integers(-panes, 2, len(points))
+    assert kernels.first_dominators(points, rivals, turns).tolist() == [first_turn(p, rivals, turns, -panes) for p in points]
+    found = kernels.first_dominators(points, rivals, turns, begins=begins)
+    assert found.tolist() == [first_turn(p, rivals, turns, begin) for p, begin in zip(points, begins.tolist(), strict=True)]
+
+
+def test_nobody_dominates_where_nobody_is() -> None:
+    nobody, turns = np.empty((0, 2)), np.empty(0, np.int64)
+    assert kernels.first_dominators(np.ones((2, 2)), nobody, turns).tolist() == [kernels.NO_TURN] * 2
+    assert kernels.first_dominators(nobody, np.ones((2, 2)), np.zeros(2, np.int64)).tolist() == []

@@ -1,12 +1,27 @@
 """What is remembered of panes: the incremental memory against recomputing each window, and against all rows."""
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.queries import ALL, PREFERENCE, SCHEMA, same, tables
 
-from skytide.queries import Incremental, Query, Recompute, Skyline, Sliding, sliding_memory
+from skytide.queries import (
+    Aggregate,
+    Incremental,
+    Measure,
+    Query,
+    Recompute,
+    Skyline,
+    Sliding,
+    high,
+    incremental,
+    low,
+    recompute,
+    sliding_memory,
+)
+from skytide.windows import Windows, pane_bounds, windows_with_panes
 
 
 def answers(sliding: Sliding, panes: list[pa.Table], length: int) -> list[pa.Table]:
@@ -19,6 +34,13 @@ def answers(sliding: Sliding, panes: list[pa.Table], length: int) -> list[pa.Tab
         memory = sliding.forget(memory, window.start)
         out.append(sliding.answer(memory, window))
     return out
+
+
+@pytest.fixture
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a few panes have several levels of blocks, and come in several groups."""
+    monkeypatch.setattr(recompute, "FANOUT", 2)
+    monkeypatch.setattr(incremental, "ROWS_AT_ONCE", 5)
 
 
 @pytest.mark.parametrize("query", ALL, ids=repr)
@@ -34,6 +56,41 @@ def test_the_incremental_memory_is_its_twin(panes: list[pa.Table], length: int) 
     query = Skyline(PREFERENCE)
     for fast, slow in zip(answers(Incremental(query), panes, length), answers(Recompute(query), panes, length), strict=True):
         assert same(fast, slow)
+
+
+@st.composite
+def layouts(draw: st.DrawFn) -> Windows:
+    slide = draw(st.integers(1, 4))
+    return Windows(length_us=draw(st.integers(slide, 16)), slide_us=slide)
+
+
+@st.composite
+def streams(draw: st.DrawFn) -> list[tuple[int, pa.Table]]:
+    """Panes with rows, with gaps between them."""
+    numbers = sorted(draw(st.sets(st.integers(-5, 30), min_size=1, max_size=10)))
+    return [(number, draw(tables(most=4).filter(lambda rows: rows.num_rows > 0))) for number in numbers]
+
+
+@pytest.mark.usefixtures("small_blocks")
+@pytest.mark.parametrize("query", ALL, ids=repr)
+@given(windows=layouts(), panes=streams(), cuts=st.sets(st.integers(1, 80), max_size=3))
+def test_many_windows_at_once_are_the_windows_of_all_their_rows(
+    query: Query, windows: Windows, panes: list[tuple[int, pa.Table]], cuts: set[int]
+) -> None:
+    numbers = np.array([number for number, _ in panes])
+    wanted = windows_with_panes(windows, numbers, range(-100, 100))
+    sliding = sliding_memory(query)
+    memory, found, done = sliding.empty(SCHEMA), [], 0
+    for some in np.split(wanted, sorted(cut for cut in cuts if cut < len(wanted))):  # as batches of a stream let them out
+        closed = int(np.searchsorted(numbers, pane_bounds(windows, some[-1:])[1][0]))
+        new = [(number, query.pane(rows)) for number, rows in panes[done:closed]]
+        out, memory = sliding.slide(memory, new, windows, some)
+        assert out.rows.schema == query.schema(SCHEMA)
+        found += out.tables()
+        done = closed
+    for window, answer in zip(wanted.tolist(), found, strict=True):
+        held = pa.concat_tables([rows for number, rows in panes if number in windows.panes_of(window)])
+        assert same(answer, query.window(query.pane(held)))
 
 
 def test_a_row_comes_back_when_its_dominator_has_left() -> None:
@@ -64,3 +121,98 @@ def test_the_twin_catches_a_memory_that_forgets_too_much() -> None:
     query = Skyline(PREFERENCE)
     guilty, right = answers(Forgetful(query), panes, 2), answers(Recompute(query), panes, 2)
     assert not all(same(a, b) for a, b in zip(guilty, right, strict=True))
+
+
+@given(panes=st.lists(tables(most=6), max_size=6), cut=st.integers(0, 6))
+def test_work_that_is_spread_over_tasks_gives_the_same_memory(panes: list[pa.Table], cut: int) -> None:
+    sliding = Incremental(Skyline(PREFERENCE))
+    numbered = [(3 * number, sliding.query.pane(rows)) for number, rows in enumerate(panes)]
+    memory = sliding.empty(SCHEMA)
+    for pane, kept in numbered[:cut]:
+        memory = sliding.add(memory, pane, kept)
+    one_by_one = memory
+    for pane, kept in numbered[cut:]:
+        one_by_one = sliding.add(one_by_one, pane, kept)
+    half = memory.num_rows // 2
+    slices = [sliding.compare(part, numbered[cut:]) for part in (memory.slice(0, half), memory.slice(half))]
+    killed, blocked = sliding.among(numbered[cut:])
+    together = sliding.assemble(
+        memory,
+        numbered[cut:],
+        np.concatenate([*(dropped for dropped, _ in slices), killed]),
+        np.max([blocked, *(blocks for _, blocks in slices)], axis=0),
+    )
+    assert same(sliding.at(together, range(incremental.ALIVE)), one_by_one)
+
+
+DAY_S = 86_400
+A_DAY_BY_A_SECOND = Windows(length_us=DAY_S * 1_000_000, slide_us=1_000_000)
+
+
+def two_days(tuples: int = 1_000) -> list[tuple[int, pa.Table]]:
+    rng = np.random.default_rng(7)
+    columns = {"a": rng.integers(0, 500, tuples), "b": rng.random(tuples), "c": np.zeros(tuples), "id": np.arange(tuples)}
+    rows = pa.table({**columns, "g": rng.choice(["x", "y", "z"], tuples)}).select(SCHEMA.names).cast(SCHEMA)
+    seconds = np.sort(rng.choice(2 * DAY_S, tuples, replace=False)).tolist()
+    return [(second, rows.slice(place, 1)) for place, second in enumerate(seconds)]
+
+
+KEYED = Aggregate((Measure.parse("count(*)"), Measure.parse("sum(a)"), Measure.parse("max(b)")), keys=("g",))
+
+
+class Counting(Aggregate):
+    """Counts the rows that are merged."""
+
+    merged = 0
+
+    def merge(self, kept: pa.Table) -> pa.Table:
+        Counting.merged += kept.num_rows
+        return super().merge(kept)
+
+
+def test_a_day_by_a_second_merges_far_less_than_all_panes_of_each_window() -> None:
+    rows = two_days()
+    panes = [(pane, KEYED.pane(each)) for pane, each in rows]
+    query = Counting(KEYED.measures, KEYED.keys)
+    sliding, Counting.merged = Recompute(query), 0
+    wanted = np.arange(DAY_S // 2, DAY_S)
+    out, memory = sliding.slide(sliding.empty(SCHEMA), panes, A_DAY_BY_A_SECOND, wanted)
+    numbers = np.array([pane for pane, _ in rows])
+    obvious = (np.searchsorted(numbers, wanted + DAY_S) - np.searchsorted(numbers, wanted)).sum()
+    assert Counting.merged < obvious / 100
+    remembered = sum(each.num_rows for pane, each in panes if pane >= DAY_S)
+    assert remembered < memory.num_rows < 1.2 * remembered  # blocks add little to the panes
+    assert out.counts.sum() == len(out.rows) == 3 * len(wanted)
+    for place in range(0, len(wanted), 9_001):
+        answer = out.rows.slice(out.counts[:place].sum(), out.counts[place])
+        assert same(answer, KEYED.window(KEYED.pane(rows_of_window(rows, int(wanted[place])))))
+
+
+def rows_of_window(rows: list[tuple[int, pa.Table]], window: int) -> pa.Table:
+    return pa.concat_tables([SCHEMA.empty_table(), *(each for pane, each in rows if window <= pane < window + DAY_S)])
+
+
+def test_a_day_by_a_second_of_a_skyline_takes_few_calls_of_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = 0
+
+    def counted(*arguments: object, **options: object) -> object:
+        nonlocal calls
+        calls += 1
+        return kernel(*arguments, **options)  # type: ignore[arg-type]
+
+    kernel = incremental.first_dominators
+    monkeypatch.setattr(incremental, "first_dominators", counted)
+    query = Skyline(low("a") * high("b"))
+    panes = [(pane, query.pane(rows)) for pane, rows in two_days()]
+    sliding = Incremental(query)
+    wanted = np.arange(-DAY_S + 1, 2 * DAY_S)
+    out, _ = sliding.slide(sliding.empty(SCHEMA), panes, A_DAY_BY_A_SECOND, wanted)
+    assert calls < len(panes) // 50  # one by one each pane would ask about each pane in the memory
+    for place in range(0, len(wanted), DAY_S // 5):
+        answer = out.rows.slice(out.counts[:place].sum(), out.counts[place])
+        assert same(answer, query.pane(rows_of_window(two_days(), int(wanted[place]))))
+    before = calls
+    memory = sliding.empty(SCHEMA)
+    for pane, kept in panes[:200]:
+        memory = sliding.add(memory, pane, kept)
+    assert calls - before == 2 * 200  # whatever the number of panes that are remembered

@@ -1,5 +1,6 @@
 """NumPy arrays in, NumPy arrays out: the compiled inner loops, and the only layer that imports numba."""
 
+from skytide.kernels.first import NO_TURN, first_dominators
 from skytide.kernels.groups import by_group
 from skytide.kernels.k_dominance import smallest_k
 from skytide.kernels.levels import skyline_levels
@@ -8,6 +9,7 @@ from skytide.kernels.scan import Mask, beaten, count_dominators
 from skytide.kernels.skyline import skyline
 
 __all__ = [
+    "NO_TURN",
     "Indices",
     "Mask",
     "Points",
@@ -15,6 +17,7 @@ __all__ = [
     "by_group",
     "count_dominators",
     "dense_ranks",
+    "first_dominators",
     "lexicographic_ranks",
     "skyline",
     "skyline_levels",

@@ -46,7 +46,7 @@ def topological_order(points: Points) -> Indices:
     The key is the sum of the columns, each scaled to [0, 1]. Rounding is monotone, so a dominating row never has the larger
     key, but it can have the same one: ties are ordered lexicographically, which no dominated row can win.
     """
-    keys = _scaled_sums(points)
+    keys = scaled_sums(points)
     order = np.argsort(keys)
     sorted_keys = keys[order]
     equal = sorted_keys[1:] == sorted_keys[:-1]
@@ -95,7 +95,7 @@ def first_non_finite(points: Points) -> int:
 
 
 @compiled
-def _scaled_sums(points: Points) -> Points:
+def scaled_sums(points: Points) -> Points:
     n, d = points.shape
     low = points[0] * 0.5
     high = points[0] * 0.5

@@ -2,7 +2,6 @@
 
 import os
 import threading
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,22 +19,20 @@ from skytide.queries import Aggregate, KDominant, Levels, Measure, Nulls, Query,
 from skytide.queries.preferences import Preference
 from skytide.records import Status, WindowRow
 from skytide.routing import EVEN, TB_RR, Splitting, strategy_of
-from skytide.spark.binding import arrow_schema, bind, bounded, spark_schema
+from skytide.spark.binding import arrow_schema, bind, bounded
 from skytide.spark.checks import check_asked, check_slots, check_start, check_streamed
 from skytide.spark.dataframe import count_of
 from skytide.spark.engine import Engine, Plan
 from skytide.spark.jobs import SparkJobs
 from skytide.spark.outlets import Sinks
-from skytide.spark.pane_level import by_pane
 from skytide.spark.pane_source import load_panes
 from skytide.spark.sinks import MemorySink, side_sink_of, sink_of
 from skytide.spark.store import Store
-from skytide.spark.tasks import Reducer
-from skytide.spark.window_level import BOUNDS, result_columns, with_bounds
+from skytide.spark.window_level import BOUNDS
+from skytide.spark.windows_of_rows import windows_of_rows
 from skytide.spark.workload_source import WorkloadStream
 from skytide.windows import Windows, duration_us, sliding
 
-WINDOW = "__skytide_window"
 AVAILABLE_NOW = "availableNow"
 
 
@@ -240,29 +237,8 @@ class ContinuousQuery:
         return Run(writer.trigger(**every).start(), engine, jobs, flush)
 
     def windows_of_all_rows(self) -> DataFrame:
-        """Give the windows of rows that are all there: each window computed from its panes, in one lazy plan."""
-        columns = arrow_schema(self.rows.schema)
-        query, windows, time = self.query, self.windows, self.time
-
-        def keep(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            panes: dict[int, Reducer] = {}
-            for batch in batches:
-                for pane, rows in by_pane(pa.Table.from_batches([batch]).cast(columns), time, windows):
-                    panes.setdefault(pane, Reducer(query)).add(rows)
-            for pane, reducer in panes.items():
-                kept = reducer.kept()
-                for window in range(windows.first_of_pane(pane), windows.last_of_pane(pane) + 1):
-                    yield from kept.append_column(WINDOW, pa.array([window] * kept.num_rows, pa.int64())).to_batches()
-
-        def answer(kept: pa.Table) -> pa.Table:
-            kept, window = kept.cast(kept_columns), kept[WINDOW][0].as_py()
-            return with_bounds(query.window(query.merge(kept.drop_columns([WINDOW]))), windows, window, columns.field(time).type)
-
-        kept_columns = query.kept_schema(columns).append(pa.field(WINDOW, pa.int64()))
-        own = bounded(self.rows.schema, time)
-        kept = self.rows.mapInArrow(keep, spark_schema(own, kept_columns))
-        results = result_columns(query, columns, columns.field(time).type)
-        return kept.groupBy(WINDOW).applyInArrow(answer, spark_schema(own, results)).drop(*self.helpers)
+        """Give the windows of rows that are all there, in one lazy plan."""
+        return windows_of_rows(self.rows, self.time, self.windows, self.query).drop(*self.helpers)
 
     def _way(self, splitting: str | Splitting | None) -> Way:
         """Return how tuples reach slots: expressions are Spark's to compute, and tuples in turn or in equal parts need no shuffle."""

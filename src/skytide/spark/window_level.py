@@ -7,21 +7,20 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from skytide.batch import Piece, RunWindows, StepReport, WindowFound, WindowReport
+from skytide.kernels import Indices
 from skytide.queries import Query, sliding_memory
-from skytide.queries.sliding import ALIVE, Incremental, Sliding
+from skytide.queries.sliding import ALIVE, Answers, Incremental, Panes, Sliding
 from skytide.spark.pane_level import REPORT
 from skytide.spark.sinks import ParquetSink
 from skytide.spark.store import Store
-from skytide.windows import Windows
+from skytide.windows import Windows, pane_bounds, tuples_per_window, windows_with_panes
 
 BOUNDS = ("window_start", "window_end")
 COUNTS = b"skytide.tuples"
 """Where a memory notes how many tuples its panes had."""
-Answer = tuple[int, pa.Table]
-"""A window, and its rows."""
+WINDOWS_AT_ONCE = 1024  # answered together: enough to spread the cost of a call, few enough to hold their rows
 
 
 def result_columns(query: Query, rows: pa.Schema, time_type: pa.DataType, helpers: tuple[str, ...] = ()) -> pa.Schema:
@@ -35,8 +34,8 @@ class Memory:
     """What is remembered of closed panes: their rows, and how many tuples each had."""
 
     rows: pa.Table
-    panes: NDArray[np.int64]
-    tuples: NDArray[np.int64]
+    panes: Indices
+    tuples: Indices
 
     def with_panes(self, tuples: dict[int, int]) -> "Memory":
         """Return the memory with the counts of younger panes."""
@@ -86,18 +85,14 @@ class WindowTask:
         """Do all: add panes and answer windows in order; report the sizes of the results and the files, this attempt's own."""
         began = time.perf_counter()
         sliding = sliding_memory(self.query)
-        memory = self._memory(sliding)
-        rows, waiting = memory.rows, sorted(self.work.panes)
-        answers: list[Answer] = []
-        for window in self._with_tuples(memory):
-            panes = self.windows.panes_of(window)
-            while waiting and waiting[0] < panes.stop:
-                pane = waiting.pop(0)
-                rows = sliding.add(rows, pane, self._kept(pane))
-            answers.append((window, sliding.answer(sliding.forget(rows, panes.start), panes)))
-            rows = sliding.forget(rows, panes.start + self.windows.panes_per_slide)
+        memory = self._memory(sliding).with_panes(self.work.tuples)
+        wanted = windows_with_panes(self.windows, memory.panes, self.work.ended)
+        rows, bounded = memory.rows, []
+        for some, answers, after in slide_over(sliding, memory.rows, self._panes(), self.windows, wanted):
+            bounded.append((answers.counts, with_bounds(answers, self.windows, some, self.time_type)))
+            rows = after
         rows = sliding.forget(rows, self.windows.panes_of(self.work.ended.stop).start)
-        yield self._written(answers, replace(memory, rows=rows), began)
+        yield self._written(wanted, bounded, replace(memory, rows=rows), began)
 
     def merge(self, pane: int) -> Iterator[pa.RecordBatch]:
         """Merge the parts of a pane."""
@@ -110,7 +105,7 @@ class WindowTask:
         """Compare a slice of the memory with the new panes; the empty slice stands for the new panes among themselves."""
         began = time.perf_counter()
         sliding = Incremental(self.query)
-        panes = [(pane, self._kept(pane)) for pane in sorted(self.work.panes)]
+        panes = self._panes()
         if first == last:
             killed, blocked = sliding.among(panes)
         else:
@@ -123,18 +118,17 @@ class WindowTask:
         """Put verdicts together (those of the slices in order, that of the new panes last), and answer windows in order."""
         began = time.perf_counter()
         sliding = Incremental(self.query)
-        memory, panes = self._memory(sliding), [(pane, self._kept(pane)) for pane in sorted(self.work.panes)]
+        memory = self._memory(sliding).with_panes(self.work.tuples)
         found = [self.store.read_table(name) for name in verdicts]
         killed = np.concatenate([table["killed"].combine_chunks().values.to_numpy() for table in found])
         blocked = np.max([table["blocked"].combine_chunks().values.to_numpy() for table in found], axis=0)
-        assembled = sliding.assemble(memory.rows, panes, killed, blocked)
-        answers: list[Answer] = []
-        for window in self._with_tuples(memory):
-            inside = self.windows.panes_of(window)
-            answers.append((window, sliding.answer(sliding.at(assembled, inside), inside)))
+        assembled = sliding.assemble(memory.rows, self._panes(), killed, blocked)
+        wanted = windows_with_panes(self.windows, memory.panes, self.work.ended)
+        answers = sliding.answers(assembled, self.windows, wanted)
         needed = self.windows.panes_of(self.work.ended.stop)
         after = sliding.forget(sliding.at(assembled, range(needed.start, ALIVE)), needed.start)
-        yield self._written(answers, replace(memory, rows=after), began)
+        bounded = [(answers.counts, with_bounds(answers, self.windows, wanted, self.time_type))]
+        yield self._written(wanted, bounded, replace(memory, rows=after), began)
 
     def _memory(self, sliding: Sliding) -> Memory:
         if self.work.memory:
@@ -149,15 +143,18 @@ class WindowTask:
     def _read(self, piece: Piece) -> pa.Table:
         return self.store.read_batches(piece.file, piece.at, piece.batches)
 
-    def _written(self, answers: list[Answer], memory: Memory, began: float) -> pa.RecordBatch:
+    def _panes(self) -> Panes:
+        return [(pane, self._kept(pane)) for pane in sorted(self.work.panes)]
+
+    def _written(self, wanted: Indices, answers: list[tuple[Indices, pa.Table]], memory: Memory, began: float) -> pa.RecordBatch:
         attempt, ended = uuid.uuid4().hex, self.work.ended
-        memory = memory.with_panes(self.work.tuples)
-        found = [WindowFound(window, self._tuples(memory, window), answer.num_rows) for window, answer in answers]
+        tuples = tuples_per_window(self.windows, memory.panes, memory.tuples, wanted)
+        kept = np.concatenate([np.empty(0, np.int64), *(counts for counts, _ in answers)])
+        found = [WindowFound(*each) for each in zip(wanted.tolist(), tuples.tolist(), kept.tolist(), strict=True)]
         memory_file = f"memory/{self.work.sequence}-{attempt}.arrow"
         self.store.write_table(memory_file, memory.forget(self.windows.panes_of(ended.stop).start).to_table())
         empty = result_columns(self.query, self.rows, self.time_type).empty_table()
-        bounded = [with_bounds(answer, self.windows, window, self.time_type) for window, answer in answers]
-        rows = pa.concat_tables([empty, *bounded]).drop_columns(list(self.helpers))
+        rows = pa.concat_tables([empty, *(table for _, table in answers)]).drop_columns(list(self.helpers))
         if self.parquet:
             results = self.parquet.stage(rows, self.work.sequence)
         else:
@@ -166,31 +163,29 @@ class WindowTask:
         busy_s = time.perf_counter() - began
         return _row(WindowReport(tuple(found), results, memory_file, memory.rows.num_rows, busy_s))
 
-    def _tuples(self, memory: Memory, window: int) -> int:
-        panes = self.windows.panes_of(window)
-        return int(memory.tuples[np.searchsorted(memory.panes, panes.start) : np.searchsorted(memory.panes, panes.stop)].sum())
 
-    def _with_tuples(self, memory: Memory) -> list[int]:
-        """Return the ended windows that hold a remembered or a new pane; all others are empty."""
-        holding: list[int] = []
-        for pane in sorted({*self.work.panes, *memory.panes.tolist()}):
-            first = max(
-                self.windows.first_of_pane(pane), self.work.ended.start, holding[-1] + 1 if holding else self.work.ended.start
-            )
-            holding += range(first, min(self.windows.last_of_pane(pane) + 1, self.work.ended.stop))
-        return holding
+def slide_over(
+    sliding: Sliding, memory: pa.Table, panes: Panes, windows: Windows, wanted: Indices
+) -> Iterator[tuple[Indices, Answers, pa.Table]]:
+    """Answer windows in order, some at once: give their numbers, their answers, and the memory after them."""
+    numbers, done = np.array([pane for pane, _ in panes], dtype=np.int64), 0
+    for some in np.split(wanted, range(WINDOWS_AT_ONCE, len(wanted), WINDOWS_AT_ONCE)) if len(wanted) else ():
+        closed = int(np.searchsorted(numbers, pane_bounds(windows, some[-1:])[1][0]))
+        answers, memory = sliding.slide(memory, panes[done:closed], windows, some)
+        done = closed
+        yield some, answers, memory
 
 
 def _row(report: WindowReport | StepReport) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([pa.array([report.to_text()])], schema=REPORT)
 
 
-def with_bounds(answer: pa.Table, windows: Windows, window: int, time_type: pa.DataType) -> pa.Table:
-    """Put the window's bounds before the columns of its answer."""
-    for place, (name, time_us) in enumerate(zip(BOUNDS, (windows.start_us(window), windows.end_us(window)), strict=True)):
-        bound = pa.array(np.full(answer.num_rows, time_us, dtype=np.int64)).cast(time_type)
-        answer = answer.add_column(place, pa.field(name, time_type), bound)
-    return answer
+def with_bounds(answers: Answers, windows: Windows, wanted: Indices, time_type: pa.DataType) -> pa.Table:
+    """Put the bounds of their windows before the columns of answers."""
+    rows, start = answers.rows, np.repeat(wanted * windows.slide_us, answers.counts)
+    for place, (name, times_us) in enumerate(zip(BOUNDS, (start, start + windows.length_us), strict=True)):
+        rows = rows.add_column(place, pa.field(name, time_type), pa.array(times_us, pa.int64()).cast(time_type))
+    return rows
 
 
 def read_results(store: Store, names: tuple[str, ...], columns: pa.Schema) -> Iterator[pa.RecordBatch]:

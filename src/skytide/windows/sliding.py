@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from skytide.errors import InvalidInput
 from skytide.windows.duration import duration_us, shown
 
-Times = TypeVar("Times", int, NDArray[np.int64])
-"""A time, or an array of them."""
+Numbers = TypeVar("Numbers", int, NDArray[np.int64])
+"""A time or the number of a pane, or an array of them."""
 MOST_OVERLAPPING = 1_000_000
 
 
@@ -55,7 +55,7 @@ class Windows:
         """How many panes make up a window."""
         return self.length_us // self.slide_us * self.panes_per_slide + self.panes_per_slide - 1
 
-    def pane_of(self, time_us: Times) -> Times:
+    def pane_of(self, time_us: Numbers) -> Numbers:
         """Return the pane of a time, or those of an array of times."""
         if self.panes_per_slide == 1:
             return time_us // self.slide_us
@@ -71,12 +71,12 @@ class Windows:
         first = window * self.panes_per_slide
         return range(first, first + self.panes_per_window)
 
-    def first_of_pane(self, pane: int) -> int:
-        """Return the earliest window that holds a pane."""
+    def first_of_pane(self, pane: Numbers) -> Numbers:
+        """Return the earliest window that holds a pane, or those of an array of panes."""
         return (pane - self.panes_per_window) // self.panes_per_slide + 1
 
-    def last_of_pane(self, pane: int) -> int:
-        """Return the latest window that holds a pane."""
+    def last_of_pane(self, pane: Numbers) -> Numbers:
+        """Return the latest window that holds a pane, or those of an array of panes."""
         return pane // self.panes_per_slide
 
     def start_us(self, window: int) -> int:

@@ -1,0 +1,153 @@
+"""Windows of a skyline, kept up to date row by row (SPEC T5).
+
+A row that one of the same or a younger pane dominates never comes back; a row that an older one dominates comes back once the
+youngest of its dominators has left. So a row is in the answer of consecutive windows: from the first one after what blocks it
+to the last one before what drops it. Each pair of rows is compared at most once, and a slide costs its change.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from skytide.kernels import NO_TURN, Indices, Points, first_dominators
+from skytide.queries.columns import group_numbers, matrix
+from skytide.queries.memory import PANE, Answers, Panes, Sliding, constant
+from skytide.queries.preferences import chains_of
+from skytide.queries.query import Query
+from skytide.queries.skyline import Skyline
+from skytide.windows import Windows, pane_bounds, stretches
+
+BLOCKED = "__skytide_blocked"
+KILLED = "__skytide_killed"
+NEVER = np.iinfo(np.int64).min
+ALIVE = NO_TURN
+ROWS_AT_ONCE = 1024  # of small panes that are added together
+
+
+class Incremental(Sliding):
+    """Remembers the rows that can still come out, each with the youngest pane that blocks it."""
+
+    def __init__(self, query: Query) -> None:
+        """Remember for a query that has a skyline inside."""
+        super().__init__(query)
+        inside = query.skyline_inside()
+        assert inside is not None
+        self.skyline: Skyline = inside
+
+    def empty(self, rows: pa.Schema) -> pa.Table:
+        """Give the memory of no panes."""
+        return rows.append(pa.field(PANE, pa.int64())).append(pa.field(BLOCKED, pa.int64())).empty_table()
+
+    def add(self, memory: pa.Table, pane: int, kept: pa.Table) -> pa.Table:
+        """Drop for ever what the new pane dominates; note for the new rows which pane blocks them."""
+        return _alive(self._with(memory, [(pane, kept)]))
+
+    def answer(self, memory: pa.Table, panes: range) -> pa.Table:
+        """Give what is not blocked by a pane of the window."""
+        free = (memory[PANE].to_numpy() >= panes.start) & (memory[BLOCKED].to_numpy() < panes.start)
+        best = memory.filter(pa.array(free)).drop_columns([PANE, BLOCKED])
+        return best if self.query == self.skyline else self.query.window(best)
+
+    def slide(self, memory: pa.Table, panes: Panes, windows: Windows, wanted: Indices) -> tuple[Answers, pa.Table]:
+        """Add panes, small ones together; rows that are dropped meanwhile are still there for the windows before that."""
+        gone = [memory.slice(0, 0).append_column(KILLED, pa.array([], pa.int64()))]
+        start, stop = pane_bounds(windows, np.append(wanted, wanted[-1] + 1) if len(wanted) else wanted)
+        for group in _groups(panes):
+            if len(wanted):  # what has left all windows that hold the group needs no comparison with it
+                needed = start[min(int(np.searchsorted(stop, group[0][0], side="right")), len(wanted))]
+                old = memory.filter(pa.array(memory[PANE].to_numpy() < needed))
+                gone.append(old.append_column(KILLED, constant(ALIVE, old)))
+                memory = self.forget(memory, int(needed))
+            both = self._with(memory, group)
+            gone.append(both.filter(pa.array(both[KILLED].to_numpy() != ALIVE)))
+            memory = _alive(both)
+        answers = self.answers(pa.concat_tables([*gone, memory.append_column(KILLED, constant(ALIVE, memory))]), windows, wanted)
+        return answers, self.forget(memory, int(start[-1])) if len(wanted) else memory
+
+    def compare(self, memory: pa.Table, panes: Panes) -> tuple[Indices, Indices]:
+        """Compare a slice of the memory with new panes: which pane drops each of its rows, and which blocks each new row.
+
+        Slices can be compared apart from each other: a row that is dropped meanwhile blocks nothing that the row which dropped it,
+        a younger one, does not block as well.
+        """
+        points = self._points(pa.concat_tables([memory.drop_columns([PANE, BLOCKED]), *(kept for _, kept in panes)]))
+        old, young = points[: memory.num_rows], points[memory.num_rows :]
+        killed = first_dominators(old, young, _numbers(panes))
+        rivals = killed > min((pane for pane, _ in panes), default=ALIVE - 1)
+        return killed, _youngest(first_dominators(young, old[rivals], -memory[PANE].to_numpy()[rivals]))
+
+    def among(self, panes: Panes) -> tuple[Indices, Indices]:
+        """Compare new panes with each other, as `compare` does with the memory."""
+        numbers = _numbers(panes)
+        if len(panes) < 2:
+            return np.full(len(numbers), ALIVE), np.full(len(numbers), NEVER)
+        points = self._points(pa.concat_tables([kept for _, kept in panes]))
+        killed = first_dominators(points, points, numbers, begins=numbers + 1)
+        return killed, _youngest(first_dominators(points, points, -numbers, begins=1 - numbers))
+
+    def assemble(self, memory: pa.Table, panes: Panes, killed: Indices, blocked: Indices) -> pa.Table:
+        """Give the memory after all new panes, with the pane that drops each row; it is still there for windows before that."""
+        new = [kept.append_column(PANE, constant(pane, kept)) for pane, kept in panes]
+        both = pa.concat_tables([memory.drop_columns([BLOCKED]), *new]).combine_chunks()  # thousands of pieces would be slow
+        blocked = np.concatenate([memory[BLOCKED].to_numpy(), blocked])
+        return both.append_column(BLOCKED, pa.array(blocked)).append_column(KILLED, pa.array(killed))
+
+    def at(self, assembled: pa.Table, panes: range) -> pa.Table:
+        """Give the memory as it was when the window of these panes ended."""
+        then = (assembled[KILLED].to_numpy() >= panes.stop) & (assembled[PANE].to_numpy() < panes.stop)
+        return assembled.filter(pa.array(then)).drop_columns([KILLED])
+
+    def answers(self, assembled: pa.Table, windows: Windows, wanted: Indices) -> Answers:
+        """Answer windows from an assembled memory: each row comes out in consecutive ones, found by two searches."""
+        pane, blocked, killed = (assembled[name].to_numpy() for name in (PANE, BLOCKED, KILLED))
+        start, stop = pane_bounds(windows, wanted)
+        first = np.maximum(np.searchsorted(start, blocked, side="right"), np.searchsorted(stop, pane, side="right"))
+        end = np.minimum(np.searchsorted(start, pane, side="right"), np.searchsorted(stop, killed, side="right"))
+        out = np.flatnonzero(first < end)
+        runs = np.unique(np.concatenate([[0, len(wanted)], first[out], end[out]]))  # where the answer changes
+        lengths = np.searchsorted(runs, end[out]) - np.searchsorted(runs, first[out])
+        run = stretches(np.searchsorted(runs, first[out]), lengths)
+        places = np.repeat(out, lengths)[np.argsort(run, kind="stable")]
+        rows = assembled.drop_columns([PANE, BLOCKED, KILLED]).take(pa.array(places))
+        answers = Answers(rows, np.bincount(run, minlength=len(runs) - 1))
+        if self.query != self.skyline:
+            answers = Answers.of([self.query.window(best) for best in answers.tables()], self.query.window(rows.slice(0, 0)))
+        return answers.repeated(np.diff(runs))
+
+    def _with(self, memory: pa.Table, panes: Panes) -> pa.Table:
+        dropped, blocked = self.compare(memory, panes)
+        killed, blocks = self.among(panes)
+        return self.assemble(memory, panes, np.concatenate([dropped, killed]), np.maximum(blocked, blocks))
+
+    def _points(self, rows: pa.Table) -> Points:
+        points = matrix(rows, chains_of(self.skyline.preference))
+        if not self.skyline.groups():
+            return points
+        # Equal groups and nothing else are at most and at least each other: so rows of other groups never dominate.
+        group = group_numbers(rows, self.skyline.groups()).astype(np.float64)
+        return np.column_stack([points, group, -group])
+
+
+def _groups(panes: Panes) -> Iterator[Panes]:
+    """Divide panes, in order, into groups of few rows, and large ones alone."""
+    ends = np.cumsum([kept.num_rows for _, kept in panes])
+    first = 0
+    while first < len(panes):
+        before = ends[first] - panes[first][1].num_rows
+        end = max(first + 1, int(np.searchsorted(ends, before + ROWS_AT_ONCE, side="right")))
+        yield panes[first:end]
+        first = end
+
+
+def _alive(assembled: pa.Table) -> pa.Table:
+    return assembled.filter(pa.array(assembled[KILLED].to_numpy() == ALIVE)).drop_columns([KILLED])
+
+
+def _numbers(panes: Panes) -> Indices:
+    return np.repeat(np.array([pane for pane, _ in panes], np.int64), [kept.num_rows for _, kept in panes])
+
+
+def _youngest(turns: Indices) -> Indices:
+    """Return panes from turns that count from the youngest to the oldest."""
+    return np.where(turns == NO_TURN, NEVER, -turns)
