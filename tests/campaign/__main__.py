@@ -78,6 +78,7 @@ def main() -> int:
     parser.add_argument("--case", type=int, help="run this case alone")
     parser.add_argument("--times", type=int, default=1, help="with --case: so often, as moments differ from run to run")
     parser.add_argument("--only", choices=tuple(cases.KINDS), action="append", help="only cases of this kind")
+    parser.add_argument("--verbose", action="store_true", help="tell of every life and every kill")
     told = parser.parse_args()
     kinds = [kind for kind in available() if not told.only or kind in told.only]
     chosen = (case for number in itertools.count() if (case := cases.draw(told.seed, number)).kind in kinds)
@@ -86,7 +87,12 @@ def main() -> int:
     outcomes: list[Outcome] = []
     began = time.monotonic()
     kills = 0
-    with Runner() as runner:
+
+    def tell(text: str) -> None:
+        if told.verbose:
+            print(f"{time.monotonic() - began:8.1f} s  {text}", flush=True)
+
+    with Runner(tell) as runner:
         print(f"an undisturbed job takes {runner.usual_s:.1f} s; seed {told.seed}", flush=True)
         present = next(chosen, None)
         while present and (kills < told.kills or told.case is not None):

@@ -159,6 +159,7 @@ def draw(seed: int, number: int) -> Case:
     own = kind != "executor" and random.random() < 0.25
     stream = _workload(random, span_us) if own else _files(random, span_us, slide_us, kind)
     disorder_us = stream.options["delay_us"] if isinstance(stream, Workload) else stream.disorder_us
+    sink = random.choice(sinks.KINDS)
     slacks = (("k", 0.0), ("ratio", random.choice((0.01, 0.1))), ("fixed", float(disorder_us)), ("fixed", disorder_us // 3 + 1.0))
     return Case(
         seed=seed,
@@ -169,8 +170,8 @@ def draw(seed: int, number: int) -> Case:
         length_us=length_us,
         slide_us=slide_us,
         slack=random.choice(slacks),
-        sink=random.choice(sinks.KINDS),
-        lives=_lives(random, kind, own),
+        sink=sink,
+        lives=_lives(random, kind, own, sink),
     )
 
 
@@ -192,7 +193,7 @@ def _files(random: Random, span_us: int, slide_us: int, kind: str) -> Files:
     return Files(
         seed=random.randrange(2**31),
         format=random.choice(("parquet", "parquet", "json")),
-        files=random.randint(10, 24),
+        files=random.randint(8, 16),
         tuples=random.randint(200, 1_200),
         span_us=span_us,
         disorder_us=random.choice((1, slide_us // 2, slide_us * 3)),
@@ -222,12 +223,12 @@ def _ask(random: Random, columns: tuple[str, ...], own: bool) -> Ask:
     )
 
 
-def _lives(random: Random, kind: str, own: bool) -> tuple[Life, ...]:
+def _lives(random: Random, kind: str, own: bool, sink: str) -> tuple[Life, ...]:
     blows: list[Blow] = {
-        "driver": lambda: [_driver_blow(random) for _ in range(random.randint(4, 7))],
-        "worker": lambda: [_worker_blow(random, own) for _ in range(random.randint(2, 3))],
-        "executor": lambda: [_executor_blow(random) for _ in range(random.randint(2, 3))],
-        "clock": lambda: [_clock_blow(random), _driver_blow(random), _clock_blow(random)],
+        "driver": lambda: [_driver_blow(random, sink) for _ in range(random.randint(4, 7))],
+        "worker": lambda: [_worker_blow(random, own) for _ in range(2)],
+        "executor": lambda: [_executor_blow(random, sink) for _ in range(2)],
+        "clock": lambda: [_clock_blow(random), _driver_blow(random, sink), _clock_blow(random)],
         "disk": lambda: [FillDisk(random.randint(3, 60)) for _ in range(2)],
     }[kind]()
     return tuple(_life(random, kind, blow) for blow in [*blows, None])
@@ -248,20 +249,21 @@ def _life(random: Random, kind: str, blow: Blow) -> Life:
     )
 
 
-def _driver_blow(random: Random) -> Blow:
+def _driver_blow(random: Random, sink: str) -> Blow:
+    at_file = KillDriverAtFile(random.randint(1, 80))
     in_sink = KillDriverInSink(random.randint(1, 8), random.choice(("before", "inside", "after", "after")))
-    return random.choice((KillDriver(random.random()), KillDriverAtFile(random.randint(1, 80)), in_sink, in_sink))
+    return random.choice((KillDriver(random.random()), at_file, *([in_sink] * 3 if sink != "parquet" else [at_file])))
 
 
 def _worker_blow(random: Random, own: bool) -> Blow:
-    shares = tuple(random.random() / 10 for _ in range(random.randint(3, 6)))
+    shares = tuple(random.random() / 10 for _ in range(random.randint(5, 9)))
     return KillWorkers(shares[:1], source=True) if own and random.random() < 0.3 else KillWorkers(shares)
 
 
-def _executor_blow(random: Random) -> Blow:
+def _executor_blow(random: Random, sink: str) -> Blow:
     if random.random() < 0.25:
-        return _driver_blow(random)
-    return KillExecutors(tuple(random.random() / 5 for _ in range(random.randint(2, 4))))
+        return _driver_blow(random, sink)
+    return KillExecutors(tuple(random.random() / 10 for _ in range(random.randint(3, 5))))
 
 
 def _clock_blow(random: Random) -> Blow:

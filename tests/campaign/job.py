@@ -142,6 +142,7 @@ def shift_clock(offset: Path) -> None:
 def main(settings: str) -> None:
     """Get ready, wait for orders, and run until the stream has ended."""
     spark = local_session("a job to kill", **json.loads(settings))
+    spark.range(0, 2, 1, 2).mapInArrow(lambda batches: batches, "id bigint").collect()  # so that workers are there, too
     say("ready", spark.sparkContext.applicationId)
     line = sys.stdin.readline()
     if not line:

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import signal
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -25,6 +26,14 @@ class Scene:
     usual_s: float
     """How long an undisturbed life takes."""
     random: Random
+    tell: Callable[[str], None]
+    """Is told of everything that is hit."""
+
+    def hit(self, name: str, whether: bool) -> Hits:
+        """Count something, if it was hit."""
+        if whether:
+            self.tell(f"{name} after {self.job.batches()} batches")
+        return Counter({name: int(whether)})
 
 
 class Silent(Exception):
@@ -40,19 +49,19 @@ def strike(blow: object, scene: Scene) -> Hits:
 @strike.register
 def _(blow: cases.KillDriver, scene: Scene) -> Hits:
     scene.job.wait(blow.after * scene.usual_s)
-    return Counter(driver=int(scene.job.kill()))
+    return scene.hit("driver", scene.job.kill())
 
 
 @strike.register
 def _(blow: cases.KillDriverAtFile, scene: Scene) -> Hits:
     changed = changes(scene.folder)
-    return Counter(driver=int(scene.job.watch(lambda: changed() >= blow.changes) and scene.job.kill()))
+    return scene.hit("driver", scene.job.watch(lambda: changed() >= blow.changes) and scene.job.kill())
 
 
 @strike.register
 def _(blow: cases.KillDriverInSink, scene: Scene) -> Hits:
     scene.job.until(lambda: False)  # it does so itself
-    return Counter(driver=int(scene.job.process.poll() == -9))
+    return scene.hit("driver", scene.job.process.poll() == -signal.SIGKILL)
 
 
 @strike.register
@@ -62,7 +71,7 @@ def _(blow: cases.KillWorkers, scene: Scene) -> Hits:
     for _ in batch_by_batch(blow.shares, scene):
         if scene.job.watch(lambda: bool(scene.job.workers(module)), scene.usual_s):
             found = scene.job.workers(module)
-            hits[name] += int(bool(found) and kill(scene.random.choice(found)))
+            hits += scene.hit(name, bool(found) and kill(scene.random.choice(found)))
     return hits
 
 
@@ -72,7 +81,7 @@ def _(blow: cases.KillExecutors, scene: Scene) -> Hits:
     application = scene.job.application()
     for _ in batch_by_batch(blow.shares, scene):
         if scene.job.watch(lambda: len(executors(application)) > 1):  # Spark gives up on a task that loses four, so one stays
-            hits["executor"] += int(kill(scene.random.choice(executors(application))))
+            hits += scene.hit("executor", kill(scene.random.choice(executors(application))))
     return hits
 
 
@@ -81,7 +90,7 @@ def _(blow: cases.JumpClock, scene: Scene) -> Hits:
     hits: Hits = Counter()
     for jump, _ in zip(blow.seconds, batch_by_batch(blow.shares, scene), strict=False):
         set_clock(scene.job.clock, jump)
-        hits["clock jump"] += 1
+        hits += scene.hit("clock jump", True)
     return hits
 
 
@@ -99,7 +108,7 @@ def _(blow: cases.FillDisk, scene: Scene) -> Hits:
     failed = scene.job.ended() and scene.job.process.returncode != 0
     if failed and not any(words in scene.job.log() for words in NO_ROOM):
         raise Silent(f"the disk was full, and the log does not say so: {scene.job.log()[-2_000:]}")
-    return Counter({"full disk": int(failed)})
+    return scene.hit("full disk", failed)
 
 
 def batch_by_batch(shares: tuple[float, ...], scene: Scene) -> Iterator[None]:

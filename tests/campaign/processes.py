@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 FAKETIME = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1")
+TESTS = str(Path(__file__).parents[1])
 QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xlog:disable"  # a Java that is soon killed
 DEADLINE_S = 240.0
 WORKER, SOURCE = "skytide.spark.daemon", "python_streaming_source_runner"
@@ -44,7 +45,7 @@ class Job:
                 stderr=log,
                 text=True,
                 start_new_session=True,
-                env={**os.environ, **(self._faketime() if needs.fake_clock and FAKETIME.exists() else {})},
+                env={**os.environ, "PYTHONPATH": TESTS, **(self._faketime() if needs.fake_clock and FAKETIME.exists() else {})},
             )
         self.lines: list[str] = []
         self._said = threading.Condition()
@@ -79,25 +80,30 @@ class Job:
     def until(self, moment: Callable[[], bool], timeout_s: float = DEADLINE_S) -> bool:
         """Wait for a moment that the job tells of; say whether it came before the job ended."""
         with self._said:
-            self._said.wait_for(lambda: moment() or self.ended(), timeout_s)
+            self._said.wait_for(lambda: moment() or self.done() or self.ended(), timeout_s)
         return not self.ended() and moment()
 
     def watch(self, moment: Callable[[], bool], timeout_s: float = DEADLINE_S) -> bool:
         """Wait for a moment that nobody tells of; say whether it came before the job ended."""
         deadline = time.monotonic() + timeout_s
         while not moment():
-            if self.ended() or time.monotonic() > deadline:
+            if self.done() or self.ended() or time.monotonic() > deadline:
                 return False
             time.sleep(0.003)
         return True
 
     def wait(self, seconds: float) -> bool:
         """Let some time pass; say whether the job still runs."""
-        return not self.until(lambda: False, seconds) and not self.ended()
+        self.until(lambda: False, seconds)
+        return not self.done() and not self.ended()
 
     def ended(self) -> bool:
         """Say whether the process is gone."""
         return self.process.poll() is not None
+
+    def done(self) -> bool:
+        """Say whether the job came to a good end."""
+        return "done" in self.lines
 
     def ready(self) -> bool:
         """Wait until Spark runs."""
@@ -116,12 +122,13 @@ class Job:
         return self.log_file.read_text(errors="replace")
 
     def kill(self) -> bool:
-        """Kill Python and Java at once; say whether they were alive. Workers notice in their own time that Java is gone."""
+        """Kill Python and Java at once; say whether they were at work. Workers notice in their own time that Java is gone."""
         alive = not self.ended()
+        working = alive and not self.done()
         if alive:
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait(DEADLINE_S)
-        return alive
+        return working
 
     def workers(self, module: str) -> list[int]:
         """Return the workers that run a module: of Spark's daemon those that it forked, not itself."""

@@ -6,7 +6,7 @@ import subprocess
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -42,8 +42,9 @@ class Outcome:
 class Runner:
     """Has processes ready for the lives to come, one cluster, and a folder; to be used as a context."""
 
-    def __init__(self) -> None:
-        """Start nothing yet."""
+    def __init__(self, tell: Callable[[str], None]) -> None:
+        """Start nothing yet; `tell` gets a line for all that happens."""
+        self._tell = tell
         self.folder = Path(tempfile.mkdtemp(prefix="skytide-campaign-"))
         self.usual_s = 5.0
         self._archive = self.folder / "classes.jsa"
@@ -60,9 +61,10 @@ class Runner:
         first.ready()
         began = time.monotonic()
         first.go(job.orders(case, len(case.lives) - 1, folder, None))
-        first.until(lambda: False)
+        first.until(first.done)
         self.usual_s = time.monotonic() - began
         self._check_end(first)
+        first.process.wait(DEADLINE_S)
         first.end()
         return self
 
@@ -105,13 +107,15 @@ class Runner:
             try:
                 if not present.ready():
                     raise Failed(f"Spark did not start: {present.log()[-2_000:]}")
+                self._tell(f"life {outcome.lives} of case {case.number} on {life.master}: {life.blow}")
                 present.go(job.orders(case, number, folder, present.clock if life.fake_clock and not FAKETIME.exists() else None))
-                hits = strike(life.blow, Scene(present, folder, self.usual_s, random))
+                hits = strike(life.blow, Scene(present, folder, self.usual_s, random, self._tell))
                 outcome.hits += hits
                 outcome.lives += 1
-                present.until(lambda: False)
+                present.until(present.done)
+                self._tell(f"{'done' if present.done() else 'ended'} after {present.batches()} batches")
                 self._check_end(present, disturbed=hits.total() > 0)
-                if present.process.returncode == 0:
+                if present.done():
                     return
             finally:
                 shutil.copy(present.log_file, folder / f"life-{outcome.lives}.log")
@@ -119,9 +123,9 @@ class Runner:
         raise Failed(f"did not come to an end in {len(planned)} lives, {AGAIN + 1} of them in peace")
 
     def _check_end(self, present: Job, *, disturbed: bool = False) -> None:
-        if not present.ended():
+        if not present.ended() and not present.done():
             raise Failed(f"still runs after {DEADLINE_S:g} s: {present.log()[-2_000:]}")
-        if present.process.returncode != 0 and not disturbed:
+        if not present.done() and not disturbed:
             raise Failed(f"ended with {present.process.returncode} undisturbed: {present.log()[-3_000:]}")
 
     def _write(self, case: Case, folder: Path) -> streams.Parts:

@@ -2,6 +2,7 @@
 
 import json
 import os
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -55,7 +56,7 @@ def parts_of(stream: Files | Workload, *, invalid: bool) -> Parts:
         delay_us = random.randint(0, stream.disorder_us) if random.random() < 0.4 else 0
         rows.append(_row(random, number, clock_us - delay_us))
     cuts = [0, *sorted(random.randrange(1, stream.tuples) for _ in range(stream.files - 1)), stream.tuples]
-    parts = [rows[first:last] for first, last in zip(cuts, cuts[1:], strict=False)]
+    parts = [rows[first:last] for first, last in pairwise(cuts)]
     oldest = min(row["ts"] for row in rows)
     odd = [oldest - HOPELESS_US - random.randrange(HOPELESS_US) for _ in range(stream.strays)]
     odd += [random.choice((0, None, clock_us + HOUR_US, clock_us + 1_000_000 * HOUR_US)) for _ in range(stream.invalid) if invalid]
