@@ -4,6 +4,7 @@ Tuples are plain rows (dicts) with their time in microseconds, and an answer is 
 computed again for every window, from all of its tuples: slow, and obvious.
 """
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -48,18 +49,42 @@ def windows_of(tuples: Iterable[Row] | pa.Table, length_us: int, slide_us: int, 
     >>> {start: window.tuples for start, window in found.items()}
     {0: 1, 10: 0, 20: 0, 30: 1}
     """
-    rows = rows_of(tuples) if isinstance(tuples, pa.Table) else list(tuples)
+    rows = sorted(rows_of(tuples) if isinstance(tuples, pa.Table) else tuples, key=lambda row: row[time])
     if not rows:
         return {}
     times = [row[time] for row in rows]
-    first = min(times) // slide_us * slide_us
-    while first - slide_us + length_us > min(times):
+    first = times[0] // slide_us * slide_us
+    while first - slide_us + length_us > times[0]:
         first -= slide_us
     found = {}
-    for start in range(first, max(times) + 1, slide_us):
-        inside = [row for row, at in zip(rows, times, strict=True) if start <= at < start + length_us]
+    for start in range(first, times[-1] + 1, slide_us):
+        inside = rows[bisect_left(times, start) : bisect_left(times, start + length_us)]
         found[start] = Window(len(inside), ask(inside) if inside else [])
     return found
+
+
+def accepted(tuples: Iterable[Row], *dropped: Iterable[Row]) -> list[Row]:
+    """Return the tuples that must be in windows: all but those that were handed to a side output, of which each came.
+
+    Which tuples are late depends on where batches end. So a test takes those that were called late as late, and all others must be there.
+
+    >>> accepted([{"ts": 1}, {"ts": 2}, {"ts": 2}], [{"ts": 2}])
+    [{'ts': 1}, {'ts': 2}]
+    >>> accepted([{"ts": 1}], [{"ts": 3}])
+    Traceback (most recent call last):
+    ...
+    AssertionError: dropped, but never came: ["[('ts', 3)]"]
+    """
+    away = multiset(row for side in dropped for row in side)
+    left = []
+    for row in tuples:
+        if away[(key := str(sorted(row.items())))]:
+            away[key] -= 1
+        else:
+            left.append(row)
+    if away.total():
+        raise AssertionError(f"dropped, but never came: {list(away.elements())}")
+    return left
 
 
 def multiset(rows: Iterable[Row]) -> Counter[str]:
