@@ -4,6 +4,7 @@ import argparse
 import itertools
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -84,6 +85,7 @@ def main() -> int:
     chosen = (case for number in itertools.count() if (case := cases.draw(told.seed, number)).kind in kinds)
     if told.case is not None:
         chosen = iter([cases.draw(told.seed, told.case)] * told.times)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(2))  # so that no process is left behind
     outcomes: list[Outcome] = []
     began = time.monotonic()
     kills = 0

@@ -196,7 +196,7 @@ def _files(random: Random, span_us: int, slide_us: int, kind: str) -> Files:
         files=random.randint(8, 16),
         tuples=random.randint(200, 1_200),
         span_us=span_us,
-        disorder_us=random.choice((1, slide_us // 2, slide_us * 3)),
+        disorder_us=random.choice((1, slide_us // 2, slide_us * 3, slide_us * 3)),
         strays=random.choice((0, 0, 3)),
         invalid=random.choice((0, 0, 0, 2)),
     )

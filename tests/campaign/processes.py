@@ -15,7 +15,7 @@ from pathlib import Path
 FAKETIME = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1")
 TESTS = str(Path(__file__).parents[1])
 QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xlog:disable"  # a Java that is soon killed
-DEADLINE_S = 240.0
+DEADLINE_S = 600.0  # only against hanging
 WORKER, SOURCE = "skytide.spark.daemon", "python_streaming_source_runner"
 
 
@@ -139,6 +139,13 @@ class Job:
         """Return the processes of the job: all that share its session and live."""
         found = {int(entry): _stat(int(entry)) for entry in os.listdir("/proc") if entry.isdigit()}
         return {pid: stat for pid, stat in found.items() if stat and int(stat[3]) == self.process.pid and stat[0] != "Z"}
+
+    def watch_end(self) -> None:
+        """Wait until Python and Java have ended by themselves."""
+        self.process.wait(DEADLINE_S)
+        deadline = time.monotonic() + DEADLINE_S
+        while self.members() and time.monotonic() < deadline:
+            time.sleep(0.1)
 
     def end(self) -> None:
         """Leave no process behind."""

@@ -64,7 +64,7 @@ class Runner:
         first.until(first.done)
         self.usual_s = time.monotonic() - began
         self._check_end(first)
-        first.process.wait(DEADLINE_S)
+        first.watch_end()
         first.end()
         return self
 
