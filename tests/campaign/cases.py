@@ -196,7 +196,7 @@ def _files(random: Random, span_us: int, slide_us: int, kind: str) -> Files:
         files=random.randint(8, 16),
         tuples=random.randint(200, 1_200),
         span_us=span_us,
-        disorder_us=random.choice((1, slide_us // 2, slide_us * 3, slide_us * 3)),
+        disorder_us=random.choice((1, slide_us // 2, slide_us * 3, slide_us * 8)),
         strays=random.choice((0, 0, 3)),
         invalid=random.choice((0, 0, 0, 2)),
     )
@@ -251,7 +251,7 @@ def _life(random: Random, kind: str, blow: Blow) -> Life:
 
 def _driver_blow(random: Random, sink: str) -> Blow:
     at_file = KillDriverAtFile(random.randint(1, 80))
-    in_sink = KillDriverInSink(random.randint(1, 8), random.choice(("before", "inside", "after", "after")))
+    in_sink = KillDriverInSink(random.choice((1, 1, 2, 2, 3, 3, 4, 6)), random.choice(("before", "inside", "after", "after")))
     return random.choice((KillDriver(random.random()), at_file, *([in_sink] * 3 if sink != "parquet" else [at_file])))
 
 

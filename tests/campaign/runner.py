@@ -13,6 +13,8 @@ from pathlib import Path
 from random import Random
 from typing import Self
 
+import pyspark
+
 from campaign import cases, job, judge, streams
 from campaign.cases import Case, Files
 from campaign.killer import Hits, Scene, strike
@@ -47,7 +49,8 @@ class Runner:
         self._tell = tell
         self.folder = Path(tempfile.mkdtemp(prefix="skytide-campaign-"))
         self.usual_s = 5.0
-        self._archive = self.folder / "classes.jsa"
+        self._archive = Path(tempfile.gettempdir(), f"skytide-campaign-{pyspark.__version__}.jsa")  # also of the run before
+        self._draft = self.folder / "classes.jsa"
         self._cluster: LocalCluster | None = None
         self._waiting: list[Job] = []
         self._numbers = itertools.count()
@@ -64,8 +67,11 @@ class Runner:
         first.until(first.done)
         self.usual_s = time.monotonic() - began
         self._check_end(first)
-        first.watch_end()
+        if not self._archive.exists():
+            first.watch_end()
         first.end()
+        if self._draft.exists():
+            self._draft.rename(self._archive)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -74,7 +80,6 @@ class Runner:
             each.end()
         if self._cluster:
             self._cluster.__exit__()
-        self._archive.unlink(missing_ok=True)
         if self.folder.is_dir() and not any(self.folder.glob("case-*")):
             shutil.rmtree(self.folder)
 
@@ -162,7 +167,7 @@ class Runner:
         return Needs(self._cluster.url, tuple(settings.items()), life.fake_clock)
 
     def _start(self, needs: Needs) -> Job:
-        java = f"-XX:SharedArchiveFile={self._archive}" if self._archive.exists() else f"-XX:ArchiveClassesAtExit={self._archive}"
+        java = f"-XX:SharedArchiveFile={self._archive}" if self._archive.exists() else f"-XX:ArchiveClassesAtExit={self._draft}"
         return Job(needs, self.folder / "jobs" / str(next(self._numbers)), java)
 
     def _prepare(self, life: cases.Life | None) -> None:
