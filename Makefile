@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check
 export PIP_CONSTRAINT := constraints.txt
 export PIP_BUILD_CONSTRAINT := constraints.txt
 
-.PHONY: help venv run hotels test check bench bench-bursts bench-scaling bench-stream soak kills clean
+.PHONY: help venv run hotels test check bench bench-bursts bench-scaling bench-stream soak campaign clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | while IFS='	' read -r name text; do printf 'make %-12s %s\n' "$$name" "$$text"; done
@@ -45,8 +45,8 @@ bench-stream: $(READY) ## continuous queries: the highest load they sustain, and
 soak: $(READY) ## ten minutes of a continuous query: memory and files must not grow
 	@$(BIN)/python -m benchmarks.stream.soak
 
-kills: $(READY) ## a query whose driver is killed twenty times (a few minutes)
-	@SKYTIDE_KILLS=20 $(BIN)/python -m pytest -q tests/spark/test_kills.py
+campaign: $(READY) ## random jobs, 200 of whose processes are killed, against an oracle (about half an hour; ARGS="--kills 1000 --seed 7")
+	@PYTHONPATH=tests $(BIN)/python -m campaign $(ARGS)
 
 clean: ## remove the environment, results and caches
 	@rm -rf .venv out dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

@@ -9,21 +9,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
-from support.engine import oracle
+from support import oracle
+from support.oracle import Preference, Row
 
 import skytide
 from skytide import FixedSlack, KSlack, high, low
 from skytide.lateness import Slack
-from skytide.queries import Skyline
-from skytide.queries.preferences import Preference
-from skytide.spark.engine import Plan
-from skytide.spark.store import Store
-from skytide.spark.window_level import with_bounds
-from skytide.windows import Windows
 
 BATCHES = 5
-DISORDER = high("seq") * low("arrival")
-FOOTBALL = high("speed") * high("energy") * low("total_distance")
+DISORDER: list[Preference] = [("high", "seq"), ("low", "arrival")]
+FOOTBALL: list[Preference] = [("high", "speed"), ("high", "energy"), ("low", "total_distance")]
 
 
 def football(data_dir: Path) -> pa.Table:
@@ -47,10 +42,10 @@ def cut(rows: pa.Table) -> list[pa.Table]:
 
 @pytest.mark.parametrize("slack", [KSlack(), FixedSlack("1 s")], ids=repr)
 @pytest.mark.parametrize(
-    ("name", "preference"), [("football", FOOTBALL), *((f"disorder_d{number}", DISORDER) for number in (1, 2, 3))]
+    ("name", "preferences"), [("football", FOOTBALL), *((f"disorder_d{number}", DISORDER) for number in (1, 2, 3))]
 )
 def test_windows_of_real_data_are_the_oracles(
-    spark: SparkSession, data_dir: Path, tmp_path: Path, name: str, preference: Preference, slack: Slack
+    spark: SparkSession, data_dir: Path, tmp_path: Path, name: str, preferences: list[Preference], slack: Slack
 ) -> None:
     rows = football(data_dir) if name == "football" else pq.read_table(data_dir / f"{name}.parquet")
     rows = rows.replace_schema_metadata().cast(pa.schema([(f.name, _plain(f.type)) for f in rows.schema]))
@@ -61,24 +56,43 @@ def test_windows_of_real_data_are_the_oracles(
         pq.write_table(part, file)
         os.utime(file, (number, number))  # so that Spark reads them in this order
     df = spark.readStream.schema(spark.read.parquet(str(file)).schema).option("maxFilesPerTrigger", 1).parquet(str(tmp_path / "in"))
-    asked = skytide.stream(df).window("5 s", slide="2 s", slack=slack).skyline(preference)
-    out = tmp_path / "out"
-    run = asked.start("parquet", path=out, checkpoint=str(tmp_path / "checkpoint"), trigger="availableNow", flush=True)
+    asked = (
+        skytide.stream(df)
+        .window("5 s", slide="2 s", slack=slack)
+        .skyline(*({"low": low, "high": high}[kind](what) for kind, what in preferences))
+    )
+    out, dropped = tmp_path / "out", tmp_path / "late"
+    run = asked.start(
+        "parquet", path=out, late=dropped, checkpoint=str(tmp_path / "checkpoint"), trigger="availableNow", flush=True
+    )
     assert run.await_termination()
-    plan = Plan(Skyline(preference), Windows(5_000_000, 2_000_000), slack, "ts", rows.schema, (), Store(str(tmp_path)))
-    expected, late = oracle([[part] for part in parts], plan)
-    answers = pa.concat_tables([with_bounds(answer, plan.windows, window, rows["ts"].type) for window, answer in expected])
-    assert _rows(pq.read_table(out)) == _rows(answers)
-    windows = pq.read_table(out / "_windows").sort_by("window_start")
-    assert windows["window_start"].cast(pa.int64()).to_pylist() == [plan.windows.start_us(window) for window, _ in expected]
-    assert windows["kept"].to_pylist() == [answer.num_rows for _, answer in expected]
-    assert run.status().late == late > 0
+    late = _rows(dropped)
+    expected = oracle.windows_of(oracle.accepted(oracle.rows_of(rows), late), 5_000_000, 2_000_000, oracle.skyline(*preferences))
+    bounds = {start: {"window_start": start, "window_end": start + 5_000_000} for start in expected}
+    answers = [{**bounds[start], **row} for start, window in expected.items() for row in window.rows]
+    assert oracle.multiset(_rows(out)) == oracle.multiset(answers)
+    windows = sorted(_rows(out / "_windows"), key=lambda row: row["window_start"])
+    assert [row["window_start"] for row in windows] == list(expected)
+    assert [(row["tuples"], row["kept"]) for row in windows] == [(window.tuples, len(window.rows)) for window in expected.values()]
+    assert run.status().late == len(late) > 0
+    if isinstance(slack, FixedSlack):
+        assert oracle.multiset(late) == oracle.multiset(later_than(1_000_000, parts))
+
+
+def later_than(slack_us: int, parts: list[pa.Table]) -> list[Row]:
+    """Return the tuples that are older than the newest of the batches before theirs by more than a slack."""
+    newest, found = None, []
+    for part in map(oracle.rows_of, parts):
+        found += [row for row in part if newest is not None and row["ts"] < newest - slack_us]
+        newest = max(row["ts"] for row in (*part, *([{"ts": newest}] if newest is not None else [])))
+    return found
 
 
 def _plain(kind: pa.DataType) -> pa.DataType:
     return pa.string() if pa.types.is_large_string(kind) else kind
 
 
-def _rows(table: pa.Table) -> list[str]:
-    names = sorted(name for name in table.column_names if name != "batch")
-    return sorted(map(str, table.select(names).to_pylist()))
+def _rows(folder: Path) -> list[Row]:
+    """Return the rows that were written, without the number of their batch."""
+    tables = [pq.ParquetFile(file).read() for file in sorted(folder.glob("batch=*/*.parquet"))]
+    return [row for table in tables for row in oracle.rows_of(table)]

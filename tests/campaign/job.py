@@ -1,0 +1,163 @@
+"""One life of a job, in a process of its own: `python -m campaign.job SETTINGS`, which starts Spark, waits for orders, and runs to the end.
+
+SETTINGS are those of the session, as JSON. Orders are one line of JSON on standard input, as `orders` writes it. What happens is told
+line by line on standard output: "ready APPLICATION", "batch 3", "sink 4", "done".
+"""
+
+import inspect
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+import skytide
+from campaign import cases, sinks, streams
+from skytide.spark.session import local_session
+from skytide.spark.stream import ContinuousQuery
+
+SIDES = ("late", "windows", "invalid")
+
+
+def sides() -> tuple[str, ...]:
+    """Return the side outputs that this engine has."""
+    return tuple(name for name in SIDES if name in inspect.signature(ContinuousQuery.start).parameters)
+
+
+def orders(case: cases.Case, life: int, folder: Path, clock: Path | None) -> str:
+    """Return what a process needs to know for one life of a case, and a file that says how wrong its clock is, as a line."""
+    return json.dumps({"seed": case.seed, "case": case.number, "life": life, "folder": str(folder), "clock": clock and str(clock)})
+
+
+def say(*words: object) -> None:
+    """Tell what happened."""
+    print(*words, flush=True)
+
+
+def die() -> None:
+    """End this process and Java by SIGKILL, at once."""
+    os.killpg(0, signal.SIGKILL)
+
+
+def hook_of(blow: cases.Blow) -> sinks.Hook:
+    """Return what is told of every moment of every sink."""
+    calls = count(1)
+    now = 0
+
+    def hook(moment: str) -> None:
+        nonlocal now
+        if moment == "before":
+            now = next(calls)
+            say("sink", now)
+        if isinstance(blow, cases.KillDriverInSink) and (now, moment) == (blow.call, blow.moment):
+            die()
+
+    return hook
+
+
+def source(spark: SparkSession, case: cases.Case, life: cases.Life, folder: Path) -> Any:
+    """Return the stream of the case, divided as this life says."""
+    if isinstance(case.stream, cases.Workload):
+        return streams.workload(case.stream, partitions=max(1, life.partitions))
+    reader = spark.readStream.schema(streams.SPARK_COLUMNS).option("maxFilesPerTrigger", life.files_per_batch)
+    df: DataFrame = reader.format(case.stream.format).load(str(folder / "in"))
+    return df.repartition(life.partitions) if life.partitions else df
+
+
+def slack(case: cases.Case) -> Any:
+    """Return the slack of the case."""
+    name, value = case.slack
+    return {
+        "k": skytide.KSlack,
+        "ratio": lambda: skytide.DropRatio(value),
+        "fixed": lambda: skytide.FixedSlack(f"{round(value)} us"),
+    }[name]()
+
+
+def query(windowed: Any, ask: cases.Ask) -> Any:
+    """Ask what the case asks."""
+    preferences = [
+        {"low": skytide.low, "high": skytide.high, "diff": skytide.diff}[kind](column) for kind, column in ask.preferences
+    ]
+    if ask.method == "aggregate":
+        return windowed.aggregate(*(f"{function}({column}) AS {name}" for function, column, name in ask.measures), keys=ask.keys)
+    if ask.method == "top_k":
+        return windowed.top_k(ask.number, by=preferences[0])
+    named = {"skyline": {}, "levels": {"up_to": ask.number}}.get(ask.method, {"k": ask.number})
+    return getattr(windowed, ask.method)(*preferences, **named)
+
+
+def start(spark: SparkSession, case: cases.Case, life: cases.Life, folder: Path) -> Any:
+    """Start the query."""
+    windowed = skytide.stream(source(spark, case, life, folder)).window(
+        f"{case.length_us} us", slide=f"{case.slide_us} us", slack=slack(case)
+    )
+    target, hook = folder / "out", hook_of(life.blow)
+    target.mkdir(exist_ok=True)
+    keys = {"results": case.ask.keys if case.ask.method == "aggregate" else ("id",), "late": ("id",), "invalid": ("id",)}
+    outputs = {name: sinks.sink(case.sink, target, name, keys.get(name, ()), hook) for name in ("results", *sides())}
+    results = outputs.pop("results")
+    if case.sink == "parquet":
+        outputs["path"], results = results, "parquet"
+    return query(windowed, case.ask).start(
+        results,
+        checkpoint=str(folder / "checkpoint"),
+        trigger="availableNow",
+        flush=True,
+        splitting=life.splitting,
+        pane_slots=life.pane_slots[0],
+        window_slots=life.window_slots,
+        **outputs,
+    )
+
+
+def watch(run: Any, life: cases.Life) -> None:
+    """Tell of every batch, and change the number of slots after it."""
+    latest = run.status().batch
+    while True:
+        if (batch := run.status().batch) != latest:
+            latest = batch
+            say("batch", batch)
+            run.resize(pane_slots=life.pane_slots[batch % len(life.pane_slots)])
+        time.sleep(0.01)
+
+
+def shift_clock(offset: Path) -> None:
+    """Read the clock beside the true time by what a file says, where libfaketime is not there to do it for all processes."""
+    true = time.time
+
+    def shifted() -> float:
+        return true() + float(offset.read_text().strip())
+
+    time.time = shifted
+    time.time_ns = lambda: round(shifted() * 1e9)
+
+
+def main(settings: str) -> None:
+    """Get ready, wait for orders, and run until the stream has ended."""
+    spark = local_session("a job to kill", **json.loads(settings))
+    spark.range(0, 2, 1, 2).mapInArrow(lambda batches: batches, "id bigint").collect()  # so that workers are there, too
+    say("ready", spark.sparkContext.applicationId)
+    line = sys.stdin.readline()
+    if not line:
+        return
+    told = json.loads(line)
+    if told["clock"]:
+        shift_clock(Path(told["clock"]))
+    case = cases.draw(told["seed"], told["case"])
+    life, folder = case.lives[told["life"]], Path(told["folder"])
+    run = start(spark, case, life, folder)
+    threading.Thread(target=watch, args=(run, life), daemon=True).start()
+    run.await_termination()
+    say("done")
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,202 @@
+"""Processes to kill: a job with its Java and its Python workers, and how to find those of them that a blow is meant for."""
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+FAKETIME = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1")
+TESTS = str(Path(__file__).parents[1])
+QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xlog:disable"  # a Java that is soon killed
+DEADLINE_S = 600.0  # only against hanging
+WORKER, SOURCE = "skytide.spark.daemon", "python_streaming_source_runner"
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What must be known of a process before it starts."""
+
+    master: str
+    settings: tuple[tuple[str, str], ...]
+    fake_clock: bool
+
+
+class Job:
+    """A process that starts Spark and waits for orders."""
+
+    def __init__(self, needs: Needs, folder: Path, java: str) -> None:
+        """Start it; its log goes to a file of the folder."""
+        folder.mkdir(parents=True)
+        self.needs, self.log_file, self.clock = needs, folder / "log", folder / "clock"
+        self.clock.write_text("+0\n")
+        settings = {"spark.master": needs.master, "spark.driver.defaultJavaOptions": f"{QUICK} {java}", **dict(needs.settings)}
+        with self.log_file.open("w") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "campaign.job", json.dumps(settings)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                start_new_session=True,
+                env={**os.environ, "PYTHONPATH": TESTS, **(self._faketime() if needs.fake_clock and FAKETIME.exists() else {})},
+            )
+        self.lines: list[str] = []
+        self._said = threading.Condition()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _faketime(self) -> dict[str, str]:
+        return {
+            "LD_PRELOAD": str(FAKETIME),
+            "FAKETIME_TIMESTAMP_FILE": str(self.clock),
+            "FAKETIME_CACHE_DURATION": "1",
+            "DONT_FAKE_MONOTONIC": "1",
+        }
+
+    def _read(self) -> None:
+        assert self.process.stdout
+        with self.process.stdout as said:
+            for line in said:
+                with self._said:
+                    self.lines.append(line.strip())
+                    self._said.notify_all()
+        self.process.wait()
+        with self._said:
+            self._said.notify_all()
+
+    def go(self, orders: str) -> None:
+        """Let the job start."""
+        assert self.process.stdin
+        self.process.stdin.write(orders + "\n")
+        self.process.stdin.close()
+
+    def until(self, moment: Callable[[], bool], timeout_s: float = DEADLINE_S) -> bool:
+        """Wait for a moment that the job tells of; say whether it came before the job ended."""
+        with self._said:
+            self._said.wait_for(lambda: moment() or self.done() or self.ended(), timeout_s)
+        return not self.ended() and moment()
+
+    def watch(self, moment: Callable[[], bool], timeout_s: float = DEADLINE_S) -> bool:
+        """Wait for a moment that nobody tells of; say whether it came before the job ended."""
+        deadline = time.monotonic() + timeout_s
+        while not moment():
+            if self.done() or self.ended() or time.monotonic() > deadline:
+                return False
+            time.sleep(0.003)
+        return True
+
+    def wait(self, seconds: float) -> bool:
+        """Let some time pass; say whether the job still runs."""
+        self.until(lambda: False, seconds)
+        return not self.done() and not self.ended()
+
+    def ended(self) -> bool:
+        """Say whether the process is gone."""
+        return self.process.poll() is not None
+
+    def done(self) -> bool:
+        """Say whether the job came to a good end."""
+        return "done" in self.lines
+
+    def ready(self) -> bool:
+        """Wait until Spark runs."""
+        return self.until(lambda: bool(self.lines))
+
+    def batches(self) -> int:
+        """Count the batches that the job told of."""
+        return sum(line.startswith("batch") for line in self.lines)
+
+    def application(self) -> str:
+        """Return what Spark calls the job."""
+        return self.lines[0].split()[1]
+
+    def log(self) -> str:
+        """Return what was logged."""
+        return self.log_file.read_text(errors="replace")
+
+    def kill(self) -> bool:
+        """Kill Python and Java at once; say whether they were at work. Workers notice in their own time that Java is gone."""
+        alive = not self.ended()
+        working = alive and not self.done()
+        if alive:
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait(DEADLINE_S)
+        return working
+
+    def workers(self, module: str) -> list[int]:
+        """Return the workers that run a module: of Spark's daemon those that it forked, not itself."""
+        parents = {pid: int(stat[1]) for pid, stat in self.members().items() if module in command(pid)}
+        return [pid for pid, parent in parents.items() if module == SOURCE or parent in parents]
+
+    def members(self) -> dict[int, list[str]]:
+        """Return the processes of the job: all that share its session and live."""
+        found = {int(entry): _stat(int(entry)) for entry in os.listdir("/proc") if entry.isdigit()}
+        return {pid: stat for pid, stat in found.items() if stat and int(stat[3]) == self.process.pid and stat[0] != "Z"}
+
+    def watch_end(self) -> None:
+        """Wait until Python and Java have ended by themselves."""
+        self.process.wait(DEADLINE_S)
+        deadline = time.monotonic() + DEADLINE_S
+        while self.members() and time.monotonic() < deadline:
+            time.sleep(0.1)
+
+    def end(self) -> None:
+        """Leave no process behind."""
+        self.kill()
+        if self.process.stdin:
+            self.process.stdin.close()
+        for pid in self.members():
+            _end(pid)
+        self._reader.join(DEADLINE_S)
+
+
+def executors(application: str) -> list[int]:
+    """Return the executors of an application on this machine."""
+    marks = (application, "CoarseGrainedExecutorBackend")
+    running = (int(entry) for entry in os.listdir("/proc") if entry.isdigit())
+    return [pid for pid in running if all(mark in command(pid) for mark in marks)]
+
+
+def kill(pid: int) -> bool:
+    """Kill a process; say whether it was there."""
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def command(pid: int) -> str:
+    """Return the words a process was started with; none if it is gone."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+
+
+def _stat(pid: int) -> list[str]:
+    """Return what /proc says of a process, from its state on; nothing if it is gone."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return []
+
+
+def _end(pid: int) -> None:
+    """Wait for a process that is not our child to end by itself, and kill it if it does not."""
+    try:
+        watched = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    try:
+        if not select.select([watched], [], [], 10)[0]:
+            signal.pidfd_send_signal(watched, signal.SIGKILL)
+    finally:
+        os.close(watched)

@@ -1,0 +1,182 @@
+"""The judge of the campaign finds what is wrong, and nothing where all is right; a case is the same every time."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from campaign import cases, sinks, streams
+from campaign.cases import Case, Files
+from campaign.judge import Found, asked, judge, read
+from support import oracle
+
+Spoil = Callable[[Found], Found]
+
+
+def drawn(**changed: object) -> tuple[Case, streams.Parts]:
+    case = next(
+        case for number in range(100) if isinstance((case := cases.draw(7, number)).stream, Files) and case.ask.method == "skyline"
+    )
+    case = replace(case, slack=("k", 0.0), length_us=2 * case.slide_us, **changed)  # type: ignore[arg-type]
+    assert isinstance(case.stream, Files)
+    calm = replace(case.stream, strays=0, invalid=0, disorder_us=case.slide_us)
+    return replace(case, stream=calm), streams.parts_of(calm, invalid=False)
+
+
+def right(case: Case, parts: streams.Parts) -> Found:
+    """What an engine without a fault writes that took every tuple."""
+    found = oracle.windows_of([row for part in parts for row in part], case.length_us, case.slide_us, asked(case.ask))
+    bounds = {
+        start: {"batch": number // 3, "window_start": start, "window_end": start + case.length_us}
+        for number, start in enumerate(found)
+    }
+    results = [{**bounds[start], **row} for start, window in found.items() for row in window.rows]
+    windows = [{**bounds[start], "tuples": window.tuples, "kept": len(window.rows), "late": 0} for start, window in found.items()]
+    return Found(results, windows, [], [])
+
+
+def test_what_is_right_is_found_right() -> None:
+    case, parts = drawn()
+    verdict = judge(case, parts, right(case, parts))
+    assert verdict.good and verdict.compared > 10
+
+
+def without_first_window(found: Found) -> Found:
+    start = found.windows[0]["window_start"]
+    return replace(found, windows=found.windows[1:], results=[row for row in found.results if row["window_start"] != start])
+
+
+def without_results_of_last_window(found: Found) -> Found:
+    return replace(found, results=[row for row in found.results if row["window_start"] != found.windows[-1]["window_start"]])
+
+
+def with_a_window_twice(found: Found) -> Found:
+    again = found.windows[3]
+    twice = [{**row, "batch": 99} for row in found.results if row["window_start"] == again["window_start"]]
+    return replace(found, windows=[*found.windows, {**again, "batch": 99}], results=[*found.results, *twice])
+
+
+def with_results_twice(found: Found) -> Found:
+    start = found.windows[3]["window_start"]
+    return replace(found, results=[*found.results, *(row for row in found.results if row["window_start"] == start)])
+
+
+def with_another_value(found: Found) -> Found:
+    return replace(found, results=[{**found.results[0], "a": -1}, *found.results[1:]])
+
+
+def with_a_wrong_count(found: Found) -> Found:
+    return replace(found, windows=[{**found.windows[0], "tuples": -1}, *found.windows[1:]])
+
+
+def with_a_window_that_never_was(found: Found) -> Found:
+    return replace(
+        found, windows=[*found.windows, {**found.windows[0], "window_start": 0, "window_end": 2 * found.windows[0]["window_start"]}]
+    )
+
+
+def with_windows_out_of_order(found: Found) -> Found:
+    return replace(found, windows=[{**found.windows[0], "batch": 99}, *found.windows[1:]])
+
+
+@pytest.mark.parametrize(
+    ("spoil", "what"),
+    [
+        (without_first_window, "lost"),
+        (without_results_of_last_window, "lost"),
+        (with_a_window_twice, "doubled"),
+        (with_results_twice, "doubled"),
+        (with_another_value, "different"),
+        (with_a_wrong_count, "different"),
+        (with_a_window_that_never_was, "different"),
+        (with_windows_out_of_order, "different"),
+    ],
+)
+def test_what_is_wrong_is_found(spoil: Spoil, what: str) -> None:
+    case, parts = drawn()
+    verdict = judge(case, parts, spoil(right(case, parts)))
+    assert getattr(verdict, what) >= 1 and not verdict.good and verdict.reasons
+
+
+def test_a_run_of_empty_windows_may_be_one_row() -> None:
+    case, parts = drawn()
+    slide_us = case.slide_us
+    first = [row for part in parts for row in part][:5]
+    later = [{**row, "ts": row["ts"] + 100 * slide_us, "id": row["id"] + 5} for row in first]
+    found = right(case, [first, later])
+    empty = [row for row in found.windows if not row["tuples"]]
+    run = {**empty[0], "window_end": empty[-1]["window_end"], "windows": len(empty)}
+    assert len(empty) > 50
+    assert judge(
+        case,
+        [first, later],
+        replace(found, windows=[run if row is empty[0] else row for row in found.windows if row is empty[0] or row["tuples"]]),
+    ).good
+
+
+def test_late_tuples_are_taken_as_late_once_and_only_if_they_are() -> None:
+    case, parts = drawn()
+    rows = [row for part in parts for row in part]
+    newest = max(rows, key=lambda row: row["ts"])
+    late = next(row for place, row in enumerate(rows) if any(other["ts"] > row["ts"] for other in rows[:place]))
+    found = right(case, [[row for row in rows if row is not late]])
+    assert judge(case, parts, replace(found, late=[{"batch": 1, **late}])).good
+    assert judge(case, parts, found).different
+    assert judge(case, parts, replace(found, late=[late, late])).tuples
+    on_time = right(case, [[row for row in rows if row is not newest]])
+    assert judge(case, parts, replace(on_time, late=[newest])).tuples
+    fixed = replace(case, slack=("fixed", float(case.slide_us)))
+    assert judge(fixed, parts, replace(found, late=[late])).tuples  # a slack as long as the disorder loses nothing
+
+
+def test_strays_must_be_dropped() -> None:
+    case, _ = drawn()
+    assert isinstance(case.stream, Files)
+    case = replace(case, slack=("fixed", 3.0 * case.slide_us), stream=replace(case.stream, strays=3))
+    parts = streams.parts_of(case.stream, invalid=False)
+    strays = [row for part in parts for row in part if row["id"] >= case.stream.tuples]
+    assert len(strays) == 3
+    calm = [[row for row in part if row not in strays] for part in parts]
+    assert judge(case, parts, replace(right(case, calm), late=strays)).good
+    assert judge(case, parts, right(case, parts)).tuples == 3
+
+
+def test_a_case_is_the_same_every_time_and_another_with_another_number_or_seed() -> None:
+    assert cases.draw(3, 5) == cases.draw(3, 5)
+    some = [cases.draw(seed, number) for seed in (1, 2) for number in range(40)]
+    assert len({repr(replace(case, seed=0, number=0)) for case in some}) == len(some)
+    assert {case.kind for case in some} == set(cases.KINDS)
+    assert {case.sink for case in some} == set(sinks.KINDS)
+    assert all(case.lives[-1].blow is None and len(case.lives) > 1 for case in some)
+
+
+class Rows:
+    """Stands for a DataFrame of results."""
+
+    def __init__(self, rows: list[oracle.Row]) -> None:
+        self.rows = rows
+
+    def toArrow(self) -> object:
+        return streams.pa.Table.from_pylist(self.rows)
+
+
+@pytest.mark.parametrize("kind", sinks.KINDS[2:])
+def test_a_batch_that_is_repeated_is_in_each_target_once(tmp_path: Path, kind: str) -> None:
+    write = sinks.sink(kind, tmp_path, "results", ("id",), lambda moment: None)
+    for batch, starts in [(0, (0, 10)), (1, (20,)), (1, (20,)), (2, ())]:
+        write(Rows([{"window_start": start, "id": number} for start in starts for number in (1, 2)]), batch)
+    assert [row["window_start"] for row in read(kind, tmp_path).results] == [0, 0, 10, 10, 20, 20]
+
+
+@pytest.mark.parametrize("kind", sinks.KINDS[2:])
+def test_a_call_that_dies_before_its_commit_leaves_nothing(tmp_path: Path, kind: str) -> None:
+    class Died(Exception):
+        pass
+
+    def die(moment: str) -> None:
+        if moment == "inside":
+            raise Died
+
+    with pytest.raises(Died):
+        sinks.sink(kind, tmp_path, "results", ("id",), die)(Rows([{"window_start": 0, "id": 1}]), 0)
+    assert read(kind, tmp_path).results == []
