@@ -19,7 +19,7 @@ from skytide.spark.outlets import Sinks
 from skytide.spark.pane_level import REPORT, SLOT, PaneTask, read_reports
 from skytide.spark.store import Store
 from skytide.windows import Windows
-from support.queries import same
+from support import oracle
 
 COLUMNS = pa.schema([("ts", pa.timestamp("us", "UTC")), ("a", pa.int64()), ("b", pa.float64()), ("id", pa.int64())])
 QUERIES: list[Query] = [
@@ -28,6 +28,13 @@ QUERIES: list[Query] = [
     TopK(low("a") & high("b"), k=2),
     Aggregate((Measure.parse("count(*)"), Measure.parse("sum(a)"), Measure.parse("last(b)")), time="ts"),
 ]
+ASKED = [
+    oracle.skyline(("low", "a"), ("high", "b")),
+    oracle.k_dominant(1, ("low", "a"), ("high", "b")),
+    oracle.top_k(2, ("low", "a"), ("high", "b")),
+    oracle.aggregate([("count", "*", "count"), ("sum", "a", "sum_a"), ("last", "b", "last_b")]),
+]
+"""What the oracle is asked for each of the queries."""
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 Part = list[int]  # the times of the tuples of one partition of a batch
 Batch = list[Part]
@@ -128,25 +135,21 @@ class Outputs:
         self._check_windows([row for row in everything if row["id"] not in aside], plan)
 
     def _check_windows(self, accepted: list[dict[str, Any]], plan: Plan) -> None:
-        length, slide = plan.rules.windows.length_us, plan.rules.windows.slide_us
+        windows, ask = plan.rules.windows, ASKED[QUERIES.index(plan.query)]
         results, stats = self.results.rows(), self.windows.rows()
         assert [row["window_start"] for row in results] == sorted(row["window_start"] for row in results)
-        times = [micros(row["ts"]) for row in accepted]
-        if not times:
-            assert not results
-            return
-        first, last = (min(times) - length) // slide + 1, max(times) // slide
-        assert [start for row in stats for start in starts_of(row, slide)] == [window * slide for window in range(first, last + 1)]
-        for row in stats:
-            start, end = micros(row["window_start"]), micros(row["window_end"])
-            inside = pa.Table.from_pylist(
-                [tuple_ for tuple_, at in zip(accepted, times, strict=True) if start <= at < end], COLUMNS
-            )
-            right = plan.query.window(plan.query.pane(inside)) if inside.num_rows else plan.query.schema(COLUMNS).empty_table()
-            mine = [result for result in results if start == micros(result["window_start"])]
-            bare = [{name: value for name, value in each.items() if name not in ("window_start", "window_end")} for each in mine]
-            assert same(pa.Table.from_pylist(bare, right.schema), right)
-            assert (row["tuples"], row["kept"]) == (inside.num_rows, right.num_rows)
+        tuples = [{**row, "ts": micros(row["ts"])} for row in accepted]
+        expected = oracle.windows_of(tuples, windows.length_us, windows.slide_us, ask)
+        assert [start for row in stats for start in starts_of(row, windows.slide_us)] == list(expected)
+        found: dict[int, list[dict[str, Any]]] = {}
+        for row in results:
+            start = micros(row.pop("window_start"))
+            assert micros(row.pop("window_end")) == start + windows.length_us
+            found.setdefault(start, []).append({**row, "ts": micros(row["ts"])} if "ts" in row else row)
+        for row in (row for row in stats if row["windows"] == 1):
+            start = micros(row["window_start"])
+            assert oracle.multiset(found.get(start, [])) == oracle.multiset(expected[start].rows)
+            assert (row["tuples"], row["kept"]) == (expected[start].tuples, len(expected[start].rows))
 
 
 def micros(time: Any) -> int:
