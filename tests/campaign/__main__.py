@@ -10,6 +10,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Iterator
 
 from campaign import cases
 from campaign.processes import FAKETIME
@@ -71,8 +72,36 @@ def explain(outcome: Outcome, runner: Runner) -> str:
     return f"{reasons}\n      all it wrote: {where}\n      alone: PYTHONPATH=tests python -m campaign --seed {case.seed} --case {case.number}"
 
 
+def chosen(told: argparse.Namespace) -> Iterator[cases.Case]:
+    """Return the cases to run: one alone, or all from the first on."""
+    if told.case is not None:
+        return iter([cases.draw(told.seed, told.case)] * told.times)
+    kinds = [kind for kind in available() if not told.only or kind in told.only]
+    return (case for number in itertools.count() if (case := cases.draw(told.seed, number)).kind in kinds)
+
+
+def fight(told: argparse.Namespace, outcomes: list[Outcome]) -> None:
+    """Run cases until enough was killed, and tell of each."""
+    began, kills = time.monotonic(), 0
+
+    def tell(text: str) -> None:
+        if told.verbose:
+            print(f"{time.monotonic() - began:8.1f} s  {text}", flush=True)
+
+    with Runner(tell) as runner:
+        print(f"an undisturbed job takes {runner.usual_s:.1f} s; seed {told.seed}", flush=True)
+        for present, following in itertools.pairwise(itertools.chain(chosen(told), [None])):
+            if present is None or (told.case is None and kills >= told.kills):
+                return
+            outcomes.append(outcome := runner.run(present, following))
+            kills += sum(outcome.hits[name] for name in KILLS)
+            print(line(outcome, kills, told.kills), flush=True)
+            if not outcome.verdict.good:
+                print(explain(outcome, runner), flush=True)
+
+
 def main() -> int:
-    """Run cases until enough was killed; the exit status says whether all windows came out once and right."""
+    """Run the campaign; the exit status says whether all windows came out once and right."""
     parser = argparse.ArgumentParser(prog="campaign", description=__doc__)
     parser.add_argument("--kills", type=int, default=200, help="how many kills are enough")
     parser.add_argument("--seed", type=int, default=1)
@@ -81,31 +110,13 @@ def main() -> int:
     parser.add_argument("--only", choices=tuple(cases.KINDS), action="append", help="only cases of this kind")
     parser.add_argument("--verbose", action="store_true", help="tell of every life and every kill")
     told = parser.parse_args()
-    kinds = [kind for kind in available() if not told.only or kind in told.only]
-    chosen = (case for number in itertools.count() if (case := cases.draw(told.seed, number)).kind in kinds)
-    if told.case is not None:
-        chosen = iter([cases.draw(told.seed, told.case)] * told.times)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(2))  # so that no process is left behind
     outcomes: list[Outcome] = []
     began = time.monotonic()
-    kills = 0
-
-    def tell(text: str) -> None:
-        if told.verbose:
-            print(f"{time.monotonic() - began:8.1f} s  {text}", flush=True)
-
-    with Runner(tell) as runner:
-        print(f"an undisturbed job takes {runner.usual_s:.1f} s; seed {told.seed}", flush=True)
-        present = next(chosen, None)
-        while present and (kills < told.kills or told.case is not None):
-            following = next(chosen, None)
-            outcomes.append(runner.run(present, following))
-            kills += sum(outcomes[-1].hits[name] for name in KILLS)
-            print(line(outcomes[-1], kills, told.kills), flush=True)
-            if not outcomes[-1].verdict.good:
-                print(explain(outcomes[-1], runner), flush=True)
-            present = following
-    print(summary(outcomes, time.monotonic() - began))
+    try:
+        fight(told, outcomes)
+    finally:
+        print(summary(outcomes, time.monotonic() - began), flush=True)
     return int(any(not outcome.verdict.good for outcome in outcomes))
 
 
