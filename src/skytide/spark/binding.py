@@ -1,6 +1,7 @@
 """From what a user wrote to columns that exist: names, SQL expressions and Columns."""
 
 import re
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -15,6 +16,7 @@ from skytide.errors.checks import refused
 from skytide.queries import Query
 
 HELPER = "__skytide_"
+Batches = Iterator[pa.RecordBatch]
 
 
 def bind(df: DataFrame, query: Query) -> tuple[DataFrame, Query, list[str]]:
@@ -51,6 +53,21 @@ def bounded(rows: StructType, time: str) -> StructType:
     """Give the schema with the bounds of a window, which are of the same type as the time of a tuple."""
     kind = rows[time].dataType
     return StructType([StructField("window_start", kind), StructField("window_end", kind), *rows.fields])
+
+
+def map_in_arrow(df: DataFrame, work: Callable[[Batches], Batches], schema: StructType) -> DataFrame:
+    """Do as `df.mapInArrow`, for columns of any name: PySpark reads `a.b` as the field b of a column a."""
+    plain, names = plainly_named(df), df.columns
+    if plain is df:
+        return df.mapInArrow(work, schema)
+    return plain.mapInArrow(lambda batches: work(batch.rename_columns(names) for batch in batches), schema)
+
+
+def plainly_named(df: DataFrame) -> DataFrame:
+    """Return a DataFrame with plain names for its columns, in their order: itself, if they are plain."""
+    if all(re.fullmatch(r"\w+", name) for name in df.columns):
+        return df
+    return df.toDF(*(f"{HELPER}column{number}" for number in range(len(df.columns))))
 
 
 def _existing(df: DataFrame, what: Any) -> str | None:

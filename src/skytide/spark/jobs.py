@@ -10,7 +10,7 @@ from pyspark.sql.types import StructType
 
 from skytide.routing import Router
 from skytide.spark import pane_level, window_level
-from skytide.spark.binding import spark_schema
+from skytide.spark.binding import map_in_arrow, spark_schema
 from skytide.spark.pane_level import PaneTask
 from skytide.spark.store import Store
 from skytide.spark.tasks import one_task
@@ -50,7 +50,7 @@ class SparkJobs:
         def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             yield from task.run(((None, batch) for batch in batches), _partition())
 
-        return batch.mapInArrow(run, spark_schema(StructType([]), pane_level.REPORT)).toArrow()
+        return map_in_arrow(batch, run, spark_schema(StructType([]), pane_level.REPORT)).toArrow()
 
     def panes_routed(self, batch: DataFrame, task: PaneTask, router: Router) -> pa.Table:
         """One task for each partition of the batch, which gives tuples their slots, and then one for each slot."""
@@ -64,9 +64,9 @@ class SparkJobs:
             yield from task.run_routed(batches, _partition())
 
         marks = spark_schema(StructType([]), pane_level.ROUTED)
-        routed = batch.mapInArrow(split, StructType([*batch.schema.fields, *marks.fields]))
+        routed = map_in_arrow(batch, split, StructType([*batch.schema.fields, *marks.fields]))
         sent = routed.repartitionById(slots, pane_level.SLOT)
-        return sent.mapInArrow(run, spark_schema(StructType([]), pane_level.REPORT)).toArrow()
+        return map_in_arrow(sent, run, spark_schema(StructType([]), pane_level.REPORT)).toArrow()
 
     def window_task(self, work: Callable[[], Iterator[pa.RecordBatch]]) -> pa.Table:
         """A job of one task."""

@@ -19,7 +19,7 @@ from skytide.queries import Aggregate, KDominant, Levels, Measure, Nulls, Query,
 from skytide.queries.preferences import Preference
 from skytide.records import Status, WindowRow
 from skytide.routing import TB_RR, Splitting, strategy_of
-from skytide.spark.binding import arrow_schema, bind, bounded, spark_schema
+from skytide.spark.binding import arrow_schema, bind, bounded, map_in_arrow, plainly_named, spark_schema
 from skytide.spark.checks import check_asked, check_slots, check_start, check_streamed
 from skytide.spark.dataframe import count_of
 from skytide.spark.engine import Engine, Plan, Sinks
@@ -242,14 +242,15 @@ class ContinuousQuery:
                     yield from kept.append_column(WINDOW, pa.array([window] * kept.num_rows, pa.int64())).to_batches()
 
         def answer(kept: pa.Table) -> pa.Table:
-            kept, window = kept.cast(kept_columns), kept[WINDOW][0].as_py()
+            kept = kept.rename_columns(kept_columns.names).cast(kept_columns)
+            window = kept[WINDOW][0].as_py()
             return with_bounds(query.window(query.merge(kept.drop_columns([WINDOW]))), windows, window, columns.field(time).type)
 
         kept_columns = query.kept_schema(columns).append(pa.field(WINDOW, pa.int64()))
         own = bounded(self.rows.schema, time)
-        kept = self.rows.mapInArrow(keep, spark_schema(own, kept_columns))
+        kept = plainly_named(map_in_arrow(self.rows, keep, spark_schema(own, kept_columns)))
         results = result_columns(query, columns, columns.field(time).type)
-        return kept.groupBy(WINDOW).applyInArrow(answer, spark_schema(own, results)).drop(*self.helpers)
+        return kept.groupBy(kept.columns[-1]).applyInArrow(answer, spark_schema(own, results)).drop(*self.helpers)
 
     def _plan(self, store: Store) -> Plan:
         return Plan(
