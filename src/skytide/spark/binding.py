@@ -90,9 +90,8 @@ def _with_expression(df: DataFrame, name: str, what: Any) -> DataFrame:
         extended = df.withColumn(name, F.expr(what) if isinstance(what, str) else what)
         _ = extended.schema
     except (AnalysisException, ParseException) as error:
-        raise InvalidInput(
-            value=str(what), reason=str(error).splitlines()[0], remedy=f"use columns of {', '.join(df.columns)}"
-        ) from error
+        reason = str(error).strip().partition("\n")[0]
+        raise InvalidInput(value=str(what), reason=reason, remedy=f"use columns of {', '.join(df.columns)}") from error
     return extended
 
 
