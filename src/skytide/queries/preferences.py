@@ -6,7 +6,7 @@ low('price') * high('stars') & low('distance')
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Generator, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -105,7 +105,7 @@ def _column(what: Any) -> Any:
     """Refuse what is no column; which Columns there are only Spark knows."""
     if isinstance(what, str):
         words("column", what, "price")
-    elif what is None or isinstance(what, Preference | bool | int | float | complex | bytes | Iterable | type):
+    elif what is None or isinstance(what, Preference | int | float | complex | bytes | type | Collection | Generator):
         raise refused("column", what, "not a column", 'give a column\'s name, an SQL expression or a Column, as low("price")')
     return what
 

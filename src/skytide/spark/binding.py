@@ -1,6 +1,7 @@
 """From what a user wrote to columns that exist: names, SQL expressions and Columns."""
 
 import re
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -16,6 +17,7 @@ from skytide.queries import Query
 from skytide.queries.aggregate import ORIGIN
 
 HELPER = "__skytide_"
+Batches = Iterator[pa.RecordBatch]
 
 
 def bind(df: DataFrame, query: Query) -> tuple[DataFrame, Query, list[str]]:
@@ -63,6 +65,21 @@ def bounded(rows: StructType, time: str) -> StructType:
     return StructType([StructField("window_start", kind), StructField("window_end", kind), *rows.fields])
 
 
+def map_in_arrow(df: DataFrame, work: Callable[[Batches], Batches], schema: StructType) -> DataFrame:
+    """Do as `df.mapInArrow`, for columns of any name: PySpark reads `a.b` as the field b of a column a."""
+    plain, names = plainly_named(df), df.columns
+    if plain is df:
+        return df.mapInArrow(work, schema)
+    return plain.mapInArrow(lambda batches: work(batch.rename_columns(names) for batch in batches), schema)
+
+
+def plainly_named(df: DataFrame) -> DataFrame:
+    """Return a DataFrame with plain names for its columns, in their order: itself, if they are plain."""
+    if all(re.fullmatch(r"\w+", name) for name in df.columns):
+        return df
+    return df.toDF(*(f"{HELPER}column{number}" for number in range(len(df.columns))))
+
+
 def _existing(df: DataFrame, what: Any) -> str | None:
     if not isinstance(what, str):
         return None
@@ -95,9 +112,8 @@ def _with_expression(df: DataFrame, name: str, what: Any) -> DataFrame:
         extended = df.withColumn(name, F.expr(what) if isinstance(what, str) else what)
         _ = extended.schema
     except (AnalysisException, ParseException) as error:
-        raise InvalidInput(
-            value=str(what), reason=str(error).splitlines()[0], remedy=f"use columns of {', '.join(df.columns)}"
-        ) from error
+        reason = str(error).strip().partition("\n")[0]
+        raise InvalidInput(value=str(what), reason=reason, remedy=f"use columns of {', '.join(df.columns)}") from error
     return extended
 
 

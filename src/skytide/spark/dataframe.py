@@ -10,7 +10,7 @@ from pyspark.sql.types import StructType
 from skytide.errors import InvalidInput
 from skytide.queries import KDominant, Levels, Nulls, Query, Skyband, Skyline, TopDelta, TopK, combine, high
 from skytide.queries.preferences import Preference
-from skytide.spark.binding import arrow_schema, bind, spark_schema
+from skytide.spark.binding import arrow_schema, bind, map_in_arrow, spark_schema
 from skytide.spark.checks import check_asked, check_columns
 from skytide.spark.tasks import keep, share, whole
 
@@ -73,23 +73,23 @@ def apply(df: DataFrame, query: Query) -> DataFrame:
     rows, bound, added = bind(df, query)
     given = arrow_schema(rows.schema)
     schema = spark_schema(rows.schema, bound.schema(given))
-    kept = rows.mapInArrow(keep(bound), spark_schema(rows.schema, bound.kept_schema(given)))
+    kept = map_in_arrow(rows, keep(bound), spark_schema(rows.schema, bound.kept_schema(given)))
     slots = min(_parallelism(df), MOST_SLOTS)
     if bound.groups():
-        merged = kept.repartition(slots, *map(_column, bound.groups())).mapInArrow(whole(bound.window), schema)
+        merged = map_in_arrow(kept.repartition(slots, *map(_column, bound.groups())), whole(bound.window), schema)
     elif bound.can_share and slots > 1:
         merged = _shared(kept, bound, slots, schema)
         if not bound.share_is_final:
-            merged = merged.repartition(1).mapInArrow(whole(bound.settle), schema)
+            merged = map_in_arrow(merged.repartition(1), whole(bound.settle), schema)
     else:
-        merged = kept.repartition(1).mapInArrow(whole(bound.window), schema)
+        merged = map_in_arrow(kept.repartition(1), whole(bound.window), schema)
     return merged.drop(*added)
 
 
 def _shared(kept: DataFrame, query: Query, slots: int, schema: StructType) -> DataFrame:
     owner = F.pmod(F.hash(*map(_column, query.expressions())), F.lit(slots))  # equal points have one owner
     copies = kept.withColumn(OWNER, owner).withColumn(SLOT, F.explode(F.sequence(F.lit(0), F.lit(slots - 1))))
-    return copies.repartitionById(slots, SLOT).mapInArrow(share(query, SLOT, OWNER), schema)
+    return map_in_arrow(copies.repartitionById(slots, SLOT), share(query, SLOT, OWNER), schema)
 
 
 def _column(name: str) -> Any:

@@ -10,7 +10,7 @@ from pyspark.sql.types import StructType
 
 from skytide.batch import InSource, PaneReport, Sent, Way
 from skytide.spark import pane_level, window_level
-from skytide.spark.binding import spark_schema
+from skytide.spark.binding import map_in_arrow, spark_schema
 from skytide.spark.pane_level import REPORT, PaneTask
 from skytide.spark.store import Store
 from skytide.spark.tasks import one_task
@@ -50,7 +50,7 @@ class SparkJobs:
             def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
                 yield from task.run(((None, batch) for batch in batches), _partition())
 
-            reports = batch.mapInArrow(run, spark_schema(StructType([]), REPORT))
+            reports = map_in_arrow(batch, run, spark_schema(StructType([]), REPORT))
         return pane_level.read_reports(reports.toArrow())
 
     def _sent(self, batch: DataFrame, task: PaneTask, way: Sent) -> DataFrame:
@@ -67,8 +67,9 @@ class SparkJobs:
             yield from task.run_routed(batches, _partition())
 
         marks = spark_schema(StructType([]), pane_level.ROUTED)
-        routed = batch.mapInArrow(split, StructType([*batch.schema.fields, *marks.fields]))
-        return routed.repartitionById(slots, pane_level.SLOT).mapInArrow(run, spark_schema(StructType([]), REPORT))
+        routed = map_in_arrow(batch, split, StructType([*batch.schema.fields, *marks.fields]))
+        sent = routed.repartitionById(slots, pane_level.SLOT)
+        return map_in_arrow(sent, run, spark_schema(StructType([]), REPORT))
 
     def window_task(self, work: Callable[[], Iterator[pa.RecordBatch]]) -> str:
         """A job of one task."""

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame
 
 from skytide.queries import Query, sliding_memory
 from skytide.queries.sliding import Panes
-from skytide.spark.binding import arrow_schema, bounded, spark_schema
+from skytide.spark.binding import arrow_schema, bounded, map_in_arrow, plainly_named, spark_schema
 from skytide.spark.pane_level import by_pane
 from skytide.spark.tasks import Reducer
 from skytide.spark.window_level import WINDOWS_AT_ONCE, result_columns, slide_over, with_bounds
@@ -30,13 +30,13 @@ def windows_of_rows(rows: DataFrame, time: str, windows: Windows, query: Query) 
     """Return the answers of all windows that hold a row, each with its bounds."""
     columns, own = arrow_schema(rows.schema), bounded(rows.schema, time)
     task = StretchTask(query, windows, columns, time)
-    kept = rows.mapInArrow(task.keep, spark_schema(own, task.kept_columns))
+    kept = plainly_named(map_in_arrow(rows, task.keep, spark_schema(own, task.kept_columns)))
 
     def answer(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:  # Spark counts the arguments: no method will do
         return task.answer(batches)
 
     results = result_columns(query, columns, columns.field(time).type)
-    return kept.groupBy(STRETCH).applyInArrow(answer, spark_schema(own, results))
+    return kept.groupBy(kept.columns[-1]).applyInArrow(answer, spark_schema(own, results))
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,8 @@ class StretchTask:
 
     def answer(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Slide over the windows of a stretch, some at once."""
-        kept = pa.Table.from_batches(list(batches)).cast(self.kept_columns).combine_chunks()
+        table = pa.Table.from_batches(list(batches)).rename_columns(self.kept_columns.names)
+        kept = table.cast(self.kept_columns).combine_chunks()
         first = kept[STRETCH][0].as_py() * self.stretch
         panes = self._panes(kept)
         numbers = np.array([pane for pane, _ in panes], dtype=np.int64)
