@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from skytide.lateness import KSlack
 from skytide.queries import Skyline, low
+from skytide.spark.checkpoint import Store
 from skytide.spark.engine import Plan
 from skytide.spark.pane_level import PaneReport
 from skytide.spark.pane_source import PaneReader
-from skytide.spark.store import Store
 from skytide.spark.workload_source import workload
 from skytide.windows import Windows
 

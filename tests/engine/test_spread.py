@@ -11,9 +11,9 @@ from support.engine import COLUMNS, QUERIES, Collected, InProcess, tuples
 
 from skytide.lateness import FixedSlack
 from skytide.queries import Query
+from skytide.spark.checkpoint import Store
 from skytide.spark.engine import Engine, Plan, Sinks
 from skytide.spark.spread import FIRST_PAIR_S, SLICES_A_SLOT, WORTH_S
-from skytide.spark.store import Store
 from skytide.windows import Windows
 
 

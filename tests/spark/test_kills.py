@@ -24,8 +24,8 @@ from support.streaming_job import START_US, WORKLOAD
 import skytide
 from skytide import FixedSlack, high, low
 from skytide.queries import Skyline
+from skytide.spark.checkpoint import Store
 from skytide.spark.engine import Plan
-from skytide.spark.store import Store
 from skytide.spark.window_level import with_bounds
 from skytide.windows import Windows
 

@@ -16,8 +16,8 @@ from skytide import FixedSlack, KSlack, high, low
 from skytide.lateness import Slack
 from skytide.queries import Skyline
 from skytide.queries.preferences import Preference
+from skytide.spark.checkpoint import Store
 from skytide.spark.engine import Plan
-from skytide.spark.store import Store
 from skytide.spark.window_level import with_bounds
 from skytide.windows import Windows
 

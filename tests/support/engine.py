@@ -13,9 +13,9 @@ from skytide.lateness import DropRatio, FixedSlack, KSlack, Progress, observe
 from skytide.queries import Aggregate, KDominant, Measure, Query, Skyline, TopK, high, low
 from skytide.routing import Router
 from skytide.spark import window_level
+from skytide.spark.checkpoint import Files
 from skytide.spark.engine import Plan
 from skytide.spark.pane_level import SLOT, PaneTask
-from skytide.spark.store import Store
 from skytide.windows import Windows
 from support.queries import same
 
@@ -51,7 +51,7 @@ class InProcess:
     def window_task(self, work: Callable[[], Iterator[pa.RecordBatch]]) -> pa.Table:
         return pa.Table.from_batches(list(work()))
 
-    def stored(self, store: Store, files: tuple[str, ...], columns: pa.Schema) -> pa.Table:
+    def stored(self, store: Files, files: tuple[str, ...], columns: pa.Schema) -> pa.Table:
         return pa.Table.from_batches(list(window_level.read_results(store, files)), columns)
 
     def rows(self, table: pa.Table) -> pa.Table:
@@ -167,6 +167,8 @@ class Fragile:
 
     def __getattr__(self, name: str) -> Any:
         attribute = getattr(self._inner, name)
+        if name == "files":
+            return Fragile(attribute, self._fuse)
         if not callable(attribute) or name in ("read_table", "stored"):
             return attribute
 

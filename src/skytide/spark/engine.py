@@ -14,11 +14,13 @@ from skytide.lateness import Slack
 from skytide.queries import Query
 from skytide.records import Status, WindowRow
 from skytide.routing import EVEN, TB_RR, Router, Splitting, utilisation
+from skytide.spark.checkpoint import SparkNotes, Store
 from skytide.spark.jobs import Jobs
 from skytide.spark.pane_level import PaneReport, PaneTask
-from skytide.spark.sinks import ParquetSink, Sink
+from skytide.spark.parquet_sink import ParquetSink
+from skytide.spark.sinks import Sink
 from skytide.spark.spread import Spread
-from skytide.spark.store import State, Store
+from skytide.spark.store import State
 from skytide.spark.window_level import WindowTask, result_columns
 from skytide.windows import Windows, shown
 
@@ -79,7 +81,7 @@ class Plan:
             windows=self.windows,
             newest_us=before.progress.newest_us,
             punctuation_us=before.progress.punctuation_us,
-            store=self.store,
+            store=self.store.files,
             sequence=sequence,
             late_wanted=late_wanted,
         )
@@ -91,7 +93,7 @@ class Plan:
             windows=self.windows,
             rows=self.columns,
             time_type=self.columns.field(self.time).type,
-            store=self.store,
+            store=self.store.files,
             sequence=state.sequence,
             memory=state.memory,
             panes=panes,
@@ -113,9 +115,12 @@ class Sinks:
 class Engine:
     """Runs batches, and says how it is doing meanwhile."""
 
-    def __init__(self, plan: Plan, sinks: Sinks, trigger_s: float | None = None, routes: bool = False) -> None:
+    def __init__(
+        self, plan: Plan, sinks: Sinks, trigger_s: float | None = None, routes: bool = False, notes: SparkNotes | None = None
+    ) -> None:
         """Go on from where the plan's store stands; `routes`: tuples reach their slots by a shuffle, not as they lie."""
         plan.check_store()
+        plan.store.take_over(notes)
         self.plan, self.sinks = plan, sinks
         self._trigger_s, self._routes = trigger_s, routes
         self._pane_slots = plan.store.latest().pane_slots or plan.pane_slots
@@ -154,7 +159,7 @@ class Engine:
         self._spent("pane level", began)
         self.seconds["pane tasks"] = self.seconds.get("pane tasks", 0.0) + sum(report.busy_s.values())
         if self.sinks.late and report.late_files:
-            self.sinks.late(jobs.stored(self.plan.store, report.late_files, self.plan.columns), sequence)
+            self.sinks.late(jobs.stored(self.plan.store.files, report.late_files, self.plan.columns), sequence)
         else:
             _clear(self.sinks.late, sequence)
         state = self._let_out(jobs, state)
@@ -223,9 +228,11 @@ class Engine:
             self.seconds["window task"] = self.seconds.get("window task", 0.0) + whole["busy_s"]
             state = replace(state, memory=whole["file"], memory_rows=whole["kept"])
             began = self._spent("window level", began)
-            if not parquet:
+            if parquet:
+                parquet.publish(whole["results"], state.sequence)
+            else:
                 columns = result_columns(self.plan.query, self.plan.columns, task.time_type, self.plan.helpers)
-                self.sinks.results(jobs.stored(self.plan.store, (whole["results"],), columns), state.sequence)
+                self.sinks.results(jobs.stored(self.plan.store.files, (whole["results"],), columns), state.sequence)
         else:
             _clear(self.sinks.results, state.sequence)
         rows = self._rows(ended, kept, state)
@@ -287,6 +294,9 @@ class Engine:
     def _commit(self, state: State) -> None:
         began = time.time()
         self.plan.store.commit(replace(state, identity=self.plan.identity()))
+        for sink in (self.sinks.results, self.sinks.late, self.sinks.windows):
+            if isinstance(sink, ParquetSink):
+                sink.clean(state.sequence)
         self._spent("commit", began)
 
     def _spent(self, what: str, since: float) -> float:

@@ -11,8 +11,8 @@ from pyspark.sql.types import StructType
 from skytide.routing import Router
 from skytide.spark import pane_level, window_level
 from skytide.spark.binding import spark_schema
+from skytide.spark.checkpoint import Files
 from skytide.spark.pane_level import PaneTask
-from skytide.spark.store import Store
 from skytide.spark.tasks import one_task
 
 
@@ -28,7 +28,7 @@ class Jobs(Protocol):
     def window_task(self, work: Callable[[], Iterator[pa.RecordBatch]]) -> pa.Table:
         """Run a task of the window level, and give its report; several threads may do that at once."""
 
-    def stored(self, store: Store, files: tuple[str, ...], columns: pa.Schema) -> Any:
+    def stored(self, store: Files, files: tuple[str, ...], columns: pa.Schema) -> Any:
         """Give the rows of stored files as a sink takes them."""
 
     def rows(self, table: pa.Table) -> Any:
@@ -72,7 +72,7 @@ class SparkJobs:
         """A job of one task."""
         return one_task(self._spark, work, spark_schema(StructType([]), window_level.REPORT)).toArrow()
 
-    def stored(self, store: Store, files: tuple[str, ...], columns: pa.Schema) -> DataFrame:
+    def stored(self, store: Files, files: tuple[str, ...], columns: pa.Schema) -> DataFrame:
         """A lazy DataFrame that reads the files."""
         return one_task(self._spark, lambda: window_level.read_results(store, files), spark_schema(self._known, columns))
 

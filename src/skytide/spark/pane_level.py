@@ -16,7 +16,7 @@ from skytide.errors import InvalidInput
 from skytide.lateness import Arrivals, observe
 from skytide.queries import Query
 from skytide.routing import Router, SlotUse
-from skytide.spark.store import Store
+from skytide.spark.checkpoint import Files
 from skytide.spark.tasks import Reducer
 from skytide.windows import Windows
 
@@ -53,7 +53,7 @@ class PaneTask:
     windows: Windows
     newest_us: int | None
     punctuation_us: int | None
-    store: Store
+    store: Files
     sequence: int
     late_wanted: bool = False
 

@@ -8,34 +8,11 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from skytide.errors import InvalidInput
-from skytide.spark.store import Store
+from skytide.spark.parquet_sink import ParquetSink
 
 Sink = Callable[[DataFrame, int], Any]
 
 FORMATS = ("parquet", "console", "memory")
-
-
-class ParquetSink:
-    """One folder a batch: `path/batch=12`. A repeated batch writes over its folder, so each window is there once.
-
-    The task of the window level writes it itself: rows that are in Arrow already need not cross into the JVM for that.
-    """
-
-    def __init__(self, path: str) -> None:
-        """Write below a path."""
-        self.path, self.files = path, Store(path)
-
-    def __call__(self, results: DataFrame, batch_id: int) -> None:
-        """Write a batch of a DataFrame."""
-        results.write.mode("overwrite").parquet(f"{self.path}/batch={batch_id}")
-
-    def write(self, results: pa.Table, batch_id: int) -> None:
-        """Write a batch."""
-        self.files.write_parquet(f"batch={batch_id}/part-00000.parquet", results)
-
-    def clear(self, batch_id: int) -> None:
-        """Remove what an earlier try of a batch wrote that now has nothing to write."""
-        self.files.delete(f"batch={batch_id}")
 
 
 class MemorySink:

@@ -18,13 +18,13 @@ from skytide.queries.preferences import Preference
 from skytide.records import Status, WindowRow
 from skytide.routing import TB_RR, Splitting, strategy_of
 from skytide.spark.binding import HELPER, arrow_schema, bind, bounded, spark_schema
+from skytide.spark.checkpoint import Store
 from skytide.spark.dataframe import count_of
 from skytide.spark.engine import Engine, Plan, Sinks
 from skytide.spark.jobs import SparkJobs
 from skytide.spark.pane_level import by_pane
 from skytide.spark.pane_source import load_panes
 from skytide.spark.sinks import MemorySink, side_sink_of, sink_of
-from skytide.spark.store import Store
 from skytide.spark.tasks import Reducer
 from skytide.spark.window_level import BOUNDS, result_columns, with_bounds
 from skytide.spark.workload_source import WorkloadStream

@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from skytide.queries import Query, sliding_memory
 from skytide.queries.sliding import ALIVE, PANE, Incremental, Sliding
-from skytide.spark.sinks import ParquetSink
-from skytide.spark.store import Store
+from skytide.spark.checkpoint import Files
+from skytide.spark.parquet_sink import ParquetSink
 from skytide.windows import Windows
 
 REPORT = pa.schema(
@@ -44,7 +44,7 @@ class WindowTask:
     windows: Windows
     rows: pa.Schema
     time_type: pa.DataType
-    store: Store
+    store: Files
     sequence: int
     memory: str | None
     panes: dict[int, tuple[str, ...]]
@@ -53,7 +53,7 @@ class WindowTask:
     helpers: tuple[str, ...] = ()
     """Columns that do not belong to the results."""
     parquet: ParquetSink | None = None
-    """Where the results go at once, instead of to a file for the sink to read."""
+    """Where the results are staged, instead of in a file for the sink to read."""
 
     def run(self) -> Iterator[pa.RecordBatch]:
         """Do all: add panes and answer windows in order; report the sizes of the results and the files, this attempt's own."""
@@ -123,14 +123,14 @@ class WindowTask:
         bounded = [with_bounds(answer, self.windows, window, self.time_type) for window, answer in answers]
         rows = pa.concat_tables([empty, *bounded]).drop_columns(list(self.helpers))
         if self.parquet:
-            self.parquet.write(rows, self.sequence)
+            result_file = self.parquet.stage(rows, self.sequence)
         else:
             self.store.write_table(result_file, rows)
         reports = [{"window": window, "kept": answer.num_rows} for window, answer in answers]
         whole = {
             "file": memory_file,
             "kept": memory.num_rows,
-            "results": None if self.parquet else result_file,
+            "results": result_file,
             "busy_s": time.perf_counter() - began,
         }
         return pa.RecordBatch.from_pylist([*reports, whole], REPORT)
@@ -163,7 +163,7 @@ def with_bounds(answer: pa.Table, windows: Windows, window: int, time_type: pa.D
     return answer
 
 
-def read_results(store: Store, names: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
+def read_results(store: Files, names: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
     """Give the rows of some files."""
     for name in names:
         yield from store.read_table(name).to_batches()
