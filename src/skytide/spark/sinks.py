@@ -5,9 +5,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 from skytide.errors import InvalidInput
+from skytide.spark.checkpoint import place_of
 from skytide.spark.parquet_sink import ParquetSink
 
 Sink = Callable[[DataFrame, int], Any]
@@ -37,12 +38,12 @@ def console_sink(results: DataFrame, batch_id: int) -> None:
     results.orderBy("window_start").show(truncate=False)
 
 
-def sink_of(sink: Any, path: str | os.PathLike[str] | None) -> Sink:
+def sink_of(sink: Any, path: str | os.PathLike[str] | None, spark: SparkSession) -> Sink:
     """Give the sink that a user asked for: a function, or a format by name."""
     if callable(sink):
         return sink  # type: ignore[no-any-return]
     if sink == "parquet" and path:
-        return ParquetSink(os.fspath(path))
+        return _parquet(spark, path, "path")
     if sink == "console":
         return console_sink
     if sink == "memory":
@@ -56,14 +57,19 @@ def sink_of(sink: Any, path: str | os.PathLike[str] | None) -> Sink:
     )
 
 
-def side_sink_of(sink: Any, name: str) -> Sink | None:
+def side_sink_of(sink: Any, name: str, spark: SparkSession) -> Sink | None:
     """Give the sink of a side output: a function, or the path of a Parquet folder."""
     if sink is None:
         return None
     if callable(sink):
         return sink  # type: ignore[no-any-return]
     if isinstance(sink, str | os.PathLike):
-        return ParquetSink(os.fspath(sink))
+        return _parquet(spark, sink, name)
     raise InvalidInput(
         value=f"{name}={sink!r}", reason="not a sink", remedy="pass a function of (rows, batch_id), or the path of a Parquet folder"
     )
+
+
+def _parquet(spark: SparkSession, path: Any, name: str) -> ParquetSink:
+    place = place_of(spark, path, name)
+    return ParquetSink(place.uri, place.options)

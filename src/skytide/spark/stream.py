@@ -18,12 +18,13 @@ from skytide.queries.preferences import Preference
 from skytide.records import Status, WindowRow
 from skytide.routing import TB_RR, Splitting, strategy_of
 from skytide.spark.binding import HELPER, arrow_schema, bind, bounded, spark_schema
-from skytide.spark.checkpoint import Store
+from skytide.spark.checkpoint import SparkNotes, Store, checkpoint_place
 from skytide.spark.dataframe import count_of
 from skytide.spark.engine import Engine, Plan, Sinks
 from skytide.spark.jobs import SparkJobs
 from skytide.spark.pane_level import by_pane
 from skytide.spark.pane_source import load_panes
+from skytide.spark.parquet_sink import claim_all
 from skytide.spark.sinks import MemorySink, side_sink_of, sink_of
 from skytide.spark.tasks import Reducer
 from skytide.spark.window_level import BOUNDS, result_columns, with_bounds
@@ -145,7 +146,7 @@ class ContinuousQuery:
         self,
         sink: Any,
         *,
-        checkpoint: str,
+        checkpoint: str | os.PathLike[str],
         trigger: Any = "500 ms",
         path: str | os.PathLike[str] | None = None,
         late: Any = None,
@@ -171,21 +172,25 @@ class ContinuousQuery:
                 value="flush=True", reason="a stream that goes on has no last window", remedy='use trigger="availableNow"'
             )
         if sink == "parquet" and path and windows is None:
-            windows = f"{path}/_windows"
+            windows = f"{os.fspath(path)}/_windows"
+        spark = self.rows.sparkSession
         interval_us = None if trigger == AVAILABLE_NOW else duration_us(trigger, "trigger")
-        sinks = Sinks(sink_of(sink, path), side_sink_of(late, "late"), side_sink_of(windows, "windows"))
+        sinks = Sinks(sink_of(sink, path, spark), side_sink_of(late, "late", spark), side_sink_of(windows, "windows", spark))
         pushed_down = self.source is not None and not self.helpers  # expressions are Spark's to compute
         strategy = strategy_of(splitting or ("EVEN" if pushed_down else "TB_RR"))
         routes = not pushed_down and strategy.name not in ("TB_RR", "EVEN")  # those two need no shuffle
         if pane_slots is None:
             pane_slots = self.source.partitions if self.source else self.rows.sparkSession.sparkContext.defaultParallelism
+        place = checkpoint_place(spark, checkpoint)
         plan = replace(
-            self._plan(Store(f"{checkpoint}/skytide")),
+            self._plan(Store(place.files("skytide"))),
             splitting=strategy if pushed_down or routes else TB_RR,
             pane_slots=pane_slots,
             window_slots=window_slots,
         )
-        engine = Engine(plan, sinks, interval_us and interval_us / 1e6, routes)
+        plan.check_store()
+        claim_all((sinks.results, sinks.late, sinks.windows), plan.store.identity(), place.uri)
+        engine = Engine(plan, sinks, interval_us and interval_us / 1e6, routes, SparkNotes(place.files("spark")))
         engine.resize(pane_slots, window_slots)
         known = bounded(self.rows.schema, self.time)
         rows = self.rows
@@ -195,7 +200,7 @@ class ContinuousQuery:
         def run_batch(batch: DataFrame, batch_id: int) -> None:
             engine.run_batch(SparkJobs(batch.sparkSession, known, pushed_down), batch, batch_id)
 
-        writer = rows.writeStream.foreachBatch(run_batch).option("checkpointLocation", f"{checkpoint}/spark")
+        writer = rows.writeStream.foreachBatch(run_batch).option("checkpointLocation", place.spark)
         if name:
             writer = writer.queryName(name)
         every = {"availableNow": True} if interval_us is None else {"processingTime": f"{interval_us} microseconds"}
@@ -298,6 +303,7 @@ class Run:
                 if not self._flushed:
                     self._engine.flush(self._jobs)
                     self._flushed = True
+            self._engine.plan.store.release()
         return not self.query.isActive
 
     def stop(self) -> None:
@@ -308,6 +314,7 @@ class Run:
         while self.query.isActive and self.status().batch == latest and self._in_a_batch():
             self.query.awaitTermination(0.05)  # type: ignore[arg-type]
         self.query.stop()
+        self._engine.plan.store.release()
 
     def _in_a_batch(self) -> bool:
         status = self.query.status

@@ -177,9 +177,10 @@ def _file_system(uri: str, scheme: str, rest: str, options: dict[str, Any]) -> t
             return pafs.AzureFileSystem(**options), posixpath.join(container.partition("@")[0], path)
         fs, root = pafs.FileSystem.from_uri(uri)
     except (pa.ArrowException, OSError, AttributeError, NotImplementedError) as error:
-        raise InvalidInput(
-            value=uri,
-            reason=str(error).splitlines()[0],
-            remedy="choose a folder that all hosts share, or one on s3a://, hdfs://, gs:// or abfss:// that Arrow can reach",
-        ) from None
+        raise InvalidInput(value=uri, reason=str(error).splitlines()[0], remedy=_remedy(scheme)) from None
     return fs, root
+
+
+def _remedy(scheme: str) -> str:
+    shared = "choose a folder that all hosts share, or one on s3a://, hdfs://, gs:// or abfss:// that Arrow can reach"
+    return f"set HADOOP_HOME and CLASSPATH so that Arrow finds libhdfs, on all hosts, or {shared}" if scheme == "hdfs" else shared
