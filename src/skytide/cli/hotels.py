@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from skytide import diff, high, low, skyline
+from skytide.cli.own_folder import make_room
 from skytide.spark.hotels import CITIES, hotels
 from skytide.spark.session import local_session
 
@@ -25,6 +26,7 @@ def run(out: Path) -> None:
     """Find the skyline of every city; print one, write all as Parquet and as a picture."""
     console = Console(highlight=False, soft_wrap=True)
     table, picture = out / "hotels", out / "hotels.png"
+    make_room(table, picture)
 
     console.print("Starting Spark ...")
     spark = local_session("skytide hotels")
@@ -33,7 +35,7 @@ def run(out: Path) -> None:
         console.print(f"Comparing {COUNT:,} hotels by price, distance, stars and rating ...")
         start = time.perf_counter()
         best = skyline(every, low("price"), low("distance_km"), high("stars"), high("rating"), diff("city"))
-        best.write.mode("overwrite").parquet(str(table))
+        best.write.mode("append").parquet(str(table))
         seconds = time.perf_counter() - start
         winners = spark.read.parquet(str(table)).orderBy("city", "price", "name").toArrow()
         sample = every.where("pmod(xxhash64(name), 10) = 0").toArrow()
