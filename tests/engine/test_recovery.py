@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.dataset as ds
 import pytest
 from support.engine import COLUMNS, QUERIES, Batch, Collected, Crash, Fragile, InProcess, tuples
 
@@ -15,6 +16,7 @@ from skytide.lateness import DropRatio, FixedSlack, KSlack, Slack
 from skytide.spark.checkpoint import Store
 from skytide.spark.engine import Engine, Plan, Sinks
 from skytide.spark.pane_level import PaneTask
+from skytide.spark.parquet_sink import ParquetSink
 from skytide.spark.window_level import WindowTask
 from skytide.windows import Windows
 
@@ -124,6 +126,14 @@ def test_what_an_earlier_try_still_writes_harms_nothing(tmp_path: Path) -> None:
     play(plan_in(tmp_path / "alone"), Sinks(expected), [0, 1, 2, 3, 4, "flush"])
     play(plan_in(tmp_path / "left"), Sinks(out), [0, 1, 2, 3, 4, "flush"], LeftBehind())
     assert out.rows() == expected.rows()
+
+
+def test_what_an_earlier_try_still_writes_never_reaches_a_reader_of_parquet(tmp_path: Path) -> None:
+    expected = Collected()
+    play(plan_in(tmp_path / "alone"), Sinks(expected), [0, 1, 2, 3, 4, "flush"])
+    play(plan_in(tmp_path / "left"), Sinks(ParquetSink(tmp_path / "out")), [0, 1, 2, 3, 4, "flush"], LeftBehind())
+    rows = ds.dataset(tmp_path / "out", format="parquet").to_table().to_pylist()
+    assert sorted(rows, key=repr) == sorted(expected.rows(), key=repr)
 
 
 def test_only_the_latest_states_are_kept(tmp_path: Path) -> None:
