@@ -18,11 +18,11 @@ from skytide import KSlack
 from skytide.batch import PaneReport, Rules, Way
 from skytide.queries import Skyline, combine
 from skytide.spark import local_session
+from skytide.spark.checkpoint import Files, Store
 from skytide.spark.engine import Engine, Plan
 from skytide.spark.outlets import Sinks
 from skytide.spark.pane_level import PaneTask, read_reports
-from skytide.spark.sinks import ParquetSink
-from skytide.spark.store import Store
+from skytide.spark.parquet_sink import ParquetSink
 from skytide.windows import Windows
 
 RATES_HZ = (150_000, 300_000, 600_000)
@@ -46,26 +46,22 @@ class Timed:
         self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - began - inside
 
 
-class TimedStore(Store):
-    """A store whose reading and writing is timed."""
+class TimedFiles(Files):
+    """Files whose reading and writing is timed."""
 
     timed: Timed
 
-    def write_table(self, name: str, table: pa.Table) -> None:
+    def put(self, name: str, data: Any, *, durable: bool = True) -> None:
         with self.timed.stage("state"):
-            super().write_table(name, table)
-
-    def write_batches(self, name: str, schema: pa.Schema, batches: list[pa.RecordBatch]) -> None:
-        with self.timed.stage("state"):
-            super().write_batches(name, schema, batches)
-
-    def read_batches(self, name: str, first: int, count: int) -> pa.Table:
-        with self.timed.stage("state"):
-            return super().read_batches(name, first, count)
+            super().put(name, data, durable=durable)
 
     def read_table(self, name: str) -> pa.Table:
         with self.timed.stage("state"):
             return super().read_table(name)
+
+    def read_batches(self, name: str, first: int = 0, count: int | None = None) -> list[pa.RecordBatch]:
+        with self.timed.stage("state"):
+            return super().read_batches(name, first, count)
 
 
 class HereAndNow:
@@ -88,7 +84,7 @@ class HereAndNow:
         with self.timed.stage("window kernel", less="state"):
             return next(work())["report"][0].as_py()
 
-    def stored(self, store: Store, files: tuple[str, ...], columns: pa.Schema) -> Any:
+    def stored(self, store: Files, files: tuple[str, ...], columns: pa.Schema) -> Any:
         raise AssertionError("results go to Parquet")
 
     def rows(self, table: pa.Table) -> pa.Table:
@@ -100,11 +96,11 @@ def without_spark(rate_hz: int) -> dict[str, float]:
     folder = tempfile.mkdtemp(prefix="skytide-profile-")
     timed = Timed()
     source = skytide.workload(rate=rate_hz, arrivals="constant")
-    store = TimedStore(f"{folder}/state")
-    store.timed = timed
+    files = TimedFiles(f"{folder}/state")
+    files.timed = timed
     query = Skyline(combine(tuple(preferences(source))))
     rules = Rules(Windows(1_000_000, 200_000), KSlack())
-    plan = Plan(query, rules, "ts", source.workload.schema, (), store)
+    plan = Plan(query, rules, "ts", source.workload.schema, (), Store(files))
     engine = Engine(plan, Sinks(ParquetSink(f"{folder}/results")))
     for number in range(BATCHES):
         if number == WARM_UP:

@@ -34,6 +34,15 @@ def test_the_command_says_what_it_can_do(capsys: pytest.CaptureFixture[str]) -> 
     assert "hotels" in said and "run" in said
 
 
+def test_a_folder_that_is_not_ours_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    mine = tmp_path / "hotels" / "part-0.parquet"
+    mine.parent.mkdir()
+    mine.write_text("years of work")
+    assert main(["hotels", "--out", str(tmp_path)]) == 1
+    assert f"{mine} is not from an earlier run, and would be lost; move it away" in capsys.readouterr().err
+    assert mine.read_text() == "years of work"
+
+
 @pytest.mark.slow
 def test_the_command_writes_a_table_and_a_picture(tmp_path: Path) -> None:
     command = [Path(sys.executable).with_name("skytide"), "hotels", "--out", "results"]

@@ -1,5 +1,6 @@
 import logging
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from rich.console import Console
 
 from skytide.cli import main
 from skytide.cli.interrupt import Interrupt
+from skytide.cli.own_folder import MARK
 from skytide.cli.run import reason
 from skytide.dashboard.history import History, latency, read_windows
 from skytide.dashboard.live import WARMING_UP, line, view
@@ -176,6 +178,13 @@ def test_what_cannot_run_is_refused_before_spark_starts(tmp_path: Path, capsys: 
     assert f"{mine} is not from an earlier run, and would be lost" in refused()
     assert mine.read_text() == "years of work"
     mine.unlink()
+    for name in ("results", "checkpoint"):  # as ours are called, but not ours
+        mine = tmp_path / "run" / name / "batch=0" / "part-00000.parquet"
+        mine.parent.mkdir(parents=True)
+        mine.write_text("years of work")
+        assert f"{tmp_path / 'run' / name} is not from an earlier run, and would be lost" in refused()
+        assert mine.read_text() == "years of work"
+        shutil.rmtree(tmp_path / "run" / name)
     (tmp_path / "run").rmdir()
     (tmp_path / "run").write_text("a file")
     assert "choose a folder to write to" in refused()
@@ -206,11 +215,12 @@ def test_the_command_runs_to_its_end_and_replaces_an_earlier_run(spark: SparkSes
     earlier = made / "run" / "results" / "batch=700" / "part-00000.parquet"
     earlier.parent.mkdir(parents=True)
     earlier.write_text("not even Parquet")
+    (made / "run" / MARK).touch()
     status, out, err = Command(tmp_path, "--seconds", "8").end()
     assert (status, err) == (0, "")
     assert len(re.findall("tuples/s", out)) >= 2
     assert not earlier.exists()
-    assert {entry.name for entry in (made / "run").iterdir()} == {"results", "checkpoint"}
+    assert {entry.name for entry in (made / "run").iterdir()} == {"results", "checkpoint", MARK}
     assert (made / "run.png").read_bytes().startswith(b"\x89PNG")
 
     windows = read_windows(made / "run" / "results" / "_windows")

@@ -33,9 +33,9 @@ from skytide.errors import SkytideError
 from skytide.lateness import FixedSlack, KSlack, Slack
 from skytide.queries import Query
 from skytide.routing import STRATEGIES, Splitting
+from skytide.spark.checkpoint import Store
 from skytide.spark.engine import Engine
 from skytide.spark.outlets import Sinks
-from skytide.spark.store import Store
 from skytide.windows import Windows
 
 
@@ -168,9 +168,12 @@ def test_old_files_are_removed(tmp_path: Path) -> None:
     assert max(sizes[100:]) <= max(sizes[20:100])
 
 
-def test_a_manifest_of_a_newer_version_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("number", "which"), [(1, "an older"), (3, "a newer")])
+def test_a_manifest_of_another_version_is_refused(tmp_path: Path, number: int, which: str) -> None:
     run(tmp_path, [[[0]]])
     manifest = next((tmp_path / "manifests").glob("*.json"))
-    manifest.write_text(manifest.read_text().replace('"format": 2', '"format": 3'))
-    with pytest.raises(SkytideError, match="written by a newer skytide"):
+    manifest.write_text(manifest.read_text().replace('"format": 2', f'"format": {number}'))
+    with pytest.raises(
+        SkytideError, match=f"written by {which} skytide, in format {number}, where this one reads 2 only; go on with"
+    ):
         Store(str(tmp_path)).latest()

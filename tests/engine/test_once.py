@@ -18,7 +18,7 @@ from skytide.queries import Query
 from skytide.routing import AS_PID, PB_RR
 from skytide.spark.engine import Engine
 from skytide.spark.outlets import Sinks
-from skytide.spark.sinks import ParquetSink
+from skytide.spark.parquet_sink import ParquetSink
 from skytide.spark.window_level import WindowTask
 from skytide.windows import Windows
 

@@ -13,10 +13,10 @@ from skytide.batch import InSource, PaneReport, Rules
 from skytide.lateness import KSlack
 from skytide.queries import Skyline, low
 from skytide.routing import EVEN
+from skytide.spark.checkpoint import Store
 from skytide.spark.engine import Plan
 from skytide.spark.pane_level import read_reports
 from skytide.spark.pane_source import PaneReader
-from skytide.spark.store import Store
 from skytide.spark.workload_source import workload
 from skytide.windows import Windows
 

@@ -1,21 +1,24 @@
 """What a crash must not do, without Spark: the corners of starting again that a random test seldom meets."""
 
 import contextlib
+import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.dataset as ds
 import pytest
 from support.engine import QUERIES, Batch, Collected, Crash, Fragile, InProcess, micros, plan_of, tuples
 
 from skytide.batch import PaneReport, Way
 from skytide.errors import InvalidInput, SkytideError
 from skytide.lateness import DropRatio, FixedSlack, KSlack, Slack
+from skytide.spark.checkpoint import Store
 from skytide.spark.engine import Engine, Plan
 from skytide.spark.outlets import Sinks
 from skytide.spark.pane_level import PaneTask
-from skytide.spark.store import Store
+from skytide.spark.parquet_sink import ParquetSink
 from skytide.spark.window_level import WindowTask
 from skytide.windows import Windows
 
@@ -82,7 +85,8 @@ def test_half_a_checkpoint_is_refused(tmp_path: Path) -> None:
 def test_what_a_killed_task_left_half_written_is_removed(tmp_path: Path) -> None:
     plan = plan_in(tmp_path)
     play(plan, Sinks(Collected()), [0])
-    drafts = [tmp_path / "panes" / ".0-1-3.arrow.5f3a", tmp_path / "manifests" / ".000000000000.json.5f3a"]
+    name = uuid.uuid4().hex
+    drafts = [tmp_path / "panes" / f".0-1-{name}.arrow.{name}", tmp_path / "manifests" / f".000000000000.json.{name}"]
     for draft in drafts:
         draft.write_text("half")
     play(plan, Sinks(Collected()), [1])
@@ -90,7 +94,7 @@ def test_what_a_killed_task_left_half_written_is_removed(tmp_path: Path) -> None
 
 
 def test_a_folder_on_an_unknown_file_system_is_refused() -> None:
-    with pytest.raises(InvalidInput, match=r"nowhere://x: Unrecognized filesystem type .*; choose a local folder, or one on"):
+    with pytest.raises(InvalidInput, match=r"nowhere://x: Unrecognized filesystem type .*; choose a folder that all hosts share"):
         Store("nowhere://x")
 
 
@@ -128,8 +132,18 @@ def test_what_an_earlier_try_still_writes_harms_nothing(tmp_path: Path) -> None:
     assert out.rows() == expected.rows()
 
 
-def test_only_what_a_repeated_batch_needs_is_kept(tmp_path: Path) -> None:
+def test_what_an_earlier_try_still_writes_never_reaches_a_reader_of_parquet(tmp_path: Path) -> None:
+    expected = Collected()
+    play(plan_in(tmp_path / "alone"), Sinks(expected), [0, 1, 2, 3, 4, "flush"])
+    play(plan_in(tmp_path / "left"), Sinks(ParquetSink(tmp_path / "out")), [0, 1, 2, 3, 4, "flush"], LeftBehind())
+    rows = ds.dataset(tmp_path / "out", format="parquet").to_table().to_pylist()
+    assert sorted(rows, key=repr) == sorted(expected.rows(), key=repr)
+
+
+def test_only_the_latest_states_are_kept(tmp_path: Path) -> None:
     plan = plan_in(tmp_path)
-    play(plan, Sinks(Collected()), [0, 1, 2, 3, "flush"])
-    assert sorted(path.name for path in (tmp_path / "manifests").iterdir()) == [f"{number:012}.json" for number in (2, 3, 4)]
+    play(plan, Sinks(Collected()), [0, 1, 2, 3, 4, "flush"])
+    assert sorted(path.name for path in (tmp_path / "manifests").iterdir()) == [f"{number:012}.json" for number in range(1, 6)]
+    needed = {name for state in plan.store.states() for name in state.files()}
+    assert {f"panes/{path.name}" for path in (tmp_path / "panes").iterdir()} <= needed
     assert plan.store.latest().flushed

@@ -14,10 +14,10 @@ from skytide.batch import PaneReport, Rules, Sent, Way
 from skytide.lateness import DropRatio, FixedSlack, KSlack, Slack
 from skytide.queries import Aggregate, KDominant, Measure, Query, Skyline, TopK, high, low
 from skytide.spark import window_level
+from skytide.spark.checkpoint import Files, Store
 from skytide.spark.engine import Plan
 from skytide.spark.outlets import Sinks
 from skytide.spark.pane_level import REPORT, SLOT, PaneTask, read_reports
-from skytide.spark.store import Store
 from skytide.windows import Windows
 from support import oracle
 
@@ -66,7 +66,7 @@ class InProcess:
     def window_task(self, work: Callable[[], Iterator[pa.RecordBatch]]) -> str:
         return str(next(work())["report"][0].as_py())
 
-    def stored(self, store: Store, files: tuple[str, ...], columns: pa.Schema) -> pa.Table:
+    def stored(self, store: Files, files: tuple[str, ...], columns: pa.Schema) -> pa.Table:
         return pa.Table.from_batches(list(window_level.read_results(store, files, columns)), columns)
 
     def rows(self, table: pa.Table) -> pa.Table:
@@ -196,6 +196,8 @@ class Fragile:
 
     def __getattr__(self, name: str) -> Any:
         attribute = getattr(self._inner, name)
+        if name == "files":
+            return Fragile(attribute, self._fuse)
         if not callable(attribute) or name in ("read_table", "stored"):
             return attribute
 

@@ -15,6 +15,7 @@ from rich.table import Table
 
 from skytide import diff, high, low, skyline
 from skytide.cli.folders import writable
+from skytide.cli.own_folder import make_room
 from skytide.spark.hotels import CITIES, hotels
 from skytide.spark.session import local_session
 
@@ -27,6 +28,7 @@ def run(out: Path) -> None:
     writable(out)
     console = Console(highlight=False, soft_wrap=True)
     table, picture = out / "hotels", out / "hotels.png"
+    make_room(table, picture)
 
     console.print("Starting Spark ...")
     spark = local_session("skytide hotels")
@@ -35,7 +37,7 @@ def run(out: Path) -> None:
         console.print(f"Comparing {COUNT:,} hotels by price, distance, stars and rating ...")
         start = time.perf_counter()
         best = skyline(every, low("price"), low("distance_km"), high("stars"), high("rating"), diff("city"))
-        best.write.mode("overwrite").parquet(str(table))
+        best.write.mode("append").parquet(str(table))
         seconds = time.perf_counter() - start
         winners = spark.read.parquet(str(table)).orderBy("city", "price", "name").toArrow()
         sample = every.where("pmod(xxhash64(name), 10) = 0").toArrow()

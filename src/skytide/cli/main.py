@@ -25,6 +25,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _add_lab(commands.add_parser("lab", help="what the papers measured, measured again"))
     _add_replay(commands.add_parser("replay", help="recorded metrics through any controller: what it would have done"))
     _add_submit(commands.add_parser("submit", help="run a script, with an auto-scaler on every streaming query that it starts"))
+    _add_checkpoint(commands.add_parser("checkpoint", help="the states of a continuous query that it can go back to"))
     options = parser.parse_args(arguments)
     try:
         return options.run(options) or 0
@@ -78,6 +79,17 @@ def _add_submit(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help="what the script is given")
     names = ("controller", "executors", "interval", "mode", "store")
     parser.set_defaults(run=lambda o: _module("submit").run(o.script, o.arguments, **{name: getattr(o, name) for name in names}))
+
+
+def _add_checkpoint(parser: argparse.ArgumentParser) -> None:
+    commands = parser.add_subparsers(required=True, metavar="what")
+    listing = commands.add_parser("list", help="the states that are kept")
+    listing.set_defaults(run=lambda options: _module("checkpoint").show_list(options.folder))
+    back = commands.add_parser("back", help="go back to one of them, while no query runs: what came after is done again")
+    back.add_argument("--to", type=int, required=True, metavar="SEQUENCE", help="the number of the state, as listed")
+    back.set_defaults(run=lambda options: _module("checkpoint").back(options.folder, options.to))
+    for each in (listing, back):
+        each.add_argument("folder", help="the folder that the query was given as checkpoint=")
 
 
 def _span(text: str) -> tuple[int, int]:

@@ -13,10 +13,11 @@ from rich.live import Live
 
 from skytide import DropRatio, low, stream, workload
 from skytide.cli.interrupt import Interrupt
+from skytide.cli.own_folder import make_room
 from skytide.dashboard.history import History, latency, read_windows
 from skytide.dashboard.live import WARMING_UP, line, view
 from skytide.dashboard.picture import draw
-from skytide.errors import InvalidInput, SkytideError
+from skytide.errors import SkytideError
 from skytide.errors.checks import real
 from skytide.spark.session import local_session
 from skytide.spark.workload_source import WorkloadStream, now_us
@@ -28,7 +29,6 @@ LOOK_EVERY_S = 0.25
 LINE_EVERY_S = 5.0
 ECHO = 3  # columns for the ^C that a terminal writes, which would break the line of a view as wide as itself
 ENDING = "ending ..."
-OWN = {"results", "checkpoint", "warm-up", "error.txt"}  # what a run may leave in its folder
 
 Show = Callable[[History, str], None]
 
@@ -38,7 +38,7 @@ def run(*, seconds: float, rate: float, out: Path) -> None:
     real("seconds", seconds, above=0, meaning="a time to stream, more than 0")
     source, first = _source(rate), _source(rate, pace="fast", batch="1 s", duration="2 s")
     folder, picture = out / "run", out / "run.png"
-    _clear(folder, picture)
+    make_room(folder, picture)
     console = Console(highlight=False, soft_wrap=True)
     with Interrupt() as interrupt:
         console.print("Starting Spark ... (Ctrl-C ends the run at any time)")
@@ -70,23 +70,6 @@ def _start(source: WorkloadStream, folder: Path, trigger: str) -> Any:
         .skyline(*(low(f"x{i}") for i in range(DIMENSIONS)))
         .start("parquet", path=str(folder / "results"), checkpoint=str(folder / "checkpoint"), trigger=trigger)
     )
-
-
-def _clear(folder: Path, picture: Path) -> None:
-    """Make room: remove what an earlier run left, and nothing else."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        if strange := sorted({entry.name for entry in folder.iterdir()} - OWN):
-            raise InvalidInput(
-                value=f"--out {folder.parent}",
-                reason=f"{folder / strange[0]} is not from an earlier run, and would be lost",
-                remedy="move it away, or choose another folder",
-            )
-        shutil.rmtree(folder)
-        folder.mkdir()
-        picture.unlink(missing_ok=True)
-    except OSError as error:
-        raise InvalidInput(value=f"--out {folder.parent}", reason=str(error), remedy="choose a folder to write to") from error
 
 
 def _warm_up(source: WorkloadStream, folder: Path, interrupt: Interrupt, show: Show) -> None:

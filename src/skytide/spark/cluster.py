@@ -7,6 +7,7 @@ import sys
 import tempfile
 import threading
 from collections import deque
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
 
@@ -30,10 +31,10 @@ class LocalCluster:
     They all share the true cores of the machine: work that waits gets faster with more of them, work that computes does not.
     """
 
-    def __init__(self, cores: int = 8) -> None:
-        """Get ready to start."""
+    def __init__(self, cores: int = 8, *, under: Sequence[str] = ()) -> None:
+        """Get ready to start; `under` is a command that starts the workers, such as `unshare`."""
         whole("cores", cores, 1, MOST_CORES)
-        self._cores = cores
+        self._cores, self._under = cores, tuple(under)
         self._folder = tempfile.TemporaryDirectory(prefix="skytide-cluster-", ignore_cleanup_errors=True)
         self._daemons: list[_Daemon] = []
         self.url = ""
@@ -55,7 +56,7 @@ class LocalCluster:
         """Start one more worker."""
         whole("cores", cores, 1, MOST_CORES)
         size = ("--cores", str(cores), "--memory", f"{cores}g", "--work-dir", self._folder.name)
-        self._start("worker.Worker", *size, self.url).told(r"(Successfully registered with master)")
+        self._start("worker.Worker", *size, self.url, under=self._under).told(r"(Successfully registered with master)")
 
     def settings(self, memory: str = "512m") -> dict[str, str]:
         """Give settings of a session that uses this cluster, with one core an executor."""
@@ -77,15 +78,15 @@ class LocalCluster:
         self._daemons.clear()
         self._folder.cleanup()
 
-    def _start(self, name: str, *arguments: str) -> "_Daemon":
-        self._daemons.append(_Daemon(name, *arguments))
+    def _start(self, name: str, *arguments: str, under: tuple[str, ...] = ()) -> "_Daemon":
+        self._daemons.append(_Daemon(name, *arguments, under=under))
         return self._daemons[-1]
 
 
 class _Daemon:
     """A process of the cluster, whose log is read as it is written."""
 
-    def __init__(self, name: str, *arguments: str) -> None:
+    def __init__(self, name: str, *arguments: str, under: tuple[str, ...]) -> None:
         home = Path(pyspark.__file__).parent
         own = {
             "SPARK_HOME": str(home),
@@ -96,7 +97,7 @@ class _Daemon:
         }
         where = ("--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
         self._process = subprocess.Popen(
-            [home / "bin" / "spark-class", f"org.apache.spark.deploy.{name}", *where, *arguments],
+            [*under, home / "bin" / "spark-class", f"org.apache.spark.deploy.{name}", *where, *arguments],
             env={**os.environ, **own},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,

@@ -31,12 +31,12 @@ from skytide.batch import (
 from skytide.errors import InvalidInput
 from skytide.queries import Query
 from skytide.records import Status, WindowRow
+from skytide.spark.checkpoint import SparkNotes, Store
 from skytide.spark.jobs import Jobs
 from skytide.spark.outlets import Outlet, Sinks
 from skytide.spark.pane_level import PaneTask
-from skytide.spark.sinks import ParquetSink
+from skytide.spark.parquet_sink import ParquetSink
 from skytide.spark.spread import run_windows
-from skytide.spark.store import Store
 from skytide.spark.window_level import WindowTask, result_columns
 from skytide.windows import shown
 
@@ -88,7 +88,7 @@ class Plan:
             columns=self.columns,
             time=self.time,
             windows=self.rules.windows,
-            store=self.store,
+            store=self.store.files,
             plan=work,
             late_wanted=self.late_wanted,
             invalid_wanted=self.invalid_wanted,
@@ -101,7 +101,7 @@ class Plan:
             windows=self.rules.windows,
             rows=self.columns,
             time_type=self.columns.field(self.time).type,
-            store=self.store,
+            store=self.store.files,
             work=work,
             helpers=self.helpers,
             parquet=parquet,
@@ -111,15 +111,16 @@ class Plan:
         """Return what gives the sinks their parts."""
         results = result_columns(self.query, self.columns, self.columns.field(self.time).type, self.helpers)
         rows = pa.schema([field for field in self.columns if field.name not in self.helpers])
-        return Outlet(sinks, self.store, rows, results, self.time, self.rules.windows)
+        return Outlet(sinks, self.store.files, rows, results, self.time, self.rules.windows)
 
 
 class Engine:
     """Runs batches, and says how it is doing meanwhile."""
 
-    def __init__(self, plan: Plan, sinks: Sinks) -> None:
-        """Go on from where the plan's store stands."""
+    def __init__(self, plan: Plan, sinks: Sinks, notes: SparkNotes | None = None) -> None:
+        """Go on from where the plan's store stands; `notes` are Spark's own, which have to fit."""
         plan.check_store()
+        plan.store.take_over(notes)
         self.plan, self.sinks = plan, sinks
         self._outlet = plan.outlet(sinks)
         self._machine = Machine(plan.rules, plan.store.latest(), time.time())
@@ -186,6 +187,8 @@ class Engine:
             case Commit(state):
                 with self._timed("commit"):
                     store.mark_emitted(state.sequence)
+                    for folder in self.sinks.folders:
+                        folder.clean(state.sequence)
                 with self._lock:
                     self._recent.extend(state.output.rows)
                 return [Committed(state, time.time())]

@@ -11,8 +11,8 @@ from pyspark.sql.types import StructType
 from skytide.batch import InSource, PaneReport, Sent, Way
 from skytide.spark import pane_level, window_level
 from skytide.spark.binding import map_in_arrow, spark_schema
+from skytide.spark.checkpoint import Files
 from skytide.spark.pane_level import REPORT, PaneTask
-from skytide.spark.store import Store
 from skytide.spark.tasks import one_task
 
 
@@ -25,7 +25,7 @@ class Jobs(Protocol):
     def window_task(self, work: Callable[[], Iterator[pa.RecordBatch]]) -> str:
         """Run a task of the window level, and return its report; several threads may do that at once."""
 
-    def stored(self, store: Store, files: tuple[str, ...], columns: pa.Schema) -> Any:
+    def stored(self, store: Files, files: tuple[str, ...], columns: pa.Schema) -> Any:
         """Return the rows of stored files as a sink takes them."""
 
     def rows(self, table: pa.Table) -> Any:
@@ -76,7 +76,7 @@ class SparkJobs:
         reports = one_task(self._spark, work, spark_schema(StructType([]), REPORT)).toArrow()
         return str(reports["report"][0].as_py())
 
-    def stored(self, store: Store, files: tuple[str, ...], columns: pa.Schema) -> DataFrame:
+    def stored(self, store: Files, files: tuple[str, ...], columns: pa.Schema) -> DataFrame:
         """A lazy DataFrame that reads the files."""
         read = window_level.read_results
         return one_task(self._spark, lambda: read(store, files, columns), spark_schema(self._known, columns))

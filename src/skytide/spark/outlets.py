@@ -9,10 +9,12 @@ import pyarrow as pa
 
 from skytide.batch import Output
 from skytide.records import WindowRow
+from skytide.spark.checkpoint import Files
+from skytide.spark.checkpoint.files import fresh_name
 from skytide.spark.jobs import Jobs
 from skytide.spark.pane_level import times_us
-from skytide.spark.sinks import ParquetSink, Sink
-from skytide.spark.store import Store
+from skytide.spark.parquet_sink import ParquetSink
+from skytide.spark.sinks import Sink
 from skytide.windows import Windows
 
 
@@ -26,6 +28,12 @@ class Sinks:
     invalid: Sink | None = None
 
     @property
+    def folders(self) -> list[ParquetSink]:
+        """All that are Parquet folders."""
+        sinks = (self.results, self.late, self.windows, self.invalid)
+        return [sink for sink in sinks if isinstance(sink, ParquetSink)]
+
+    @property
     def parquet(self) -> ParquetSink | None:
         """The folder that the window level writes results to, if that is where they go."""
         return self.results if isinstance(self.results, ParquetSink) else None
@@ -36,7 +44,7 @@ class Outlet:
     """Gives the sinks of a query what a batch lets out, and the same again if it is asked again."""
 
     sinks: Sinks
-    store: Store
+    store: Files
     rows: pa.Schema
     """The columns of tuples, as they came."""
     results: pa.Schema
@@ -71,8 +79,8 @@ class Outlet:
             odd.append(tuples.filter(pa.array(np.isin(panes, output.odd_panes))))
         if not sum(tuples.num_rows for tuples in odd):
             return output.invalid
-        name = f"invalid/{number}-odd.arrow"
-        self.store.write_table(name, pa.concat_tables(odd))
+        name = fresh_name("invalid", number)
+        self.store.write_table(name, pa.concat_tables(odd), durable=False)
         return (*output.invalid, name)
 
 

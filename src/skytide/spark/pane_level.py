@@ -2,7 +2,6 @@
 
 import json
 import time
-import uuid
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -17,7 +16,8 @@ from skytide.lateness import Arrivals, observe
 from skytide.lateness.crowds import FAR_US
 from skytide.queries import Query
 from skytide.routing import Router
-from skytide.spark.store import Store
+from skytide.spark.checkpoint import Files
+from skytide.spark.checkpoint.files import fresh_name
 from skytide.spark.tasks import Reducer
 from skytide.windows import Windows
 
@@ -41,7 +41,7 @@ class PaneTask:
     columns: pa.Schema
     time: str
     windows: Windows
-    store: Store
+    store: Files
     plan: RunPanes
     late_wanted: bool = False
     invalid_wanted: bool = False
@@ -163,9 +163,9 @@ class _Work:
                 kept.append(rows.filter(pa.array(mine)))
 
     def report(self, arrivals: Arrivals, source_end: int = 0) -> pa.RecordBatch:
-        sequence, attempt = self._task.plan.sequence, uuid.uuid4().hex
-        parts = self._write_panes(f"panes/{sequence}-{attempt}.arrow")
-        names = {kind: f"{folder}/{sequence}-{attempt}.arrow" for kind, folder in _FOLDERS.items() if self._aside[kind]}
+        sequence = self._task.plan.sequence
+        parts = self._write_panes(fresh_name("panes", sequence))
+        names = {kind: fresh_name(folder, sequence) for kind, folder in _FOLDERS.items() if self._aside[kind]}
         for kind, name in names.items():
             self._task.store.write_table(name, pa.concat_tables(self._aside[kind]))
         report = PaneTaskReport(

@@ -20,14 +20,15 @@ from skytide.queries.preferences import Preference
 from skytide.records import Status, WindowRow
 from skytide.routing import EVEN, TB_RR, Splitting, strategy_of
 from skytide.spark.binding import arrow_schema, bind, bounded
+from skytide.spark.checkpoint import SparkNotes, Store, checkpoint_place
 from skytide.spark.checks import check_asked, check_slots, check_start, check_streamed
 from skytide.spark.dataframe import count_of
 from skytide.spark.engine import Engine, Plan
 from skytide.spark.jobs import SparkJobs
 from skytide.spark.outlets import Sinks
 from skytide.spark.pane_source import load_panes
+from skytide.spark.parquet_sink import claim_all
 from skytide.spark.sinks import MemorySink, side_sink_of, sink_of
-from skytide.spark.store import Store
 from skytide.spark.window_level import BOUNDS
 from skytide.spark.windows_of_rows import windows_of_rows
 from skytide.spark.workload_source import WorkloadStream
@@ -158,7 +159,7 @@ class ContinuousQuery:
         self,
         sink: Any,
         *,
-        checkpoint: str,
+        checkpoint: str | os.PathLike[str],
         trigger: Any = "500 ms",
         path: str | os.PathLike[str] | None = None,
         late: Any = None,
@@ -200,14 +201,15 @@ class ContinuousQuery:
                 value="flush=True", reason="a stream that goes on has no last window", remedy='use trigger="availableNow"'
             )
         if sink == "parquet" and path and windows is None:
-            windows = f"{path}/_windows"
+            windows = f"{os.fspath(path)}/_windows"
         interval_us = None if trigger == AVAILABLE_NOW else duration_us(trigger, "trigger")
-        sinks = Sinks(
-            sink_of(sink, path), side_sink_of(late, "late"), side_sink_of(windows, "windows"), side_sink_of(invalid, "invalid")
-        )
+        spark = self.rows.sparkSession
+        aside = {"late": late, "windows": windows, "invalid": invalid}
+        sinks = Sinks(sink_of(sink, path, spark), **{name: side_sink_of(given, name, spark) for name, given in aside.items()})
+        place = checkpoint_place(spark, checkpoint)
         way = self._way(splitting)
         if pane_slots is None:
-            pane_slots = self.source.partitions if self.source else self.rows.sparkSession.sparkContext.defaultParallelism
+            pane_slots = self.source.partitions if self.source else spark.sparkContext.defaultParallelism
         rules = Rules(
             windows=self.windows,
             slack=self.slack,
@@ -217,22 +219,24 @@ class ContinuousQuery:
             can_spread=self.query.skyline_inside() is not None,
             trigger_s=interval_us and interval_us / 1e6,
         )
-        plan = self._plan(Store(f"{checkpoint}/skytide"), rules, late is not None, invalid is not None)
-        engine = Engine(plan, sinks)
+        plan = self._plan(Store(place.files("skytide")), rules, late is not None, invalid is not None)
+        plan.check_store()
+        claim_all(sinks.folders, plan.store.identity(), place.uri)
+        engine = Engine(plan, sinks, SparkNotes(place.files("spark")))
         engine.resize(pane_slots, window_slots)
         known = bounded(self.rows.schema, self.time)
         rows = self.rows
         if self.source is not None and isinstance(way, InSource):
-            rows = load_panes(rows.sparkSession, self.source, plan)
+            rows = load_panes(spark, self.source, plan)
 
         def run_batch(batch: DataFrame, batch_id: int) -> None:
             engine.run_batch(SparkJobs(batch.sparkSession, known), batch, batch_id)
 
-        writer = rows.writeStream.foreachBatch(run_batch).option("checkpointLocation", f"{checkpoint}/spark")
+        writer = rows.writeStream.foreachBatch(run_batch).option("checkpointLocation", place.spark)
         if name:
             writer = writer.queryName(name)
         every = {"availableNow": True} if interval_us is None else {"processingTime": f"{interval_us} microseconds"}
-        jobs = SparkJobs(rows.sparkSession, known)
+        jobs = SparkJobs(spark, known)
         engine.finish_flush(jobs)
         return Run(writer.trigger(**every).start(), engine, jobs, flush)
 
@@ -309,6 +313,7 @@ class Run:
                 if not self._flushed:
                     self._engine.flush(self._jobs)
                     self._flushed = True
+            self._engine.plan.store.release()
         return not self.query.isActive
 
     def stop(self) -> None:
@@ -323,6 +328,7 @@ class Run:
         if self.query.isActive:
             self._flushed = True
         self._stop_query()
+        self._engine.plan.store.release()
 
     def _in_a_batch(self) -> bool:
         status = self.query.status

@@ -1,7 +1,6 @@
 """The window level: the task that adds closed panes to the memory and answers the windows that ended."""
 
 import time
-import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -12,9 +11,10 @@ from skytide.batch import Piece, RunWindows, StepReport, WindowFound, WindowRepo
 from skytide.kernels import Indices
 from skytide.queries import Query, sliding_memory
 from skytide.queries.sliding import ALIVE, Answers, Incremental, Panes, Sliding
+from skytide.spark.checkpoint import Files
+from skytide.spark.checkpoint.files import fresh_name
 from skytide.spark.pane_level import REPORT
-from skytide.spark.sinks import ParquetSink
-from skytide.spark.store import Store
+from skytide.spark.parquet_sink import ParquetSink
 from skytide.windows import Windows, pane_bounds, tuples_per_window, windows_with_panes
 
 BOUNDS = ("window_start", "window_end")
@@ -74,7 +74,7 @@ class WindowTask:
     windows: Windows
     rows: pa.Schema
     time_type: pa.DataType
-    store: Store
+    store: Files
     work: RunWindows
     helpers: tuple[str, ...] = ()
     """Columns that do not belong to the results."""
@@ -97,7 +97,7 @@ class WindowTask:
     def merge(self, pane: int) -> Iterator[pa.RecordBatch]:
         """Merge the parts of a pane."""
         began, kept = time.perf_counter(), self._kept(pane)
-        name = f"panes/{self.work.sequence}-{uuid.uuid4().hex}.arrow"
+        name = fresh_name("panes", self.work.sequence)
         self.store.write_table(name, kept.combine_chunks())
         yield _row(StepReport(name, kept.num_rows, time.perf_counter() - began))
 
@@ -110,7 +110,7 @@ class WindowTask:
             killed, blocked = sliding.among(panes)
         else:
             killed, blocked = sliding.compare(self._memory(sliding).rows.slice(first, last - first), panes)
-        name = f"verdicts/{self.work.sequence}-{uuid.uuid4().hex}.arrow"
+        name = fresh_name("verdicts", self.work.sequence)
         self.store.write_table(name, pa.table({"killed": [killed], "blocked": [blocked]}))
         yield _row(StepReport(name, len(killed), time.perf_counter() - began))
 
@@ -141,24 +141,24 @@ class WindowTask:
         return parts[0] if len(parts) == 1 else self.query.merge(pa.concat_tables(parts))
 
     def _read(self, piece: Piece) -> pa.Table:
-        return self.store.read_batches(piece.file, piece.at, piece.batches)
+        batches = self.store.read_batches(piece.file, piece.at, piece.batches)
+        return pa.Table.from_batches(batches, None if batches else self.query.kept_schema(self.rows))
 
     def _panes(self) -> Panes:
         return [(pane, self._kept(pane)) for pane in sorted(self.work.panes)]
 
     def _written(self, wanted: Indices, answers: list[tuple[Indices, pa.Table]], memory: Memory, began: float) -> pa.RecordBatch:
-        attempt, ended = uuid.uuid4().hex, self.work.ended
         tuples = tuples_per_window(self.windows, memory.panes, memory.tuples, wanted)
         kept = np.concatenate([np.empty(0, np.int64), *(counts for counts, _ in answers)])
         found = [WindowFound(*each) for each in zip(wanted.tolist(), tuples.tolist(), kept.tolist(), strict=True)]
-        memory_file = f"memory/{self.work.sequence}-{attempt}.arrow"
-        self.store.write_table(memory_file, memory.forget(self.windows.panes_of(ended.stop).start).to_table())
+        memory_file = fresh_name("memory", self.work.sequence)
+        self.store.write_table(memory_file, memory.forget(self.windows.panes_of(self.work.ended.stop).start).to_table())
         empty = result_columns(self.query, self.rows, self.time_type).empty_table()
         rows = pa.concat_tables([empty, *(table for _, table in answers)]).drop_columns(list(self.helpers))
         if self.parquet:
             results = self.parquet.stage(rows, self.work.sequence)
         else:
-            results = f"results/{self.work.sequence}-{attempt}.arrow"
+            results = fresh_name("results", self.work.sequence)
             self.store.write_table(results, rows)
         busy_s = time.perf_counter() - began
         return _row(WindowReport(tuple(found), results, memory_file, memory.rows.num_rows, busy_s))
@@ -188,7 +188,7 @@ def with_bounds(answers: Answers, windows: Windows, wanted: Indices, time_type: 
     return rows
 
 
-def read_results(store: Store, names: tuple[str, ...], columns: pa.Schema) -> Iterator[pa.RecordBatch]:
+def read_results(store: Files, names: tuple[str, ...], columns: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Give some columns of the rows of some files."""
     for name in names:
         yield from store.read_table(name).select(columns.names).to_batches()

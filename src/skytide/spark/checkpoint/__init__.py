@@ -1,0 +1,8 @@
+"""What a query keeps to go on after a crash: files below one folder, manifests that name them, and Spark's own notes beside."""
+
+from skytide.spark.checkpoint.files import Files, fresh_name, sequence_of
+from skytide.spark.checkpoint.place import Place, checkpoint_place, place_of
+from skytide.spark.checkpoint.spark_notes import SparkNotes
+from skytide.spark.checkpoint.store import KEPT, Store
+
+__all__ = ["KEPT", "Files", "Place", "SparkNotes", "Store", "checkpoint_place", "fresh_name", "place_of", "sequence_of"]

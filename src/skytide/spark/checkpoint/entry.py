@@ -1,0 +1,12 @@
+"""What a listing of a folder tells."""
+
+from typing import NamedTuple
+
+
+class Entry(NamedTuple):
+    """A file or a folder."""
+
+    name: str
+    is_folder: bool
+    size: int
+    modified_ns: int

@@ -1,0 +1,186 @@
+"""Files below one folder, wherever it is: tables, single record batches of them, and small notes."""
+
+import os
+import posixpath
+import re
+import uuid
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+import pyarrow.parquet as pq
+
+from skytide.errors import InvalidInput
+from skytide.spark.checkpoint.disk import Disk
+from skytide.spark.checkpoint.entry import Entry
+from skytide.spark.checkpoint.remote import Remote
+
+_URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(//[^/]*)?(/.*)?$")
+_FRESH = re.compile(r"\.?(\d+)(?:--?\d+)*-[0-9a-f]{32}\.[a-z]+(?:\.[0-9a-f]{32})?")
+
+
+class Files:
+    """Files below a folder that is named by a path or a URI. Small enough to travel to the tasks.
+
+    A URI is written as Hadoop writes it: a space is a space, and `%20` are three characters of a name. Files are never changed: readers
+    see a file whole or not at all. Options are those of Arrow's file system for the scheme, such as `endpoint_override` for `s3a`.
+    """
+
+    def __init__(self, uri: str | os.PathLike[str], options: Mapping[str, Any] | None = None) -> None:
+        """Use a folder, which is made when the first file is written."""
+        self.options = dict(options or {})
+        scheme, rest = _divided(os.fspath(uri))
+        if scheme == "file":
+            self.root = os.path.abspath(rest)
+            self.uri = f"file://{self.root}"
+            self._system: Disk | Remote = Disk()
+        else:
+            self.uri = os.fspath(uri).rstrip("/")
+            fs, self.root = _file_system(self.uri, scheme, rest, self.options)
+            self._system = Remote(fs)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Travel as the folder's name and the options."""
+        return Files, (self.uri, self.options)
+
+    def __repr__(self) -> str:
+        """Show where; options may hold secrets."""
+        return f"Files({self.uri!r})"
+
+    def below(self, folder: str) -> "Files":
+        """Return the files of a folder in this one."""
+        return Files(f"{self.uri}/{folder}", self.options)
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the folder is on a disk, its own or a mounted one."""
+        return isinstance(self._system, Disk)
+
+    def write_table(self, name: str, table: pa.Table, *, durable: bool = True) -> None:
+        """Write a table as an Arrow file."""
+        self.write_batches(name, table.schema, table.to_batches(), durable=durable)
+
+    def write_batches(self, name: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch], *, durable: bool = True) -> None:
+        """Write record batches as an Arrow file, of which `read_batches` reads any by their numbers."""
+        data = pa.BufferOutputStream()
+        with pa.ipc.new_file(data, schema) as writer:
+            for batch in batches:
+                writer.write_batch(batch)
+        self.put(name, data.getvalue(), durable=durable)
+
+    def write_parquet(self, name: str, table: pa.Table, *, durable: bool = True) -> None:
+        """Write a table as a Parquet file."""
+        data = pa.BufferOutputStream()
+        pq.write_table(table, data)
+        self.put(name, data.getvalue(), durable=durable)
+
+    def read_table(self, name: str) -> pa.Table:
+        """Read all of an Arrow file."""
+        with self._system.open(self._path(name)) as file:
+            return pa.ipc.open_file(file).read_all()
+
+    def read_batches(self, name: str, first: int = 0, count: int | None = None) -> list[pa.RecordBatch]:
+        """Read some record batches of an Arrow file, and no others."""
+        with self._system.open(self._path(name)) as file:
+            reader = pa.ipc.open_file(file)
+            last = reader.num_record_batches if count is None else first + count
+            return [reader.get_batch(number) for number in range(first, last)]
+
+    def put(self, name: str, data: Any, *, durable: bool = True) -> None:
+        """Write bytes under a name, in place of what has it; `durable`: a power failure does not lose them any more."""
+        self._system.write(self._path(name), data, durable=durable)
+
+    def create(self, name: str, data: Any) -> bool:
+        """Write bytes under a name that nothing has yet; say whether that was so."""
+        return self._system.create(self._path(name), data)
+
+    def read(self, name: str) -> bytes:
+        """Read bytes."""
+        with self._system.open(self._path(name)) as file:
+            return bytes(file.read())
+
+    def read_if_there(self, name: str) -> bytes | None:
+        """Read bytes, or return None if there is no such file."""
+        try:
+            return self.read(name)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
+    def exists(self, name: str) -> bool:
+        """Say whether there is such a file or folder."""
+        return self._system.exists(self._path(name))
+
+    def entries(self, folder: str = "") -> list[Entry]:
+        """Return what is in a folder, in order of names."""
+        return sorted(self._system.entries(self._path(folder)))
+
+    def names(self, folder: str) -> list[str]:
+        """Return the names of the files in a folder, without drafts, to be used with the other methods."""
+        return [f"{folder}/{e.name}" for e in self.entries(folder) if not e.is_folder and not e.name.startswith(".")]
+
+    def move(self, name: str, target: str) -> None:
+        """Give a file another name, in place of what has that."""
+        self._system.move(self._path(name), self._path(target))
+
+    def delete(self, name: str) -> None:
+        """Remove a file, if it is there."""
+        self._system.delete_file(self._path(name))
+
+    def delete_folder(self, folder: str) -> None:
+        """Remove a folder, if it is there."""
+        self._system.delete_folder(self._path(folder))
+
+    def lock(self, name: str, *, alone: bool) -> Any:
+        """Hold a file until what is returned is closed; None where that cannot be."""
+        return self._system.lock(self._path(name), alone=alone)
+
+    def _path(self, name: str) -> str:
+        return posixpath.join(self.root, name) if name else self.root
+
+
+def fresh_name(folder: str, sequence: int, *numbers: int, kind: str = "arrow") -> str:
+    """Return a name that no other attempt uses, with the sequence it belongs to at its head.
+
+    >>> sequence_of(fresh_name("panes", 12, -3))
+    12
+    """
+    head = "-".join(map(str, (sequence, *numbers)))
+    return f"{folder}/{head}-{uuid.uuid4().hex}.{kind}"
+
+
+def sequence_of(name: str) -> int | None:
+    """Return the sequence at the head of a fresh name, or of a draft of such a file; None if the name is of another kind.
+
+    >>> sequence_of("panes/2024-report.arrow")
+    """
+    found = _FRESH.fullmatch(posixpath.basename(name))
+    return int(found[1]) if found else None
+
+
+def _divided(uri: str) -> tuple[str, str]:
+    """Return the scheme of a URI, and all that comes after it; for a file its path."""
+    found = _URI.match(uri)
+    if not found or (found[2] is None and found[3] is None):
+        return "file", uri
+    scheme = found[1].lower()
+    return (scheme, found[3] or "/") if scheme == "file" else (scheme, uri.partition(":")[2].lstrip("/").rstrip("/"))
+
+
+def _file_system(uri: str, scheme: str, rest: str, options: dict[str, Any]) -> tuple[pafs.FileSystem, str]:
+    kinds = {"s3": "S3FileSystem", "s3a": "S3FileSystem", "gs": "GcsFileSystem"}
+    try:
+        if scheme in kinds and "?" not in rest:
+            return getattr(pafs, kinds[scheme])(**options), rest
+        if scheme in ("abfs", "abfss") and options:
+            container, _, path = rest.partition("/")
+            return pafs.AzureFileSystem(**options), posixpath.join(container.partition("@")[0], path)
+        fs, root = pafs.FileSystem.from_uri(uri)
+    except (pa.ArrowException, OSError, AttributeError, NotImplementedError) as error:
+        raise InvalidInput(value=uri, reason=str(error).splitlines()[0], remedy=_remedy(scheme)) from None
+    return fs, root
+
+
+def _remedy(scheme: str) -> str:
+    shared = "choose a folder that all hosts share, or one on s3a://, hdfs://, gs:// or abfss:// that Arrow can reach"
+    return f"set HADOOP_HOME and CLASSPATH so that Arrow finds libhdfs, on all hosts, or {shared}" if scheme == "hdfs" else shared

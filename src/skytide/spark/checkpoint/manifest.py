@@ -1,0 +1,54 @@
+"""The text of a manifest: a line with its format and checksum, and a line with the state."""
+
+import hashlib
+import json
+from typing import Any, NamedTuple
+
+FORMAT = 2
+
+
+class Damaged(Exception):
+    """A manifest is cut off, or not what was written."""
+
+
+class OtherFormat(Exception):
+    """A manifest was written by another version."""
+
+
+class Manifest(NamedTuple):
+    """What a manifest says."""
+
+    written_us: int
+    """When it was written, by the clock of the driver."""
+    body: str
+    """The state, as JSON."""
+
+
+def packed(body: str, written_us: int) -> bytes:
+    """Return the text of a manifest.
+
+    >>> unpacked(packed('{"batch": 3}', 1_000)).body
+    '{"batch": 3}'
+    """
+    head = {"format": FORMAT, "checksum": _checksum(body), "written_us": written_us}
+    return f"{json.dumps(head)}\n{body}\n".encode()
+
+
+def unpacked(data: bytes) -> Manifest:
+    """Read a manifest, or raise if it is damaged or of another format."""
+    try:
+        head, _, body = data.decode().partition("\n")
+        known: dict[str, Any] = json.loads(head)
+        format_number = int(known["format"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise Damaged(f"no manifest: {error}") from None
+    if format_number != FORMAT:
+        newer = "a newer" if format_number > FORMAT else "an older"
+        raise OtherFormat(f"written by {newer} skytide, in format {format_number}, where this one reads {FORMAT} only")
+    if not body.endswith("\n") or known.get("checksum") != _checksum(body[:-1]):
+        raise Damaged("its checksum is another one: it was cut off or changed")
+    return Manifest(int(known.get("written_us", 0)), body[:-1])
+
+
+def _checksum(body: str) -> str:
+    return hashlib.blake2b(body.encode(), digest_size=16).hexdigest()

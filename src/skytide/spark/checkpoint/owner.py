@@ -1,0 +1,53 @@
+"""Who may write to a checkpoint: the driver that took it over last."""
+
+import json
+import os
+import socket
+import time
+import uuid
+from typing import Any
+
+from skytide.errors import SkytideError
+from skytide.spark.checkpoint.files import Files
+
+OWNER, IN_USE = "owner.json", "in-use"
+
+
+class Owner:
+    """Takes a checkpoint over, which fences off whoever had it before; held until it is released or the process ends."""
+
+    def __init__(self, files: Files) -> None:
+        """Take over."""
+        self._files, self._token = files, uuid.uuid4().hex
+        self._held = files.lock(IN_USE, alone=False)
+        note = {"token": self._token, "host": socket.gethostname(), "process": os.getpid(), "since_us": time.time_ns() // 1_000}
+        files.put(OWNER, json.dumps(note).encode(), durable=False)
+
+    def check(self) -> None:
+        """Raise if another driver has taken over."""
+        now = _read(self._files)
+        if now.get("token") != self._token:
+            raise taken_over(self._files)
+
+    def release(self) -> None:
+        """Say that the checkpoint is not in use any more."""
+        if self._held is not None:
+            self._held.close()
+
+
+def taken_over(files: Files) -> SkytideError:
+    """Return the error of a driver that another one has fenced off."""
+    now = _read(files)
+    by = f"process {now['process']} on {now['host']}" if "host" in now and "process" in now else "another driver"
+    return SkytideError(
+        f"{files.uri}: {by} took this checkpoint over, so this query stops; "
+        "run one query on a checkpoint, and start a second one with a checkpoint of its own"
+    )
+
+
+def _read(files: Files) -> dict[str, Any]:
+    try:
+        found = json.loads(files.read_if_there(OWNER) or b"{}")
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}

@@ -1,0 +1,89 @@
+"""Files of object stores and of HDFS, through Arrow.
+
+A file of an object store appears whole when it is closed, so it is written under its name at once: a draft would have to be copied.
+Its data are put together before it is opened: closing one half written, because something failed, would publish that half.
+"""
+
+import contextlib
+import posixpath
+import uuid
+from typing import Any
+
+import pyarrow.fs as pafs
+
+from skytide.spark.checkpoint.entry import Entry
+
+
+class Remote:
+    """What `Files` needs of a file system, done by one of Arrow's."""
+
+    def __init__(self, fs: pafs.FileSystem) -> None:
+        """Use a file system."""
+        self._fs = fs
+        self._renames = fs.type_name == "hdfs"
+
+    def write(self, path: str, data: Any, *, durable: bool) -> None:
+        """Write a file that readers see whole or not at all; what the store has confirmed is durable."""
+        if not self._renames:
+            return self._put(path, data)
+        folder, name = posixpath.split(path)
+        draft = posixpath.join(folder, f".{name}.{uuid.uuid4().hex}")
+        self._fs.create_dir(folder, recursive=True)
+        self._put(draft, data)
+        self.move(draft, path)
+
+    def create(self, path: str, data: Any) -> bool:
+        """Write a file unless there is one of that name, and say whether that happened.
+
+        Between the look and the put another writer may come in: two drivers are kept apart by the owner of the checkpoint.
+        """
+        if self.exists(path):
+            return False
+        self.write(path, data, durable=True)
+        return True
+
+    def open(self, path: str) -> Any:
+        """Open a file to read any part of it."""
+        return self._fs.open_input_file(path)
+
+    def entries(self, folder: str) -> list[Entry]:
+        """Return what is in a folder; nothing if there is no such folder."""
+        found = self._fs.get_file_info(pafs.FileSelector(folder, allow_not_found=True))
+        return [
+            Entry(info.base_name, info.type == pafs.FileType.Directory, info.size or 0, info.mtime_ns or 0)
+            for info in found
+            if info.base_name
+        ]
+
+    def exists(self, path: str) -> bool:
+        """Say whether there is such a file or folder."""
+        return bool(self._fs.get_file_info(path).type != pafs.FileType.NotFound)
+
+    def move(self, source: str, target: str) -> None:
+        """Give a file another name, in place of what has that name; on an object store by a copy, which appears whole."""
+        if self._renames:
+            self._fs.create_dir(posixpath.dirname(target), recursive=True)
+            self.delete_file(target)  # HDFS renames onto nothing
+            self._fs.move(source, target)
+        else:
+            if not self.exists(source):
+                raise FileNotFoundError(source)  # Arrow does not tell this from other failures of a copy
+            self._fs.copy_file(source, target)
+            self.delete_file(source)
+
+    def delete_file(self, path: str) -> None:
+        """Remove a file, if it is there."""
+        with contextlib.suppress(FileNotFoundError):
+            self._fs.delete_file(path)
+
+    def delete_folder(self, path: str) -> None:
+        """Remove a folder, if it is there."""
+        with contextlib.suppress(FileNotFoundError):
+            self._fs.delete_dir(path)
+
+    def lock(self, path: str, *, alone: bool) -> None:
+        """Hold nothing: these stores have no locks."""
+
+    def _put(self, path: str, data: Any) -> None:
+        with self._fs.open_output_stream(path) as file:
+            file.write(data)

@@ -1,0 +1,255 @@
+"""The state of a continuous query: immutable files, and manifests that name those in force.
+
+A manifest is created once, before a sink is given what it says, and never changed: a repeated batch finds it and does the same again.
+The latest `KEPT` manifests stay, with all their files, to go back to.
+"""
+
+import json
+import logging
+import posixpath
+import re
+import time
+import uuid
+from typing import NamedTuple
+
+from skytide.batch import State
+from skytide.errors import SkytideError
+from skytide.spark.checkpoint.files import Files, sequence_of
+from skytide.spark.checkpoint.manifest import Damaged, Manifest, OtherFormat, packed, unpacked
+from skytide.spark.checkpoint.owner import Owner, taken_over
+from skytide.spark.checkpoint.spark_notes import SparkNotes
+
+KEPT = 5
+SWEEP_EVERY = 16  # commits; in between only files are removed that a manifest named
+FOLDERS = ("panes", "memory", "results", "verdicts", "late", "invalid", "suspects")
+MANIFESTS, EMITTED, IDENTITY = "manifests", "emitted", "checkpoint.json"
+
+_MANIFEST = re.compile(r"(\d{12})\.json")
+_DRAFT = re.compile(r"\.(\d{12})\.json\.[0-9a-f]{32}")
+_log = logging.getLogger(__name__)
+
+
+class Kept(NamedTuple):
+    """A manifest that is there."""
+
+    state: State
+    written_us: int
+
+
+class Store:
+    """The manifests below a folder, and the files they name.
+
+    The driver of a query takes the store over and knows the states from then on; anybody else reads them anew each time.
+    """
+
+    def __init__(self, files: Files | str) -> None:
+        """Use a folder, which is made when the first file is written."""
+        self.files = files if isinstance(files, Files) else Files(files)
+        self._owner: Owner | None = None
+        self._kept: dict[int, Kept] = {}
+        self._known: set[str] = set()
+        self._emitted = -1
+        self._records = 0
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Travel as the folder; what arrives is not the owner."""
+        return Store, (self.files,)
+
+    @property
+    def folder(self) -> str:
+        """Where the files are."""
+        return self.files.uri
+
+    def take_over(self, notes: SparkNotes | None = None) -> None:
+        """Become the one that records; whoever did before is fenced off.
+
+        Manifests that cannot be read are put aside, and Spark's notes are taken back to the state before them.
+        """
+        self.release()
+        self._owner = Owner(self.files)
+        damaged: dict[int, Damaged] = {}
+        self._kept = self._read_all(damaged)
+        self._emitted = self._read_emitted()
+        if damaged:
+            self._fall_back(damaged, notes)
+        self._known = {name for kept in self._kept.values() for name in _all_files(kept.state)}
+        self._records = 0
+
+    def release(self) -> None:
+        """Let others go back to an earlier state from now on."""
+        if self._owner is not None:
+            self._owner.release()
+
+    def identity(self) -> str:
+        """Return what tells this checkpoint from all others, also from later ones in the same folder."""
+        self.files.create(IDENTITY, json.dumps({"id": uuid.uuid4().hex}).encode())
+        return str(json.loads(self.files.read(IDENTITY))["id"])
+
+    def record(self, state: State) -> None:
+        """Note a state before anything of it goes to a sink. The same state may be noted again, another one under its number not."""
+        self._check_owner()
+        body, name = json.dumps(state.to_json()), manifest_name(state.sequence)
+        if not self.files.create(name, packed(body, time.time_ns() // 1_000)) and self._body(name) != body:
+            raise taken_over(self.files)
+        self._note(body)
+
+    def emitted(self) -> int:
+        """Return the sequence up to which the sinks have been given everything; the latest one of all may be missing here."""
+        stored = self._emitted if self._owner else self._read_emitted()
+        return max(stored, self.latest().sequence - 1)
+
+    def mark_emitted(self, sequence: int) -> None:
+        """Note that the sinks have been given everything up to a sequence."""
+        self.files.put(EMITTED, str(sequence).encode(), durable=False)
+        self._emitted = sequence
+
+    def recorded(self, batch: int) -> State | None:
+        """Return what was recorded of a batch of Spark's, if it was: then it is done again as it is written there."""
+        found = [state for state in self.states() if state.batch == batch and not state.flushed]
+        return found[-1] if found else None
+
+    def before(self, batch: int) -> State:
+        """Return the state that a batch starts from: the latest one that does not contain it."""
+        states = [State(), *self.states()]
+        fitting = [state for state in states if state.batch == batch - 1]
+        if not fitting or states[-1].batch > batch:
+            raise SkytideError(
+                f"{self.folder}: holds the state after batch {states[-1].batch}, but Spark goes on with batch {batch}; "
+                "what Spark and skytide note belongs together: restore the whole checkpoint folder, start with another one, "
+                "or take both back with `skytide checkpoint back`"
+            )
+        return fitting[-1]
+
+    def latest(self) -> State:
+        """Return the latest state."""
+        return next(reversed(self.states()), State())
+
+    def latest_before_source(self, position: int) -> State:
+        """Return the state that a batch starts from which begins at a position of skytide's own source."""
+        return next((state for state in reversed(self.states()) if state.source_end <= position), State())
+
+    def states(self) -> list[State]:
+        """Return the states that are kept, oldest first."""
+        return [kept.state for kept in self.kept()]
+
+    def kept(self) -> list[Kept]:
+        """Return the manifests that can be read, oldest first."""
+        if self._owner is None:
+            self._kept = self._read_all({})
+        return [self._kept[sequence] for sequence in sorted(self._kept)]
+
+    def forget_after(self, sequence: int) -> None:
+        """Remove later manifests; the sinks will be given what comes after once more."""
+        emitted = min(self._read_emitted(), sequence)
+        for name in reversed(self.files.names(MANIFESTS)):
+            number = manifest_sequence(name)
+            if number is not None and number > sequence:
+                self.files.delete(name)
+        self.mark_emitted(emitted)
+
+    def _check_owner(self) -> None:
+        if self._owner is None:
+            raise SkytideError(f"{self.folder}: only who took the checkpoint over may record; call take_over() first")
+        self._owner.check()
+
+    def _note(self, body: str) -> None:
+        """Know a state as it will be read after a restart, and remove what nobody can ask for any more."""
+        state = State.from_json(json.loads(body))
+        self._kept[state.sequence] = Kept(state, time.time_ns() // 1_000)
+        for sequence in sorted(self._kept)[:-KEPT]:
+            self.files.delete(manifest_name(sequence))  # before its files: a manifest that is there can be gone back to
+            del self._kept[sequence]
+        latest = max(self._kept)
+        needed = {name for kept in self._kept.values() for name in kept.state.files()}
+        unsent = {name for s, kept in self._kept.items() if s > self._emitted or s == latest for name in _outputs(kept.state)}
+        self._known |= _all_files(state)
+        for name in self._known - needed - unsent:
+            self.files.delete(name)
+        self._known &= needed | unsent
+        if self._records % SWEEP_EVERY == 0:
+            self._sweep(latest)
+        self._records += 1
+
+    def _sweep(self, latest: int) -> None:
+        """Remove what tries left that never were recorded; files that are not ours stay."""
+        for folder in FOLDERS:
+            for entry in self.files.entries(folder):
+                name, sequence = f"{folder}/{entry.name}", sequence_of(entry.name)
+                if sequence is not None and sequence < latest and name not in self._known:
+                    self.files.delete(name)
+        for entry in self.files.entries(MANIFESTS):
+            draft, sequence = _DRAFT.fullmatch(entry.name), manifest_sequence(entry.name)
+            if (draft and int(draft[1]) < latest) or (sequence is not None and sequence < min(self._kept)):
+                self.files.delete(f"{MANIFESTS}/{entry.name}")
+
+    def _read_all(self, damaged: dict[int, Damaged]) -> dict[int, Kept]:
+        """Read all manifests, and note those that are damaged."""
+        found = {}
+        for name in self.files.names(MANIFESTS):
+            sequence = manifest_sequence(name)
+            if sequence is None:
+                continue
+            try:
+                manifest = self._load(name)
+                found[sequence] = Kept(State.from_json(json.loads(manifest.body)), manifest.written_us)
+            except Damaged as error:
+                damaged[sequence] = error
+            except FileNotFoundError:
+                continue  # the owner removed it meanwhile
+        return found
+
+    def _load(self, name: str) -> Manifest:
+        try:
+            return unpacked(self.files.read(name))
+        except OtherFormat as error:
+            raise SkytideError(
+                f"{self.folder}/{name}: {error}; go on with that version, or start with another checkpoint folder"
+            ) from None
+
+    def _body(self, name: str) -> str | None:
+        try:
+            return self._load(name).body
+        except Damaged:
+            return None
+
+    def _read_emitted(self) -> int:
+        text = self.files.read_if_there(EMITTED) or b""
+        return int(text) if re.fullmatch(rb"-?\d+", text) else -1
+
+    def _fall_back(self, damaged: dict[int, Damaged], notes: SparkNotes | None) -> None:
+        """Put damaged manifests aside, and go on from the state before if they were the latest."""
+        latest = max(self._kept, default=-1)
+        later = sorted(sequence for sequence in damaged if sequence > latest)
+        if later and later[0] != latest + 1:
+            raise SkytideError(
+                f"{self.folder}: no manifest can be read ({damaged[later[0]]}), and what came before is not kept any more; "
+                "restore the checkpoint folder from a copy, or start with another one"
+            )
+        for sequence, error in sorted(damaged.items()):
+            outcome = f"falls back to the state before it, of sequence {latest}" if sequence > latest else "is not needed to go on"
+            _log.warning("%s/%s: %s; skytide %s", self.folder, manifest_name(sequence), error, outcome)
+        if later:
+            if notes is not None:
+                notes.back_to(self._kept[latest].state.batch if self._kept else -1)
+            self.mark_emitted(min(self._emitted, latest))
+        for sequence in damaged:
+            self.files.move(manifest_name(sequence), f"{manifest_name(sequence)}.damaged")
+
+
+def manifest_name(sequence: int) -> str:
+    """Return the name of a manifest."""
+    return f"{MANIFESTS}/{sequence:012}.json"
+
+
+def manifest_sequence(name: str) -> int | None:
+    """Return the sequence of a manifest, or None if the file is none."""
+    found = _MANIFEST.fullmatch(posixpath.basename(name))
+    return int(found[1]) if found else None
+
+
+def _outputs(state: State) -> set[str]:
+    return set(state.output_files())
+
+
+def _all_files(state: State) -> set[str]:
+    return set(state.files()) | _outputs(state)

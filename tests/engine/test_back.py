@@ -1,0 +1,139 @@
+"""Going back to an earlier state, with notes as Spark writes them."""
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from skytide.batch import State
+from skytide.cli import main
+from skytide.errors import SkytideError
+from skytide.lateness import Clock
+from skytide.spark.checkpoint import Files, SparkNotes, Store, fresh_name
+from skytide.spark.checkpoint.back import go_back, states_of
+
+
+def checkpoint_in(folder: Path, batches: int, *, compact: int | None = None, purged: int = 0) -> Store:
+    """A checkpoint after some batches, of a query on a folder of files: its log of them, and a source that keeps none."""
+    files, notes = Files(folder / "skytide"), folder / "spark"
+    store = Store(files)
+    store.take_over()
+    for batch in range(batches):
+        memory = fresh_name("memory", batch)
+        files.write_table(memory, pa.table({"a": list(range(1_000))}))
+        store.record(State(batch, batch, memory=memory, windows_out=10 * batch, clock=Clock(newest_us=1_000_000 * batch)))
+        store.mark_emitted(batch)
+        offsets = f'v1\n{{"batchWatermarkMs":0}}\n{{"logOffset":{batch}}}\n{{"tick":{batch}}}'
+        entry = f"sources/0/{batch}.compact" if batch == compact else f"sources/0/{batch}"
+        for name, text in (
+            (f"offsets/{batch}", offsets),
+            (f"commits/{batch}", "v1\n{}"),
+            (entry, f'v1\n{{"path":"file:///in/{batch}","timestamp":1,"batchId":{batch}}}'),
+        ):
+            for path in (notes / name, (notes / name).with_name(f".{Path(name).name}.crc")):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(text)
+    (notes / "sources" / "1").mkdir()
+    (notes / "sources" / "1" / "0").write_text("where it began")
+    (notes / "metadata").write_text("{}")
+    for batch in range(purged):
+        (notes / "sources" / "0" / str(batch)).unlink()
+    return store
+
+
+def notes_in(folder: Path) -> dict[str, list[str]]:
+    names = sorted(str(path.relative_to(folder / "spark")) for path in (folder / "spark").rglob("*") if path.is_file())
+    return {
+        part: [name.removeprefix(f"{part}/") for name in names if name.startswith(part)]
+        for part in ("commits", "offsets", "sources/0")
+    }
+
+
+def with_checksums(last: int) -> list[str]:
+    return sorted([*(str(number) for number in range(last + 1)), *(f".{number}.crc" for number in range(last + 1))])
+
+
+def test_a_state_and_sparks_notes_go_back_together(tmp_path: Path) -> None:
+    checkpoint_in(tmp_path, 8).release()
+    go_back(tmp_path, 4)
+    store = Store(f"{tmp_path}/skytide")
+    assert [state.sequence for state in store.states()] == [3, 4] and store.emitted() == 4
+    # The next batch keeps its tuples: Spark had chosen them.
+    assert notes_in(tmp_path) == {"commits": with_checksums(4), "offsets": with_checksums(5), "sources/0": with_checksums(5)}
+    assert (tmp_path / "spark" / "sources" / "1" / "0").exists() and (tmp_path / "spark" / "metadata").exists()
+    go_back(tmp_path, 4)
+    go_back(tmp_path, 3)
+    assert notes_in(tmp_path)["commits"] == with_checksums(3)
+    assert store.before(4).sequence == 3
+
+
+def test_going_back_is_refused_while_a_query_runs(tmp_path: Path) -> None:
+    store = checkpoint_in(tmp_path, 5)
+    before = notes_in(tmp_path)
+    with pytest.raises(SkytideError, match="a query runs on this checkpoint; stop it first"):
+        go_back(tmp_path, 2)
+    assert notes_in(tmp_path) == before and len(store.states()) == 5
+    del store  # as when its process ends
+    go_back(tmp_path, 2)
+
+
+def test_going_back_before_what_spark_put_together_is_refused_if_that_loses_files(tmp_path: Path) -> None:
+    checkpoint_in(tmp_path / "whole", 8, compact=6).release()
+    go_back(tmp_path / "whole", 4)  # all single notes are still there
+    assert notes_in(tmp_path / "whole")["sources/0"] == with_checksums(5)
+    checkpoint_in(tmp_path / "lost", 8, compact=6, purged=6).release()
+    with pytest.raises(SkytideError, match=r"put its notes on files together .* go back to a later state"):
+        go_back(tmp_path / "lost", 4)
+    assert len(Store(f"{tmp_path}/lost/skytide").states()) == 5
+    go_back(tmp_path / "lost", 6)
+    assert notes_in(tmp_path / "lost")["commits"] == with_checksums(6)
+
+
+def test_going_back_to_what_spark_has_forgotten_is_refused(tmp_path: Path) -> None:
+    checkpoint_in(tmp_path, 8).release()
+    (tmp_path / "spark" / "offsets" / "4").unlink()
+    with pytest.raises(SkytideError, match="Spark has no note of batch 4 any more"):
+        go_back(tmp_path, 4)
+
+
+def test_a_damaged_manifest_takes_sparks_notes_back_so_that_the_batch_is_repeated(tmp_path: Path) -> None:
+    checkpoint_in(tmp_path, 8)
+    (tmp_path / "skytide" / "manifests" / f"{7:012}.json").write_text("garbage")
+    store = Store(f"{tmp_path}/skytide")
+    store.take_over(SparkNotes(Files(tmp_path / "spark")))
+    assert store.latest().batch == 6 and store.before(7).batch == 6
+    assert notes_in(tmp_path) == {"commits": with_checksums(6), "offsets": with_checksums(7), "sources/0": with_checksums(7)}
+
+
+def test_a_damaged_first_manifest_starts_anew(tmp_path: Path) -> None:
+    checkpoint_in(tmp_path, 1)
+    (tmp_path / "skytide" / "manifests" / f"{0:012}.json").write_text("")
+    store = Store(f"{tmp_path}/skytide")
+    store.take_over(SparkNotes(Files(tmp_path / "spark")))
+    assert store.latest() == State() and notes_in(tmp_path) == {
+        "commits": [],
+        "offsets": with_checksums(0),
+        "sources/0": with_checksums(0),
+    }
+
+
+def test_the_states_are_listed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    checkpoint_in(tmp_path, 8).release()
+    assert [row.sequence for row in states_of(tmp_path)] == [3, 4, 5, 6, 7]
+    assert main(["checkpoint", "list", str(tmp_path)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split() == ["sequence", "batch", "written", "windows", "out", "newest", "event", "size"]
+    assert len(lines) == 6 and "1970-01-01 00:00:07 UTC" in lines[-1] and lines[-1].endswith(" kB") and " 70 " in lines[-1]
+    assert main(["checkpoint", "back", str(tmp_path), "--to", "5"]) == 0
+    assert f"{tmp_path} is back at sequence 5" in capsys.readouterr().out
+    assert json.loads((tmp_path / "skytide" / "emitted").read_text()) == 5
+
+
+def test_what_is_not_there_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["checkpoint", "list", str(tmp_path / "nothing")]) == 1
+    assert "no state of a query is there; name the folder that the query was given" in capsys.readouterr().err
+    assert not (tmp_path / "nothing").exists()
+    checkpoint_in(tmp_path, 8).release()
+    assert main(["checkpoint", "back", str(tmp_path), "--to", "1"]) == 1
+    assert "--to 1: that state is not kept; choose one of 3, 4, 5, 6, 7" in capsys.readouterr().err
