@@ -201,7 +201,7 @@ def test_a_reduction_is_told() -> None:
 
 
 def test_a_maximum_that_leaves_no_slot_to_a_level_is_refused() -> None:
-    with pytest.raises(InvalidInput, match=r"Fuzzy\(maximum=1\): each of the two levels needs a slot; choose at least 2"):
+    with pytest.raises(InvalidInput, match=r"maximum=1: each of the two levels needs a slot; choose at least 2"):
         Fuzzy(maximum=1)
 
 

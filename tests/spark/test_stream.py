@@ -367,7 +367,7 @@ def test_a_changed_query_needs_another_checkpoint(spark: SparkSession, files: st
         (lambda df: CHAINS["top_k"](windowed(df.select("*", "price"))), "column price: several columns have that name; rename or"),
         (
             lambda df: CHAINS["top_k"](windowed(df.withColumn("age", F.expr("INTERVAL '2' YEAR")))),
-            "column age: its type interval year has no Arrow form; cast or drop it before skytide.stream",
+            "column age: its type interval year has no Arrow form; cast or drop it first",
         ),
     ],
 )

@@ -49,7 +49,7 @@ def test_a_start_is_a_time_in_utc_or_microseconds() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"rate": 5, "partitions": 0}, "partitions=0: out of range; give a whole number of at least 1"),
+        ({"rate": 5, "partitions": 0}, "partitions=0: out of range; give a whole number from 1 to"),
         ({"rate": 5, "pace": "slow"}, "pace='slow': not known; choose one of real, fast"),
         ({"rate": 5, "batch": "1 ms"}, "a batch of 1,000 microseconds: shorter than a tick, .* choose a longer batch"),
         ({"rate": 5, "duration": "1 ms"}, "a duration of 1,000 microseconds: shorter than a tick"),
