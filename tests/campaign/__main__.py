@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from campaign import cases
-from campaign.processes import FAKETIME
+from campaign.job import FAKETIME
 from campaign.runner import Outcome, Runner
 
 KILLS = ("driver", "executor", "worker", "source")

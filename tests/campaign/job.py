@@ -1,4 +1,4 @@
-"""One life of a job, in a process of its own: `python -m campaign.job SETTINGS`, which starts Spark, waits for orders, and runs to the end.
+"""One life of a job, in a process of its own: `python -m campaign.job SETTINGS [CLOCK]`, which starts Spark, waits for orders, and runs to the end.
 
 SETTINGS are those of the session, as JSON. Orders are one line of JSON on standard input, as `orders` writes it. What happens is told
 line by line on standard output: "ready APPLICATION", "batch 3", "sink 4", "done".
@@ -22,6 +22,7 @@ from campaign import cases, sinks, streams
 from skytide.spark.session import local_session
 from skytide.spark.stream import ContinuousQuery
 
+FAKETIME = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1")
 SIDES = ("late", "windows", "invalid")
 
 
@@ -30,9 +31,9 @@ def sides() -> tuple[str, ...]:
     return tuple(name for name in SIDES if name in inspect.signature(ContinuousQuery.start).parameters)
 
 
-def orders(case: cases.Case, life: int, folder: Path, clock: Path | None) -> str:
-    """Return what a process needs to know for one life of a case, and a file that says how wrong its clock is, as a line."""
-    return json.dumps({"seed": case.seed, "case": case.number, "life": life, "folder": str(folder), "clock": clock and str(clock)})
+def orders(case: cases.Case, life: int, folder: Path) -> str:
+    """Return what a process needs to know for one life of a case, as a line."""
+    return json.dumps({"seed": case.seed, "case": case.number, "life": life, "folder": str(folder)})
 
 
 def say(*words: object) -> None:
@@ -129,18 +130,26 @@ def watch(run: Any, life: cases.Life) -> None:
 
 
 def shift_clock(offset: Path) -> None:
-    """Read the clock beside the true time by what a file says, where libfaketime is not there to do it for all processes."""
+    """Set clocks beside the true time by what a file says: here, and with libfaketime, if it is there, in Java and the workers.
+
+    libfaketime is not used for this process: with it `time.sleep` fails, as Python 3.11 sleeps until a moment of the monotonic clock.
+    """
     true = time.time
 
     def shifted() -> float:
-        return true() + float(offset.read_text().strip())
+        return true() + float(offset.read_text())
 
     time.time = shifted
     time.time_ns = lambda: round(shifted() * 1e9)
+    if FAKETIME.exists():
+        told = {"FAKETIME_TIMESTAMP_FILE": str(offset), "FAKETIME_CACHE_DURATION": "1", "DONT_FAKE_MONOTONIC": "1"}
+        os.environ.update(told, LD_PRELOAD=str(FAKETIME))
 
 
-def main(settings: str) -> None:
-    """Get ready, wait for orders, and run until the stream has ended."""
+def main(settings: str, clock: str = "") -> None:
+    """Get ready, wait for orders, and run until the stream has ended; `clock` is a file that says how wrong the clock is."""
+    if clock:
+        shift_clock(Path(clock))
     spark = local_session("a job to kill", **json.loads(settings))
     spark.range(0, 2, 1, 2).mapInArrow(lambda batches: batches, "id bigint").collect()  # so that workers are there, too
     say("ready", spark.sparkContext.applicationId)
@@ -148,8 +157,6 @@ def main(settings: str) -> None:
     if not line:
         return
     told = json.loads(line)
-    if told["clock"]:
-        shift_clock(Path(told["clock"]))
     case = cases.draw(told["seed"], told["case"])
     life, folder = case.lives[told["life"]], Path(told["folder"])
     run = start(spark, case, life, folder)

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-FAKETIME = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1")
 TESTS = str(Path(__file__).parents[1])
 QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xlog:disable"  # a Java that is soon killed
 DEADLINE_S = 600.0  # only against hanging
@@ -39,26 +38,18 @@ class Job:
         settings = {"spark.master": needs.master, "spark.driver.defaultJavaOptions": f"{QUICK} {java}", **dict(needs.settings)}
         with self.log_file.open("w") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "campaign.job", json.dumps(settings)],
+                [sys.executable, "-m", "campaign.job", json.dumps(settings), *([str(self.clock)] if needs.fake_clock else [])],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
                 start_new_session=True,
-                env={**os.environ, "PYTHONPATH": TESTS, **(self._faketime() if needs.fake_clock and FAKETIME.exists() else {})},
+                env={**os.environ, "PYTHONPATH": TESTS},
             )
         self.lines: list[str] = []
         self._said = threading.Condition()
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
-
-    def _faketime(self) -> dict[str, str]:
-        return {
-            "LD_PRELOAD": str(FAKETIME),
-            "FAKETIME_TIMESTAMP_FILE": str(self.clock),
-            "FAKETIME_CACHE_DURATION": "1",
-            "DONT_FAKE_MONOTONIC": "1",
-        }
 
     def _read(self) -> None:
         assert self.process.stdout
