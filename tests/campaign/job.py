@@ -1,4 +1,4 @@
-"""One life of a job, in a process of its own: `python -m campaign.job SETTINGS [CLOCK]`, which starts Spark, waits for orders, and runs to the end.
+"""One life of a job, in a process of its own: `python -m campaign.job SETTINGS`, which starts Spark, waits for orders, and runs to the end.
 
 SETTINGS are those of the session, as JSON. Orders are one line of JSON on standard input, as `orders` writes it. What happens is told
 line by line on standard output: "ready APPLICATION", "batch 3", "sink 4", "done".
@@ -22,7 +22,6 @@ from campaign import cases, sinks, streams
 from skytide.spark.session import local_session
 from skytide.spark.stream import ContinuousQuery
 
-FAKETIME = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1")
 SIDES = ("late", "windows", "invalid")
 
 
@@ -129,27 +128,8 @@ def watch(run: Any, life: cases.Life) -> None:
         time.sleep(0.01)
 
 
-def shift_clock(offset: Path) -> None:
-    """Set clocks beside the true time by what a file says: here, and with libfaketime, if it is there, in Java and the workers.
-
-    libfaketime is not used for this process: with it `time.sleep` fails, as Python 3.11 sleeps until a moment of the monotonic clock.
-    """
-    true = time.time
-
-    def shifted() -> float:
-        return true() + float(offset.read_text())
-
-    time.time = shifted
-    time.time_ns = lambda: round(shifted() * 1e9)
-    if FAKETIME.exists():
-        told = {"FAKETIME_TIMESTAMP_FILE": str(offset), "FAKETIME_CACHE_DURATION": "1", "DONT_FAKE_MONOTONIC": "1"}
-        os.environ.update(told, LD_PRELOAD=str(FAKETIME))
-
-
-def main(settings: str, clock: str = "") -> None:
-    """Get ready, wait for orders, and run until the stream has ended; `clock` is a file that says how wrong the clock is."""
-    if clock:
-        shift_clock(Path(clock))
+def main(settings: str) -> None:
+    """Get ready, wait for orders, and run until the stream has ended."""
     spark = local_session("a job to kill", **json.loads(settings))
     spark.range(0, 2, 1, 2).mapInArrow(lambda batches: batches, "id bigint").collect()  # so that workers are there, too
     say("ready", spark.sparkContext.applicationId)

@@ -3,6 +3,7 @@
 import json
 import os
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 TESTS = str(Path(__file__).parents[1])
+CLOCK = Path(__file__).with_name("clock.py")
 QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xlog:disable"  # a Java that is soon killed
 DEADLINE_S = 600.0  # only against hanging
 WORKER, SOURCE = "skytide.spark.daemon", "python_streaming_source_runner"
@@ -35,16 +37,22 @@ class Job:
         folder.mkdir(parents=True)
         self.needs, self.log_file, self.clock = needs, folder / "log", folder / "clock"
         self.clock.write_text("+0\n")
+        if needs.fake_clock:
+            shutil.copy(CLOCK, folder / "sitecustomize.py")  # Python runs it first, in workers as well
         settings = {"spark.master": needs.master, "spark.driver.defaultJavaOptions": f"{QUICK} {java}", **dict(needs.settings)}
         with self.log_file.open("w") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "campaign.job", json.dumps(settings), *([str(self.clock)] if needs.fake_clock else [])],
+                [sys.executable, "-m", "campaign.job", json.dumps(settings)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
                 start_new_session=True,
-                env={**os.environ, "PYTHONPATH": TESTS},
+                env={
+                    **os.environ,
+                    "PYTHONPATH": f"{TESTS}:{CLOCK}" if needs.fake_clock else TESTS,
+                    "CAMPAIGN_CLOCK": str(self.clock),
+                },
             )
         self.lines: list[str] = []
         self._said = threading.Condition()
