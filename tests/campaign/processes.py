@@ -17,7 +17,7 @@ TESTS = str(Path(__file__).parents[1])
 CLOCK = Path(__file__).with_name("clock.py")
 QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xlog:disable"  # a Java that is soon killed
 DEADLINE_S = 600.0  # only against hanging
-WORKER, SOURCE = "skytide.spark.daemon", "python_streaming_source_runner"
+WORKER, SOURCE = ".daemon pyspark.", "python_streaming_source_runner"
 
 
 @dataclass(frozen=True)
