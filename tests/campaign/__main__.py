@@ -13,7 +13,6 @@ from collections import Counter
 from collections.abc import Iterator
 
 from campaign import cases
-from campaign.processes import FAKETIME
 from campaign.runner import Outcome, Runner
 
 KILLS = ("driver", "executor", "worker", "source")
@@ -30,8 +29,6 @@ def available() -> tuple[str, ...]:
             print("no full disks: this user may not mount a small one")
         else:
             subprocess.run(["umount", folder], check=True)
-    if not FAKETIME.exists():
-        print("clocks jump in the driver's Python only: for all its processes, install libfaketime")
     return tuple(kinds)
 
 

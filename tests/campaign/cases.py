@@ -99,7 +99,7 @@ class FillDisk:
 
 @dataclass(frozen=True)
 class JumpClock:
-    """Move the clock on the wall of the driver and its workers, after some of each batch, to so many seconds beside the true time."""
+    """Move the clock on the wall of all Python processes, after some of each batch, to so many seconds beside the true time."""
 
     shares: tuple[Shares, ...]
     seconds: tuple[int, ...]

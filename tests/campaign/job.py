@@ -30,9 +30,9 @@ def sides() -> tuple[str, ...]:
     return tuple(name for name in SIDES if name in inspect.signature(ContinuousQuery.start).parameters)
 
 
-def orders(case: cases.Case, life: int, folder: Path, clock: Path | None) -> str:
-    """Return what a process needs to know for one life of a case, and a file that says how wrong its clock is, as a line."""
-    return json.dumps({"seed": case.seed, "case": case.number, "life": life, "folder": str(folder), "clock": clock and str(clock)})
+def orders(case: cases.Case, life: int, folder: Path) -> str:
+    """Return what a process needs to know for one life of a case, as a line."""
+    return json.dumps({"seed": case.seed, "case": case.number, "life": life, "folder": str(folder)})
 
 
 def say(*words: object) -> None:
@@ -128,17 +128,6 @@ def watch(run: Any, life: cases.Life) -> None:
         time.sleep(0.01)
 
 
-def shift_clock(offset: Path) -> None:
-    """Read the clock beside the true time by what a file says, where libfaketime is not there to do it for all processes."""
-    true = time.time
-
-    def shifted() -> float:
-        return true() + float(offset.read_text().strip())
-
-    time.time = shifted
-    time.time_ns = lambda: round(shifted() * 1e9)
-
-
 def main(settings: str) -> None:
     """Get ready, wait for orders, and run until the stream has ended."""
     spark = local_session("a job to kill", **json.loads(settings))
@@ -148,8 +137,6 @@ def main(settings: str) -> None:
     if not line:
         return
     told = json.loads(line)
-    if told["clock"]:
-        shift_clock(Path(told["clock"]))
     case = cases.draw(told["seed"], told["case"])
     life, folder = case.lives[told["life"]], Path(told["folder"])
     run = start(spark, case, life, folder)

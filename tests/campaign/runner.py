@@ -18,7 +18,7 @@ import pyspark
 from campaign import cases, job, judge, streams
 from campaign.cases import Case, Files
 from campaign.killer import Hits, Scene, strike
-from campaign.processes import DEADLINE_S, FAKETIME, Job, Needs
+from campaign.processes import DEADLINE_S, Job, Needs
 from skytide.spark.cluster import LocalCluster
 
 DISK = "48m"
@@ -63,7 +63,7 @@ class Runner:
         self._write(case, folder)
         first.ready()
         began = time.monotonic()
-        first.go(job.orders(case, len(case.lives) - 1, folder, None))
+        first.go(job.orders(case, len(case.lives) - 1, folder))
         first.until(first.done)
         self.usual_s = time.monotonic() - began
         self._check_end(first)
@@ -113,7 +113,7 @@ class Runner:
                 if not present.ready():
                     raise Failed(f"Spark did not start: {present.log()[-2_000:]}")
                 self._tell(f"life {outcome.lives} of case {case.number} on {life.master}: {life.blow}")
-                present.go(job.orders(case, number, folder, present.clock if life.fake_clock and not FAKETIME.exists() else None))
+                present.go(job.orders(case, number, folder))
                 hits = strike(life.blow, Scene(present, folder, self.usual_s, random, self._tell))
                 outcome.hits += hits
                 outcome.lives += 1

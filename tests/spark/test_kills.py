@@ -26,7 +26,7 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="finds processes in /proc"),
 ]
-DEADLINE_S = 240
+DEADLINE_S = 600  # only against hanging, on a machine that is busy with other work
 KILLS = 6  # `make campaign` has more
 QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xlog:disable"  # a Java that is soon killed
 WORKER, SOURCE = "daemon pyspark.worker", "python_streaming_source_runner"
