@@ -107,6 +107,11 @@ class Job:
         """Give the number of the latest manifest."""
         return max(_numbers(self.store / "manifests"), default=-1)
 
+    def emitted(self) -> int:
+        """Give the number up to which the sinks have everything."""
+        note = self.store / "emitted"
+        return int(note.read_text()) if note.exists() else -1
+
     def crashes(self) -> int:
         """Count the tasks that lost their worker."""
         return self.log.read_text().count("Python worker exited unexpectedly (crashed)")
@@ -167,19 +172,25 @@ def panes_written(job: Job) -> bool:
     return max(_numbers(job.store / "panes"), default=-1) > max(job.latest(), job.before + 1)
 
 
+def recorded(job: Job) -> bool:
+    """A decision is written down, and its sinks do not have all of it."""
+    return job.latest() > max(job.emitted(), job.before)
+
+
 def results_written(job: Job) -> bool:
-    return max(_numbers(job.out), default=-1) > max(job.latest(), job.before)
+    """The results are out, and nobody has noted that yet."""
+    return max(_numbers(job.out), default=-1) > max(job.emitted(), job.before)
 
 
 def half_a_file(job: Job) -> bool:
     """A file is being written (or two batches have passed: that is over so soon that it may not be seen)."""
-    folders = [job.store / "panes", job.store / "memory", job.store / "manifests", job.out / f"batch={job.latest() + 1}"]
+    folders = [job.store / "panes", job.store / "memory", job.store / "manifests", job.out / "_skytide"]
     return two_committed(job) or any(name.startswith(".") for folder in folders if folder.is_dir() for name in os.listdir(folder))
 
 
 def flushing(job: Job) -> bool:
     manifest = job.store / "manifests" / f"{job.latest():012}.json"
-    return manifest.exists() and '"flushing": true' in manifest.read_text()
+    return manifest.exists() and '"flushed": true' in manifest.read_text()
 
 
 def ended(job: Job) -> bool:
@@ -248,7 +259,7 @@ def test_a_driver_killed_many_times_leaves_no_trace(tmp_path: Path, undisturbed:
         *((begun, kill_within(random_.uniform(0, 5))) for _ in range(4)),
         *((committed, kill_within(random_.uniform(0, 0.3))) for _ in range(4)),
         *((two_committed, kill_within(random_.uniform(0, 0.3))) for _ in range(3)),
-        *((moment, Job.kill) for moment in (panes_written, results_written, half_a_file, committed) for _ in range(2)),
+        *((moment, Job.kill) for moment in (panes_written, recorded, results_written, half_a_file, committed) for _ in range(2)),
     ]
     random_.shuffle(moments)
     moments = [*moments[: KILLS - 1], (flushing, Job.kill)]
