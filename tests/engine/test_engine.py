@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -156,6 +157,19 @@ def test_a_week_of_silence_is_one_row_and_its_windows_are_counted(tmp_path: Path
     assert len(stats) < 20
     assert sum(row["windows"] for row in stats) == engine.status().windows_out == week_us // 200 + 5 + 5
     assert [row["tuples"] for row in stats] == [4] * 5 + [0] + [5] * 5 + [1] * 5
+
+
+def test_a_day_by_a_second_comes_out_whole(tmp_path: Path) -> None:
+    """Every tuple is in 86,400 windows."""
+    day, slide = 86_400_000_000, 1_000_000
+    plan, out = plan_of(QUERIES[3], str(tmp_path), Windows(day, slide), FixedSlack(0)), Outputs()
+    engine, times = Engine(plan, out.sinks), [n * 997_000_000 for n in range(180)]  # two days
+    for number in range(6):
+        engine.run_batch(InProcess(), tuples([[times[number * 30 : number * 30 + 30]]])[0], number)
+    engine.flush(InProcess())
+    stats = pa.concat_tables([out.windows.batches[number] for number in sorted(out.windows.batches)])
+    assert pc.sum(pc.multiply(stats["tuples"], stats["windows"])).as_py() == len(times) * day // slide
+    assert pc.sum(stats["windows"]).as_py() == engine.status().windows_out == times[-1] // slide + day // slide
 
 
 def test_old_files_are_removed(tmp_path: Path) -> None:

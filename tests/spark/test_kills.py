@@ -1,6 +1,7 @@
 """Jobs that are killed with SIGKILL at any moment and started again write exactly what an undisturbed job writes."""
 
 import contextlib
+import itertools
 import json
 import os
 import random
@@ -228,11 +229,15 @@ def sorted_rows(table: pa.Table) -> list[str]:
 
 
 def disturb(folder: Path, archive: str, moments: Sequence[tuple[Moment, Kill]], **options: Any) -> None:
-    """Run a job, disturb it at each of the moments, go on with the next one, which got ready meanwhile, and let the last finish."""
-    jobs = [Job(folder, f"-XX:SharedArchiveFile={archive}", **options)]
+    """Run a job, disturb it at each of the moments, go on with the next one, which got ready meanwhile, and let the last finish.
+
+    Every job has another number of cores than the one before.
+    """
+    masters = itertools.cycle(("local[2]", "local[1]", "local[4]"))
+    jobs = [Job(folder, f"-XX:SharedArchiveFile={archive}", next(masters), **options)]
     try:
         for moment, kill in moments:
-            jobs.append(Job(folder, f"-XX:SharedArchiveFile={archive}", **options))
+            jobs.append(Job(folder, f"-XX:SharedArchiveFile={archive}", next(masters), **options))
             job = jobs[-2].go()
             job.until(moment)
             kill(job)

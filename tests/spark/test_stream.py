@@ -264,11 +264,14 @@ def test_a_stream_that_does_not_keep_up_stops_soon(spark: SparkSession, tmp_path
     assert run.status().batch <= before + 5
 
 
-def test_a_query_that_was_stopped_keeps_its_last_windows(spark: SparkSession, files: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("stop", [lambda run: run.stop(), lambda run: run.query.stop()], ids=["run.stop", "run.query.stop"])
+def test_a_query_that_was_stopped_keeps_its_last_windows(
+    spark: SparkSession, files: str, tmp_path: Path, stop: Callable[[Run], None]
+) -> None:
     asked, sink = CHAINS["skyline"](windowed(play(spark, files))), Kept()
     run = asked.start(sink, checkpoint=str(tmp_path), trigger="availableNow", flush=True)
     assert sink.second.wait(DEADLINE_S)
-    run.stop()
+    stop(run)
     run.await_termination()
     finish(asked, sink, tmp_path)
     assert rows_of(sink.table()) == rows_of(CHAINS["skyline"](windowed(spark.read.parquet(files))))
