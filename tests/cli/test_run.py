@@ -15,8 +15,8 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 
 from skytide.cli import main
+from skytide.cli.folders import MARK
 from skytide.cli.interrupt import Interrupt
-from skytide.cli.own_folder import MARK
 from skytide.cli.run import reason
 from skytide.dashboard.history import History, latency, read_windows
 from skytide.dashboard.live import WARMING_UP, line, view

@@ -1,10 +1,13 @@
-"""Folders that commands write to."""
+"""Folders that commands write to: one that an earlier run of the command left is replaced, any other one is left alone."""
 
 import os
+import shutil
 import tempfile
 from pathlib import Path
 
 from skytide.errors import InvalidInput
+
+MARK = ".made-by-skytide"
 
 
 def writable(folder: Path) -> None:
@@ -16,3 +19,26 @@ def writable(folder: Path) -> None:
     except OSError as error:
         why = os.strerror(error.errno) if error.errno else str(error)
         raise InvalidInput(value=str(folder), reason=f"cannot be written to ({why})", remedy="choose another folder") from None
+
+
+def make_room(folder: Path, picture: Path) -> None:
+    """Make an empty folder that bears our mark, in place of one that bears it already; refuse if there is anything else."""
+    try:
+        if folder.exists() and (strange := _strange(folder)):
+            raise InvalidInput(
+                value=f"--out {folder.parent}",
+                reason=f"{strange} is not from an earlier run, and would be lost",
+                remedy="move it away, or choose another folder",
+            )
+        shutil.rmtree(folder, ignore_errors=not folder.exists())
+        folder.mkdir(parents=True)
+        (folder / MARK).touch()
+        picture.unlink(missing_ok=True)
+    except OSError as error:
+        raise InvalidInput(value=f"--out {folder.parent}", reason=str(error), remedy="choose a folder to write to") from error
+
+
+def _strange(folder: Path) -> Path | None:
+    """Return what must not be lost: something in a folder without our mark."""
+    entries = sorted(folder.iterdir())
+    return next((entry for entry in entries), None) if folder / MARK not in entries else None

@@ -14,8 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from skytide import diff, high, low, skyline
-from skytide.cli.folders import writable
-from skytide.cli.own_folder import make_room
+from skytide.cli.folders import make_room, writable
 from skytide.spark.hotels import CITIES, hotels
 from skytide.spark.session import local_session
 

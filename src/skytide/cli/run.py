@@ -12,8 +12,8 @@ from rich.console import Console
 from rich.live import Live
 
 from skytide import DropRatio, low, stream, workload
+from skytide.cli.folders import make_room
 from skytide.cli.interrupt import Interrupt
-from skytide.cli.own_folder import make_room
 from skytide.dashboard.history import History, latency, read_windows
 from skytide.dashboard.live import WARMING_UP, line, view
 from skytide.dashboard.picture import draw

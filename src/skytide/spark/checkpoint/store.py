@@ -126,7 +126,11 @@ class Store:
 
     def latest_before_source(self, position: int) -> State:
         """Return the state that a batch starts from which begins at a position of skytide's own source."""
-        return next((state for state in reversed(self.states()) if state.source_end <= position), State())
+        for name in reversed(self.files.names(MANIFESTS)):  # seldom more than one: this is asked in every batch, by another process
+            found = self._read(name, {})
+            if found is not None and found.state.source_end <= position:
+                return found.state
+        return State()
 
     def states(self) -> list[State]:
         """Return the states that are kept, oldest first."""
@@ -184,19 +188,22 @@ class Store:
 
     def _read_all(self, damaged: dict[int, Damaged]) -> dict[int, Kept]:
         """Read all manifests, and note those that are damaged."""
-        found = {}
-        for name in self.files.names(MANIFESTS):
-            sequence = manifest_sequence(name)
-            if sequence is None:
-                continue
-            try:
-                manifest = self._load(name)
-                found[sequence] = Kept(State.from_json(json.loads(manifest.body)), manifest.written_us)
-            except Damaged as error:
-                damaged[sequence] = error
-            except FileNotFoundError:
-                continue  # the owner removed it meanwhile
-        return found
+        found = {name: self._read(name, damaged) for name in self.files.names(MANIFESTS)}
+        return {kept.state.sequence: kept for kept in found.values() if kept is not None}
+
+    def _read(self, name: str, damaged: dict[int, Damaged]) -> Kept | None:
+        """Read a manifest, or return None if it is none, is damaged, or was removed meanwhile by the owner."""
+        sequence = manifest_sequence(name)
+        if sequence is None:
+            return None
+        try:
+            manifest = self._load(name)
+        except Damaged as error:
+            damaged[sequence] = error
+            return None
+        except FileNotFoundError:
+            return None
+        return Kept(State.from_json(json.loads(manifest.body)), manifest.written_us)
 
     def _load(self, name: str) -> Manifest:
         try:
