@@ -2,7 +2,6 @@
 
 import json
 import os
-import select
 import shutil
 import signal
 import subprocess
@@ -12,6 +11,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+
+from support.processes import command, end, of_session
 
 TESTS = str(Path(__file__).parents[1])
 CLOCK = Path(__file__).with_name("clock.py")
@@ -131,20 +132,18 @@ class Job:
 
     def workers(self, module: str) -> list[int]:
         """Return the workers that run a module: of Spark's daemon those that it forked, not itself."""
-        parents = {pid: int(stat[1]) for pid, stat in self.members().items() if module in command(pid)}
+        parents = {pid: int(known[1]) for pid, known in self.members().items() if module in command(pid)}
         return [pid for pid, parent in parents.items() if module == SOURCE or parent in parents]
 
     def members(self) -> dict[int, list[str]]:
         """Return the processes of the job: all that share its session and live."""
-        found = {int(entry): _stat(int(entry)) for entry in os.listdir("/proc") if entry.isdigit()}
-        return {pid: stat for pid, stat in found.items() if stat and int(stat[3]) == self.process.pid and stat[0] != "Z"}
+        return of_session(self.process.pid)
 
     def watch_end(self) -> None:
         """Wait until Python and Java have ended by themselves."""
         self.process.wait(DEADLINE_S)
-        deadline = time.monotonic() + DEADLINE_S
-        while self.members() and time.monotonic() < deadline:
-            time.sleep(0.1)
+        for pid in self.members():
+            end(pid, DEADLINE_S)
 
     def end(self) -> None:
         """Leave no process behind."""
@@ -152,7 +151,7 @@ class Job:
         if self.process.stdin:
             self.process.stdin.close()
         for pid in self.members():
-            _end(pid)
+            end(pid, patience_s=10)
         self._reader.join(DEADLINE_S)
 
 
@@ -170,32 +169,3 @@ def kill(pid: int) -> bool:
     except ProcessLookupError:
         return False
     return True
-
-
-def command(pid: int) -> str:
-    """Return the words a process was started with; none if it is gone."""
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")
-    except (FileNotFoundError, ProcessLookupError):
-        return ""
-
-
-def _stat(pid: int) -> list[str]:
-    """Return what /proc says of a process, from its state on; nothing if it is gone."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
-    except (FileNotFoundError, ProcessLookupError):
-        return []
-
-
-def _end(pid: int) -> None:
-    """Wait for a process that is not our child to end by itself, and kill it if it does not."""
-    try:
-        watched = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return
-    try:
-        if not select.select([watched], [], [], 10)[0]:
-            signal.pidfd_send_signal(watched, signal.SIGKILL)
-    finally:
-        os.close(watched)

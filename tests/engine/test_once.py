@@ -1,21 +1,25 @@
 """A batch that was cut off after the sink, or before, and is repeated in other circumstances: every window reaches every kind of sink once."""
 
 import contextlib
+import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 import pytest
 from support.engine import QUERIES, Crash, Fragile, InProcess, plan_of, tuples
 from support.once import KINDS, Database
+from support.s3_server import BUCKET, s3_server
 
 from skytide.batch import InPlace, Sent, Way
 from skytide.lateness import DropRatio, FixedSlack, KSlack, Slack
 from skytide.queries import Query
 from skytide.routing import AS_PID, PB_RR
+from skytide.spark.checkpoint import Files, Store
 from skytide.spark.engine import Engine
 from skytide.spark.outlets import Sinks
 from skytide.spark.parquet_sink import ParquetSink
@@ -127,3 +131,30 @@ def test_an_orphaned_task_that_writes_late_changes_no_file_that_readers_see(tmp_
         return pq.read_table(tmp_path / f"{name} out").sort_by([("window_start", "ascending"), ("id", "ascending")])
 
     assert play("orphans", QUERIES[0], Orphans()).equals(play("alone", QUERIES[0], InProcess()))
+
+
+def test_a_query_on_an_object_store_goes_on_after_it_was_cut_off(tmp_path: Path) -> None:
+    """State and results lie on a server of the S3 protocol; its process dies in the sink of a batch, and another one goes on."""
+
+    def life_on(place: Files, sink: ParquetSink, batches: range, dies: bool = False) -> None:
+        plan = plan_of(QUERIES[0], "", WINDOWS, KSlack(), store=Store(place))
+        windows = Fragile(Database(tmp_path / f"{uuid.uuid4().hex}.db").overwrite, dies_after(2 * 3) if dies else iter(()))
+        engine = Engine(plan, Sinks(sink, windows=windows))
+        for number in batches:
+            engine.run_batch(InProcess(), divided(DATA[number], 2), number)
+        if batches.stop == len(DATA):
+            engine.flush(InProcess())
+
+    with s3_server() as options:
+        remote = Files(f"s3a://{BUCKET}/query", options)
+        out = ParquetSink(f"s3a://{BUCKET}/out", options)
+        with contextlib.suppress(Crash):
+            life_on(remote, out, range(6), dies=True)
+        done = Store(remote).latest().batch
+        assert 0 < done < 6
+        life_on(remote, out, range(done, len(DATA)))
+        found = pq.read_table(f"{BUCKET}/out", filesystem=pafs.S3FileSystem(**options))
+    here = ParquetSink(tmp_path / "out")
+    life_on(Files(tmp_path / "query"), here, range(len(DATA)))
+    order = [("window_start", "ascending"), ("id", "ascending")]
+    assert found.sort_by(order).equals(pq.read_table(tmp_path / "out").sort_by(order))

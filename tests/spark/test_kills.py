@@ -6,7 +6,6 @@ import json
 import os
 import random
 import re
-import select
 import signal
 import subprocess
 import sys
@@ -19,6 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from support import oracle, streaming_job
+from support.processes import command, end, of_session, stat
 from support.streaming_job import START_US, WORKLOAD
 
 import skytide
@@ -83,9 +83,9 @@ class Job:
         """Kill workers that run a module, each while it works."""
         deadline = time.monotonic() + DEADLINE_S
         while not enough(self) and time.monotonic() < deadline:
-            parents = {pid: int(stat[1]) for pid, stat in self.members().items() if module in _command(pid)}
+            parents = {pid: int(known[1]) for pid, known in self.members().items() if module in command(pid)}
             workers = [pid for pid, parent in parents.items() if module != WORKER or parent in parents]
-            working = (pid for _ in range(100) for pid in workers if _stat(pid)[:1] == ["R"])
+            working = (pid for _ in range(100) for pid in workers if stat(pid)[:1] == ["R"])
             if (pid := next(working, None)) is not None:
                 os.kill(pid, signal.SIGKILL)
         assert enough(self), self.log.read_text()
@@ -97,12 +97,11 @@ class Job:
         assert self.process.stdin
         self.process.stdin.close()
         for pid in self.members():
-            _end(pid)
+            end(pid)
 
     def members(self) -> dict[int, list[str]]:
         """Give the processes of the job: all that share its session and live."""
-        found = {int(entry): _stat(int(entry)) for entry in os.listdir("/proc") if entry.isdigit()}
-        return {pid: stat for pid, stat in found.items() if stat and int(stat[3]) == self.process.pid and stat[0] != "Z"}
+        return of_session(self.process.pid)
 
     def latest(self) -> int:
         """Give the number of the latest manifest."""
@@ -116,34 +115,6 @@ class Job:
     def crashes(self) -> int:
         """Count the tasks that lost their worker."""
         return self.log.read_text().count("Python worker exited unexpectedly (crashed)")
-
-
-def _stat(pid: int) -> list[str]:
-    """Give what /proc says of a process, from its state on; nothing if it is gone."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
-    except (FileNotFoundError, ProcessLookupError):
-        return []
-
-
-def _end(pid: int) -> None:
-    """Wait for a process that is not our child to end by itself, and kill it if it does not."""
-    try:
-        watched = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return
-    try:
-        if not select.select([watched], [], [], DEADLINE_S / 4)[0]:
-            signal.pidfd_send_signal(watched, signal.SIGKILL)
-    finally:
-        os.close(watched)
-
-
-def _command(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")
-    except (FileNotFoundError, ProcessLookupError):
-        return ""
 
 
 def _numbers(folder: Path) -> Iterator[int]:

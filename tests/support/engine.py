@@ -106,10 +106,10 @@ def tuples(batches: list[Batch]) -> list[list[pa.Table]]:
     return out
 
 
-def plan_of(query: Query, folder: str, windows: Windows, slack: Slack, **rules: Any) -> Plan:
-    """Return the plan of a query over COLUMNS."""
+def plan_of(query: Query, folder: str, windows: Windows, slack: Slack, store: Store | None = None, **rules: Any) -> Plan:
+    """Return the plan of a query over COLUMNS, with a checkpoint in a folder or in another store."""
     known = Rules(windows, slack, can_spread=query.skyline_inside() is not None, **rules)
-    return Plan(query, known, "ts", COLUMNS, (), Store(folder), late_wanted=True, invalid_wanted=True)
+    return Plan(query, known, "ts", COLUMNS, (), store or Store(folder), late_wanted=True, invalid_wanted=True)
 
 
 class Outputs:
