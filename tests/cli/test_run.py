@@ -114,7 +114,7 @@ def test_windows_are_read_back_in_order(tmp_path: Path) -> None:
     assert read_windows(tmp_path / "_windows") == []
     for batch in (9, 10):
         rows = [window(2 * batch), window(2 * batch + 1)]
-        columns = {name: [getattr(row, name) for row in rows] for name in ("tuples", "kept", "late", "latency_s")}
+        columns = {name: [getattr(row, name) for row in rows] for name in ("tuples", "kept", "late", "latency_s", "windows")}
         for name in ("window_start", "window_end"):
             columns[name] = pa.array([getattr(row, f"{name}_us") for row in rows], pa.timestamp("us", "UTC"))
         folder = tmp_path / "_windows" / f"batch={batch}"

@@ -84,6 +84,8 @@ def test_combining_with_something_else_is_refused() -> None:
 
 def test_sql_text() -> None:
     assert parse_preferences("price MIN, stars max , `the city` DIFF") == low("price") * high("stars") * diff("the city")
-    for wrong in ("", "price", "price LOW", "price MIN stars MAX", "price MIN,"):
+    with pytest.raises(InvalidInput, match="preferences='': not a text, or an empty one"):
+        parse_preferences("")
+    for wrong in ("price", "price LOW", "price MIN stars MAX", "price MIN,"):
         with pytest.raises(InvalidInput, match="write columns with MIN, MAX or DIFF"):
             parse_preferences(wrong)

@@ -69,6 +69,15 @@ def test_a_new_stream_starts_with_the_current_second_or_when_it_was_told() -> No
     assert WorkloadReader(workload(rate=1, start=START_US), Clock(0)).initialOffset() == at(0)
 
 
+def test_a_first_batch_keeps_its_start_though_spark_asks_for_it_again_a_second_later() -> None:
+    """Spark notes where a batch ends, and asks for the start of the first one again when it runs it, or repeats it."""
+    clock = Clock(START_US + 999_999)
+    reader = WorkloadReader(workload(rate=1_000, dimensions=1, pace="fast"), clock)
+    end = reader.latestOffset(reader.initialOffset(), reader.getDefaultReadLimit())
+    clock.us += 5_000_000
+    assert {part.start_us for part in reader.partitions(reader.initialOffset(), end)} == {START_US}
+
+
 def test_in_real_time_a_batch_takes_what_has_come() -> None:
     clock = Clock(START_US + 1_009_999)
     reader = WorkloadReader(workload(rate=1, duration="3 s"), clock)

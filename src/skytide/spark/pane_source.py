@@ -73,7 +73,7 @@ class PaneReader(WorkloadReader):
         before = self.plan.store.latest_before_source(start["tick"])
         task = self.plan.pane_task(self.plan.rules.run_panes(before))
         first, last = start["tick"], end["tick"]
-        workload, start_us = self.stream.workload, start["start_us"]
+        workload, start_us = self.stream.workload, end["start_us"]  # as Spark has noted it; a start it may ask for again
         counts = workload.counts(first, last).tolist()
         panes = [task.windows.pane_of(start_us + tick * workload.tick_us) for tick in range(first, last)]
         router = self.plan.rules.router(before)

@@ -286,7 +286,8 @@ class WorkloadReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         come = np.append(0, np.cumsum(workload.counts(first, last)))
         shares = np.linspace(0, come[-1], self.stream.partitions + 1)[1:-1]
         cuts = [first, *(first + np.searchsorted(come, shares)).tolist(), last]
-        return [TickRange(workload, start["start_us"], *cut) for cut in pairwise(cuts) if cut[0] < cut[1]]
+        start_us = end["start_us"]  # as Spark has noted it: where nothing was noted before, it asks for the start again
+        return [TickRange(workload, start_us, *cut) for cut in pairwise(cuts) if cut[0] < cut[1]]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Make the tuples of a range of ticks, in order of arrival."""
