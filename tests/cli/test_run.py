@@ -250,7 +250,8 @@ def test_a_stream_that_fails_says_why(tmp_path: Path) -> None:
     command = Command(tmp_path, "--seconds", "600")
     command.wait_for_a_window()
     run = tmp_path / "made" / "run"
-    (run / "results" / "batch=30" / "part-00000.parquet" / "in the way").mkdir(parents=True)
+    latest = max(int(folder.name.removeprefix("batch=")) for folder in (run / "results").glob("batch=*"))
+    (run / "results" / f"batch={latest + 4}" / "part-00000.parquet" / "in the way").mkdir(parents=True)
     status, _, err = command.end()
     assert status == 1
     assert re.fullmatch(r"skytide: the stream failed: \w+Error: .*; all that is known is in made/run/error.txt\n", err)

@@ -275,7 +275,7 @@ def test_an_overflow_ends_a_stream_and_says_why(spark: SparkSession, tmp_path: P
         ("int", lambda w: w.aggregate("sum(v) AS x", "min(v) AS X"), "result x: named twice"),
         ("int", lambda w: w.aggregate("sum(v) AS g", keys="G"), "result g: named twice"),
         ("int", lambda w: w.aggregate("count(*)", keys="v + 1"), "there is no column 'v + 1'"),
-        ("int", lambda w: w.aggregate("count(*)", keys=[F.col("v")]), "not the name of a column"),
+        ("int", lambda w: w.aggregate("count(*)", keys=[F.col("v")]), "keys=a Column: not a text"),
     ],
 )
 def test_what_differs_from_spark_is_refused_before_any_job(
