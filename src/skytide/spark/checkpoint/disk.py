@@ -6,6 +6,7 @@ import fcntl
 import os
 import shutil
 import uuid
+from collections.abc import Iterable
 from typing import Any
 
 import pyarrow as pa
@@ -20,7 +21,7 @@ class Disk:
     """What `Files` needs of a file system, done by a local one."""
 
     def write(self, path: str, data: Any, *, durable: bool) -> None:
-        """Write a file that takes its name when it is complete."""
+        """Write a file that takes its name when it is complete; if durable its content is on the disk then, and its name after `settle`."""
         draft = _draft(path)
         try:
             _write(draft, data, durable)
@@ -28,8 +29,12 @@ class Disk:
         except BaseException:
             _remove(draft)
             raise
-        if durable:
-            sync_folder(os.path.dirname(path))
+
+    def settle(self, folders: Iterable[str]) -> None:
+        """Force the names of files in some folders to the disk: all at once, as each time costs as much as a file."""
+        for folder in folders:
+            with contextlib.suppress(FileNotFoundError):
+                sync_folder(folder)
 
     def create(self, path: str, data: Any) -> bool:
         """Write a file unless there is one of that name, and say whether that happened: of several writers one wins."""
@@ -71,7 +76,6 @@ class Disk:
         """Give a file another name, in place of what has that name."""
         _make_folder(os.path.dirname(target))
         os.replace(source, target)
-        sync_folder(os.path.dirname(target))
 
     def delete_file(self, path: str) -> None:
         """Remove a file, if it is there."""

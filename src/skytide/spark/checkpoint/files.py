@@ -88,8 +88,12 @@ class Files:
             return [reader.get_batch(number) for number in range(first, last)]
 
     def put(self, name: str, data: Any, *, durable: bool = True) -> None:
-        """Write bytes under a name, in place of what has it; `durable`: a power failure does not lose them any more."""
+        """Write bytes under a name, in place of what has it; `durable`: a power failure does not lose them after `settle`."""
         self._system.write(self._path(name), data, durable=durable)
+
+    def settle(self, folders: Iterable[str]) -> None:
+        """Make sure that a power failure does not lose the files written to some folders."""
+        self._system.settle(map(self._path, folders))
 
     def create(self, name: str, data: Any) -> bool:
         """Write bytes under a name that nothing has yet; say whether that was so."""

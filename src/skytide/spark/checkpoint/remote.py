@@ -7,6 +7,7 @@ Its data are put together before it is opened: closing one half written, because
 import contextlib
 import posixpath
 import uuid
+from collections.abc import Iterable
 from typing import Any
 
 import pyarrow.fs as pafs
@@ -31,6 +32,9 @@ class Remote:
         self._fs.create_dir(folder, recursive=True)
         self._put(draft, data)
         self.move(draft, path)
+
+    def settle(self, folders: Iterable[str]) -> None:
+        """Do nothing: what is put is there to stay."""
 
     def create(self, path: str, data: Any) -> bool:
         """Write a file unless there is one of that name, and say whether that happened.

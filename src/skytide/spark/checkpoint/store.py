@@ -89,6 +89,9 @@ class Store:
         """Note a state before anything of it goes to a sink. The same state may be noted again, another one under its number not."""
         self._check_owner()
         body, name = json.dumps(state.to_json()), manifest_name(state.sequence)
+        self.files.settle(
+            folder for folder in FOLDERS if any(file.startswith(f"{folder}/") for file in _all_files(state) - self._known)
+        )
         if not self.files.create(name, packed(body, time.time_ns() // 1_000)) and self._body(name) != body:
             raise taken_over(self.files)
         self._note(body)
