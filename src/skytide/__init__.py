@@ -1,10 +1,24 @@
 """Elastic stream processing on Apache Spark."""
 
+from skytide.admission import Profile
 from skytide.control import Fuzzy, GlobalThresholds, Guard, LocalThresholds, Mpc, Rules, Sarsa, Spl, Static
 from skytide.errors import InvalidInput, SkytideError
 from skytide.lateness import DropRatio, FixedSlack, KSlack
 from skytide.queries import Query, diff, high, low
-from skytide.spark import apply, autoscale, k_dominant, levels, register, skyband, skyline, stream, top_delta, top_k, workload
+from skytide.spark import (
+    apply,
+    autoscale,
+    fleet,
+    k_dominant,
+    levels,
+    register,
+    skyband,
+    skyline,
+    stream,
+    top_delta,
+    top_k,
+    workload,
+)
 
 __version__ = "0.1.0"
 
@@ -18,6 +32,7 @@ __all__ = [
     "KSlack",
     "LocalThresholds",
     "Mpc",
+    "Profile",
     "Query",
     "Rules",
     "Sarsa",
@@ -27,6 +42,7 @@ __all__ = [
     "apply",
     "autoscale",
     "diff",
+    "fleet",
     "high",
     "k_dominant",
     "levels",

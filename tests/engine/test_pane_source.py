@@ -17,7 +17,7 @@ from skytide.spark.checkpoint import Store
 from skytide.spark.engine import Plan
 from skytide.spark.pane_level import read_reports
 from skytide.spark.pane_source import PaneReader
-from skytide.spark.workload_source import workload
+from skytide.spark.workload_source import WorkloadReader, workload
 from skytide.windows import Windows
 
 START_US, LEAP_US = 1_700_000_000_000_000, 60_000_000
@@ -35,7 +35,7 @@ def test_delays_do_not_depend_on_partitions(delays: dict[str, Any], first: int, 
         with tempfile.TemporaryDirectory() as folder:
             query = Skyline(low("x0") * low("x1"))
             rules = Rules(Windows(100_000, 100_000), KSlack(), InSource(EVEN), pane_slots=partitions)
-            reader = PaneReader(source, Plan(query, rules, "ts", source.workload.schema, (), Store(folder)))
+            reader = PaneReader(WorkloadReader(source), Plan(query, rules, "ts", source.workload.schema, (), Store(folder)))
             start, end = ({**reader.initialOffset(), "tick": tick} for tick in (first, first + length))
             ranges = reader.partitions(start, end)
             made = [report for part in ranges for report in reader.read(part)]

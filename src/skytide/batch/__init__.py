@@ -19,7 +19,7 @@ from skytide.batch.machine import Machine, Rules
 from skytide.batch.reports import PanePart, PaneReport, PaneTaskReport, Piece, StepReport, WindowFound, WindowReport
 from skytide.batch.spreading import OneTask, Slices
 from skytide.batch.state import OpenPane, Output, State
-from skytide.batch.ways import InPlace, InSource, Sent, Way
+from skytide.batch.ways import InPlace, InSource, InSplits, Sent, Way
 
 __all__ = [
     "BatchStarted",
@@ -29,6 +29,7 @@ __all__ = [
     "Event",
     "InPlace",
     "InSource",
+    "InSplits",
     "Instruction",
     "Machine",
     "OneTask",

@@ -140,7 +140,8 @@ class Machine:
         assert self._batch is not None
         rules, report, before = self.rules, event.report, self._batch.state
         slack = rules.slack_logic(before)
-        clock = before.clock.advance(report.arrivals(before.clock.leap_us(rules.windows)), rules.windows, slack)
+        arrivals = report.arrivals(before.clock.leap_us(rules.windows))
+        clock = before.clock.advance(arrivals, rules.windows, slack, report.hold_us)
         state = replace(
             before,
             clock=clock,

@@ -44,6 +44,8 @@ class PaneTaskReport:
     suspect_file: str | None = None
     """Copies of tuples whose time may turn out to be wrong."""
     source_end: int = 0
+    hold_us: int | None = None
+    """A time that tuples may have that came, and that the source keeps waiting."""
 
     def to_text(self) -> str:
         """Return the report as it travels."""
@@ -88,6 +90,11 @@ class PaneReport:
     def invalid(self) -> int:
         """How many tuples belong to no window."""
         return sum(task.invalid for task in self.tasks)
+
+    @property
+    def hold_us(self) -> int | None:
+        """The earliest time that tuples may have which the source keeps waiting."""
+        return min((task.hold_us for task in self.tasks if task.hold_us is not None), default=None)
 
     def arrivals(self, leap_us: int) -> Arrivals:
         """Return what came in with the batch."""

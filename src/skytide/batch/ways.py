@@ -36,3 +36,14 @@ class Sent(Way):
 @dataclass(frozen=True)
 class InSource(Way):
     """A source of skytide's own makes the tuples in the slots, and runs the pane level itself."""
+
+
+@dataclass(frozen=True)
+class InSplits(InSource):
+    """A fleet reads each of its streams in some split, which is a slot: as many as it opens."""
+
+    splitting: Splitting = TB_RR
+
+    def slots_of(self, report: PaneReport, slots: int) -> int:
+        """Return how many splits the batch had."""
+        return max((task.slot for task in report.tasks), default=0) + 1

@@ -2,7 +2,7 @@
 
 from skytide.lateness.clock import Clock
 from skytide.lateness.crowds import FEW, Crowd
-from skytide.lateness.delays import Arrivals, observe
+from skytide.lateness.delays import Arrivals, Order, observe
 from skytide.lateness.slack import DropRatio, FixedSlack, KSlack, Slack, SlackLogic
 
-__all__ = ["FEW", "Arrivals", "Clock", "Crowd", "DropRatio", "FixedSlack", "KSlack", "Slack", "SlackLogic", "observe"]
+__all__ = ["FEW", "Arrivals", "Clock", "Crowd", "DropRatio", "FixedSlack", "KSlack", "Order", "Slack", "SlackLogic", "observe"]

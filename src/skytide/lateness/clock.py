@@ -13,6 +13,8 @@ LEAP_SPACINGS = 8
 """A leap is also as many times the usual distance of two tuples, so that a stream with a tuple an hour does not always leap."""
 USUAL_TUPLES = 8
 """How many tuples the usual distance remembers."""
+STAY_US = -(2**63)
+"""What holds the punctuation where it is: tuples are kept waiting of which nothing is known."""
 
 
 @dataclass(frozen=True)
@@ -36,16 +38,17 @@ class Clock:
         by_windows = min(max(windows.slide_us, SHORTEST_LEAP_US), LONGEST_LEAP_US)
         return max(by_windows, min(int(LEAP_SPACINGS * self.spacing_us), FAR_US))
 
-    def advance(self, arrivals: Arrivals, windows: Windows, slack: SlackLogic) -> "Clock":
-        """Return the clock after a batch."""
+    def advance(self, arrivals: Arrivals, windows: Windows, slack: SlackLogic, hold_us: int | None = None) -> "Clock":
+        """Return the clock after a batch; the punctuation stays before a time that tuples we keep waiting may have."""
         leap_us = self.leap_us(windows)
         slack.observe(arrivals)
-        waiting = went_on(self.held, arrivals.tuples, arrivals.crowds, leap_us)
+        waiting = went_on(self.held, arrivals.passing, arrivals.crowds, leap_us)
         crowds = joined([*waiting, *arrivals.crowds], leap_us)
         newest = newest_of(self.newest_us, crowds, leap_us)
         punctuation = self.punctuation_us
-        if newest is not None:
-            punctuation = max(newest - slack.slack_us, newest - slack.slack_us if punctuation is None else punctuation)
+        if newest is not None and hold_us != STAY_US:
+            passed_us = newest if hold_us is None or newest - hold_us > FAR_US else min(newest, hold_us)
+            punctuation = max(passed_us - slack.slack_us, passed_us - slack.slack_us if punctuation is None else punctuation)
         ahead = [crowd for crowd in crowds if newest is None or crowd.first_us > newest]
         odd = [crowd for crowd in ahead if crowd.is_odd]
         if newest is not None and self.newest_us is None:

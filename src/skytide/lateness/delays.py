@@ -1,6 +1,7 @@
 """How late tuples were: a histogram that is small enough to report and fine enough to find a quantile in."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from enum import Enum
 
 import numpy as np
 
@@ -8,6 +9,17 @@ from skytide.lateness.crowds import FAR_US, FEW, Crowd, Times, crowds_of, joined
 
 STEPS_PER_OCTAVE = 8
 BUCKETS = 45 * STEPS_PER_OCTAVE  # to more than a year
+
+
+class Order(Enum):
+    """What the order of tuples tells."""
+
+    ARRIVAL = "arrival"
+    """They came in this order, and each is as late as it lies behind the newest before it."""
+    TOGETHER = "together"
+    """They came together: late is what lies behind what earlier batches brought."""
+    BEHIND = "behind"
+    """They were kept waiting by us, so that their delays tell nothing of the stream."""
 
 
 @dataclass(frozen=True)
@@ -25,10 +37,17 @@ class Arrivals:
     delays: tuple[int, ...] = field(default=(0,) * BUCKETS, repr=False)
     crowds: tuple[Crowd, ...] = ()
     """The tuples that are newer than the newest before, or all if there was none."""
+    behind: int = 0
+    """Tuples that were kept waiting by us: that they are old does not make newer ones odd."""
+
+    @property
+    def passing(self) -> int:
+        """How many tuples tell how far the stream has come."""
+        return self.tuples - self.behind
 
     def then(self, later: "Arrivals", leap_us: int) -> "Arrivals":
         """Return this followed by what one and the same task saw later."""
-        crowds = joined([*went_on(self.crowds, later.tuples, later.crowds, leap_us), *later.crowds], leap_us)
+        crowds = joined([*went_on(self.crowds, later.passing, later.crowds, leap_us), *later.crowds], leap_us)
         return self._with(later, crowds)
 
     def beside(self, other: "Arrivals", leap_us: int) -> "Arrivals":
@@ -45,13 +64,19 @@ class Arrivals:
             far_delays_us=longest((*self.far_delays_us, *other.far_delays_us)),
             delays=tuple(a + b for a, b in zip(self.delays, other.delays, strict=True)),
             crowds=tuple(crowds),
+            behind=self.behind + other.behind,
         )
 
 
 def observe(
-    times_us: Times, newest_us: int | None, punctuation_us: int | None, leap_us: int, seen_us: int | None = None
+    times_us: Times,
+    newest_us: int | None,
+    punctuation_us: int | None,
+    leap_us: int,
+    seen_us: int | None = None,
+    order: Order = Order.ARRIVAL,
 ) -> Arrivals:
-    """Return what tuples tell in the order they came, after `newest_us` had been the newest, and `seen_us` of this batch.
+    """Return what tuples tell in some order, after `newest_us` had been the newest, and `seen_us` of this batch.
 
     >>> observe(np.array([10, 12, 9, 11]), newest_us=None, punctuation_us=10, leap_us=100).late
     1
@@ -61,15 +86,12 @@ def observe(
     if len(times_us) == 0:
         return Arrivals()
     crowds = crowds_of(times_us if newest_us is None else times_us[times_us > newest_us], leap_us)
+    if order is not Order.ARRIVAL:
+        crowds = tuple(replace(crowd, passed=0) for crowd in crowds)
     before_us = max((time for time in (newest_us, seen_us) if time is not None), default=None)
     newest = newest_of(before_us, crowds, leap_us)
-    credible = times_us
-    if newest is not None and crowds and crowds[-1].last_us > newest:
-        credible = np.where(times_us > newest, times_us.min(), times_us)
-    before = np.maximum.accumulate(credible)
-    if before_us is not None:
-        before = np.maximum(before, before_us)
-    delays = np.maximum(before - times_us, 0)
+    odd = newest is not None and bool(crowds) and crowds[-1].last_us > newest
+    delays = _delays(times_us, newest_us if order is Order.TOGETHER else before_us, newest if odd else None, order)
     far = delays[delays > leap_us]
     return Arrivals(
         tuples=len(times_us),
@@ -79,7 +101,21 @@ def observe(
         far_delays_us=longest(far.tolist()),
         delays=tuple(np.bincount(bucket(delays), minlength=BUCKETS).tolist()),
         crowds=crowds,
+        behind=len(times_us) if order is Order.BEHIND else 0,
     )
+
+
+def _delays(times_us: Times, before_us: int | None, newest_us: int | None, order: Order) -> Times:
+    """Return how late tuples are after `before_us` had been the newest; times after `newest_us`, if there is one, are not believed."""
+    if order is Order.BEHIND or (order is Order.TOGETHER and before_us is None):
+        return np.zeros(len(times_us), np.int64)
+    if order is Order.TOGETHER:
+        return np.asarray(np.maximum(before_us - times_us, 0))  # type: ignore[operator]
+    credible = times_us if newest_us is None else np.where(times_us > newest_us, times_us.min(), times_us)
+    before = np.maximum.accumulate(credible)
+    if before_us is not None:
+        before = np.maximum(before, before_us)
+    return np.asarray(np.maximum(before - times_us, 0))
 
 
 def longest(far_delays_us: "tuple[int, ...] | list[int]") -> tuple[int, ...]:

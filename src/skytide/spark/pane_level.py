@@ -4,6 +4,7 @@ import json
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 
 from skytide.batch import PanePart, PaneReport, PaneTaskReport, Piece, RunPanes
 from skytide.batch.reports import arrivals_from_json, arrivals_to_json
-from skytide.lateness import Arrivals, observe
+from skytide.lateness import Arrivals, Order, observe
 from skytide.lateness.crowds import FAR_US
 from skytide.queries import Query
 from skytide.routing import Router
@@ -29,8 +30,17 @@ IN_TIME, SUSPECT, LATE, INVALID = range(4)
 """The kinds of tuples. Suspects are in time, and so far ahead that their time may turn out to be wrong."""
 
 Times = NDArray[np.int64]
-Tuples = tuple[int | None, pa.RecordBatch]
-"""Tuples in order of arrival, after a newest one that another task may have seen."""
+
+
+class Tuples(NamedTuple):
+    """Some tuples that a task is given."""
+
+    rows: pa.RecordBatch
+    newest_us: int | None = None
+    """The newest one before them, which another task may have seen."""
+    order: Order = Order.ARRIVAL
+    hold_us: int | None = None
+    """A time that tuples may have which the source keeps waiting."""
 
 
 @dataclass(frozen=True)
@@ -49,10 +59,13 @@ class PaneTask:
     def run(self, tuples: Iterable[Tuples], slot: int, source_end: int = 0) -> Iterator[pa.RecordBatch]:
         """Reduce tuples pane by pane, write what is kept, and report."""
         work, watch = _Work(self, slot), _Watch(self)
-        for newest_us, batch in tuples:
-            rows, times, kinds = watch.judge(batch, newest_us)
+        holds = []
+        for some in tuples:
+            rows, times, kinds = watch.judge(some.rows, some.newest_us, some.order)
             work.add(rows, times, kinds)
-        yield work.report(watch.arrivals, source_end)
+            if some.hold_us is not None:
+                holds.append(some.hold_us)
+        yield work.report(watch.arrivals, source_end, min(holds, default=None))
 
     def split(self, batches: Iterable[pa.RecordBatch], router: Router, part: int, share: float) -> Iterator[pa.RecordBatch]:
         """Give each tuple its slot by the plan of the driver's router, of whose threshold this task has a `share`.
@@ -98,7 +111,9 @@ class _Watch:
         self._task = task
         self.arrivals = Arrivals()
 
-    def judge(self, batch: pa.RecordBatch, newest_us: int | None = None) -> tuple[pa.Table, Times, NDArray[np.int8]]:
+    def judge(
+        self, batch: pa.RecordBatch, newest_us: int | None = None, order: Order = Order.ARRIVAL
+    ) -> tuple[pa.Table, Times, NDArray[np.int8]]:
         """Return tuples with their times and kinds; `newest_us` was the newest before them, as far as another task knows."""
         task, plan = self._task, self._task.plan
         rows = pa.Table.from_batches([batch]).cast(task.columns)  # Spark writes its session's time zone into the type
@@ -109,7 +124,7 @@ class _Watch:
             kinds[invalid] = INVALID
         valid = times if invalid is None else times[~invalid]
         before = max((known for known in (self.arrivals.newest_us, newest_us) if known is not None), default=None)
-        seen = observe(valid, plan.newest_us, plan.punctuation_us, plan.leap_us, seen_us=before)
+        seen = observe(valid, plan.newest_us, plan.punctuation_us, plan.leap_us, seen_us=before, order=order)
         self.arrivals = self.arrivals.then(seen, plan.leap_us)
         if plan.punctuation_us is not None and len(valid) and valid.min() < plan.punctuation_us:
             kinds[(times < plan.punctuation_us) & (kinds == IN_TIME)] = LATE
@@ -162,7 +177,7 @@ class _Work:
             if wanted[kind] and mine.any():
                 kept.append(rows.filter(pa.array(mine)))
 
-    def report(self, arrivals: Arrivals, source_end: int = 0) -> pa.RecordBatch:
+    def report(self, arrivals: Arrivals, source_end: int = 0, hold_us: int | None = None) -> pa.RecordBatch:
         sequence = self._task.plan.sequence
         parts = self._write_panes(fresh_name("panes", sequence))
         names = {kind: fresh_name(folder, sequence) for kind, folder in _FOLDERS.items() if self._aside[kind]}
@@ -178,6 +193,7 @@ class _Work:
             invalid_file=names.get(INVALID),
             suspect_file=names.get(SUSPECT),
             source_end=source_end,
+            hold_us=hold_us,
         )
         return pa.RecordBatch.from_arrays([pa.array([report.to_text()])], schema=REPORT)
 

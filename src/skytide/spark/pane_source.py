@@ -1,33 +1,74 @@
 """The pane level inside a source of skytide's own: tuples never cross into the JVM, only reports do.
 
-The source makes the same tuples as "skytide-workload" and hands them to the same task as the pane level on any other DataFrame.
+The source makes the same tuples as it does for a DataFrame, and hands them to the same task as the pane level on any other DataFrame.
 """
 
 import base64
 import pickle
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import groupby
+from typing import Any, Protocol
 
 import pyarrow as pa
 from pyspark import cloudpickle
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.datasource import DataSource, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
+from skytide.batch import Way
+from skytide.routing import Router, Splitting
 from skytide.spark.binding import spark_schema
+from skytide.spark.checkpoint import Files
 from skytide.spark.engine import Plan
 from skytide.spark.pane_level import REPORT, PaneTask, Tuples
-from skytide.spark.workload_source import Offset, TickRange, WorkloadReader, WorkloadStream
 
 FORMAT = "skytide-panes"
 
+Offset = dict[str, Any]
 
-def load_panes(spark: SparkSession, source: WorkloadStream, plan: Plan) -> DataFrame:
-    """Return the reports of the pane level over a workload, as a stream."""
+
+class OwnReader(Protocol):
+    """A reader of a source of our own, as the pane level needs it; the first three methods are for that, the others are Spark's."""
+
+    def panes(self, start: Offset, end: Offset, task: PaneTask, router: Router) -> list[tuple[int, InputPartition]]:
+        """Return what each slot reads of a batch."""
+
+    def tuples(self, partition: InputPartition, task: PaneTask) -> Iterator[Tuples]:
+        """Return the tuples of what a slot reads, for its task."""
+
+    def position(self, offset: Offset) -> int:
+        """Return a number that grows from batch to batch."""
+
+    def initialOffset(self) -> Offset: ...
+    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset: ...
+    def reportLatestOffset(self) -> Offset | None: ...
+    def prepareForTriggerAvailableNow(self) -> None: ...
+    def commit(self, end: Offset) -> None: ...
+
+
+class OwnSource(Protocol):
+    """A source of our own, in which the pane level can run."""
+
+    @property
+    def partitions(self) -> int | None:
+        """How many slots it has unless somebody says otherwise; None for as many as Spark has cores."""
+
+    def load(self, spark: SparkSession) -> DataFrame:
+        """Return its tuples."""
+
+    def way(self, splitting: Splitting | None) -> Way | None:
+        """Return how tuples reach slots inside it; None if they cannot by such a splitting."""
+
+    def reader(self, columns: StructType, notes: Files, trigger_us: int | None) -> OwnReader:
+        """Return its reader for a query that keeps its notes in a folder, with a batch so often; it travels to another process."""
+
+
+def load_panes(spark: SparkSession, reader: OwnReader, plan: Plan) -> DataFrame:
+    """Return the reports of the pane level over a source of our own, as a stream."""
     spark.dataSource.register(PaneSource)
-    packed = base64.b64encode(cloudpickle.dumps(plan)).decode()  # type: ignore[no-untyped-call]
-    return spark.readStream.format(FORMAT).options(**source.options(), plan=packed).load()
+    packed = base64.b64encode(cloudpickle.dumps((reader, plan))).decode()  # type: ignore[no-untyped-call]
+    return spark.readStream.format(FORMAT).options(packed=packed).load()
 
 
 class PaneSource(DataSource):
@@ -44,54 +85,53 @@ class PaneSource(DataSource):
 
     def streamReader(self, schema: StructType) -> "PaneReader":
         """Return the reader that Spark's driver keeps for the whole query."""
-        options = dict(self.options)
-        plan = pickle.loads(base64.b64decode(options.pop("plan")))
-        return PaneReader(WorkloadStream.from_options(options), plan)
+        return PaneReader(*pickle.loads(base64.b64decode(self.options["packed"])))
 
 
 @dataclass(frozen=True)
 class PaneRange(InputPartition):
-    """The ticks of the workload that a slot of the pane level makes, and what it does with their tuples."""
+    """What a slot of the pane level reads, and what it does with its tuples."""
 
     slot: int
-    pieces: tuple[TickRange, ...]
+    piece: InputPartition
     task: PaneTask
-    batch_first: int
-    """The tick of the workload that the batch begins with."""
-    batch_last: int
+    source_end: int
 
 
-class PaneReader(WorkloadReader):
-    """Plays a workload into the pane level, as the record of the batch before says: this is a process of its own."""
+class PaneReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads a source into the pane level, as the record of the batch before says: this is a process of its own."""
 
-    def __init__(self, stream: WorkloadStream, plan: Plan) -> None:
-        super().__init__(stream)
-        self.plan = plan
+    def __init__(self, source: OwnReader, plan: Plan) -> None:
+        self.source, self.plan = source, plan
 
-    def partitions(self, start: Offset, end: Offset) -> list[PaneRange]:  # type: ignore[override]
-        """Cut the ticks of a batch into ranges, each with the task of the pane level."""
-        before = self.plan.store.latest_before_source(start["tick"])
+    def initialOffset(self) -> Offset:
+        """Begin where the source begins."""
+        return self.source.initialOffset()
+
+    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
+        """Go on as far as the source does."""
+        return self.source.latestOffset(start, limit)
+
+    def reportLatestOffset(self) -> Offset | None:
+        """Tell how far the source has come."""
+        return self.source.reportLatestOffset()
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Take what is available now."""
+        self.source.prepareForTriggerAvailableNow()
+
+    def commit(self, end: Offset) -> None:
+        """Tell the source that a batch is done."""
+        self.source.commit(end)
+
+    def partitions(self, start: Offset, end: Offset) -> list[PaneRange]:
+        """Divide a batch, each part with the task of the pane level."""
+        before = self.plan.store.latest_before_source(self.source.position(start))
         task = self.plan.pane_task(self.plan.rules.run_panes(before))
-        first, last = start["tick"], end["tick"]
-        workload, start_us = self.stream.workload, end["start_us"]  # as Spark has noted it; a start it may ask for again
-        counts = workload.counts(first, last).tolist()
-        panes = [task.windows.pane_of(start_us + tick * workload.tick_us) for tick in range(first, last)]
-        router = self.plan.rules.router(before)
-        chosen = router.strategy.plan(router, list(zip(panes, counts, strict=True)))
-        pieces: dict[int, list[TickRange]] = {}
-        for slot, ranges in groupby(range(first, last), key=lambda tick: chosen[tick - first]):
-            whole = list(ranges)
-            pieces.setdefault(slot, []).append(TickRange(workload, start_us, whole[0], whole[-1] + 1))
-        return [PaneRange(slot, tuple(made), task, first, last) for slot, made in sorted(pieces.items())]
+        pieces = self.source.panes(start, end, task, self.plan.rules.router(before))
+        return [PaneRange(slot, piece, task, self.source.position(end)) for slot, piece in pieces]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Make the tuples and reduce them at once."""
+        """Read tuples, and reduce them at once."""
         assert isinstance(partition, PaneRange)
-        yield from partition.task.run(self._tuples(partition), partition.slot, partition.batch_last)
-
-    def _tuples(self, partition: PaneRange) -> Iterator[Tuples]:
-        """Make the tuples. How late they are is told by the newest one before them, also if another task makes that."""
-        for ticks in partition.pieces:
-            newest_us = ticks.workload.newest_us(partition.batch_first, ticks.first, ticks.start_us)
-            for batch in super().read(ticks):
-                yield newest_us, batch
+        yield from partition.task.run(self.source.tuples(partition.piece, partition.task), partition.slot, partition.source_end)

@@ -24,9 +24,10 @@ from skytide.spark.checkpoint import SparkNotes, Store, checkpoint_place
 from skytide.spark.checks import check_asked, check_slots, check_start, check_streamed
 from skytide.spark.dataframe import count_of
 from skytide.spark.engine import Engine, Plan
+from skytide.spark.fleet import Fleet
 from skytide.spark.jobs import SparkJobs
 from skytide.spark.outlets import Sinks
-from skytide.spark.pane_source import load_panes
+from skytide.spark.pane_source import OwnSource, load_panes
 from skytide.spark.parquet_sink import claim_all
 from skytide.spark.sinks import MemorySink, side_sink_of, sink_of
 from skytide.spark.window_level import BOUNDS
@@ -37,11 +38,12 @@ from skytide.windows import Windows, duration_us, sliding
 AVAILABLE_NOW = "availableNow"
 
 
-def stream(source: DataFrame | WorkloadStream, *, time: str = "ts") -> "Stream":
-    """Start a chain over a DataFrame, streaming or not, or a `workload(...)`; `time` names the column with the time of each tuple."""
-    kind_of("source", source, (DataFrame, WorkloadStream), reason="no stream", remedy="pass a DataFrame, or skytide.workload(...)")
-    own = source if isinstance(source, WorkloadStream) else None
-    df = source.load(_session()) if isinstance(source, WorkloadStream) else source
+def stream(source: DataFrame | Fleet | WorkloadStream, *, time: str = "ts") -> "Stream":
+    """Start a chain over a DataFrame, streaming or not, a `fleet(...)` or a `workload(...)`; `time` names the column with the time of each tuple."""
+    remedy = "pass a DataFrame, skytide.fleet(...) or skytide.workload(...)"
+    kind_of("source", source, (DataFrame, Fleet, WorkloadStream), reason="no stream", remedy=remedy)
+    own = None if isinstance(source, DataFrame) else source
+    df = source if isinstance(source, DataFrame) else source.load(_session())
     if not isinstance(time, str) or time not in df.columns:
         raise refused("time", time, "there is no such column", f"choose one of {', '.join(df.columns)}")
     kind = df.schema[time].dataType
@@ -59,7 +61,7 @@ def _session() -> SparkSession:
         return SparkSession.active()  # of this thread, or else the one that all threads share
     except PySparkException:
         raise InvalidInput(
-            value="no Spark session", reason="a workload runs on Spark too", remedy="start a SparkSession first"
+            value="no Spark session", reason="a source of skytide's own runs on Spark too", remedy="start a SparkSession first"
         ) from None
 
 
@@ -69,7 +71,7 @@ class Stream:
 
     df: DataFrame
     time: str
-    source: WorkloadStream | None = None
+    source: OwnSource | None = None
 
     def window(self, length: Any, slide: Any = None, slack: Slack | None = None) -> "Windowed":
         """Cut the stream into windows; `slack` says how long to wait for late tuples (the longest delay seen, if not given)."""
@@ -86,7 +88,7 @@ class Windowed:
     time: str
     windows: Windows
     slack: Slack
-    source: WorkloadStream | None = None
+    source: OwnSource | None = None
 
     def skyline(self, *preferences: Preference, distinct: bool = False, nulls: Nulls = "error") -> Any:
         """Ask for the skyline of each window."""
@@ -152,7 +154,7 @@ class ContinuousQuery:
     slack: Slack
     query: Query
     helpers: tuple[str, ...]
-    source: WorkloadStream | None = None
+    source: OwnSource | None = None
     wording: str = ""
 
     def start(
@@ -209,7 +211,7 @@ class ContinuousQuery:
         place = checkpoint_place(spark, checkpoint)
         way = self._way(splitting)
         if pane_slots is None:
-            pane_slots = self.source.partitions if self.source else spark.sparkContext.defaultParallelism
+            pane_slots = (self.source and self.source.partitions) or spark.sparkContext.defaultParallelism
         rules = Rules(
             windows=self.windows,
             slack=self.slack,
@@ -227,7 +229,8 @@ class ContinuousQuery:
         known = bounded(self.rows.schema, self.time)
         rows = self.rows
         if self.source is not None and isinstance(way, InSource):
-            rows = load_panes(spark, self.source, plan)
+            reader = self.source.reader(self.rows.schema, place.files("fleet"), interval_us)
+            rows = load_panes(spark, reader, plan)
 
         def run_batch(batch: DataFrame, batch_id: int) -> None:
             engine.run_batch(SparkJobs(batch.sparkSession, known), batch, batch_id)
@@ -246,9 +249,11 @@ class ContinuousQuery:
 
     def _way(self, splitting: str | Splitting | None) -> Way:
         """Return how tuples reach slots: expressions are Spark's to compute, and tuples in turn or in equal parts need no shuffle."""
-        if self.source is not None and not self.helpers:
-            return InSource(strategy_of(splitting or EVEN))
-        strategy = strategy_of(splitting or TB_RR)
+        given = None if splitting is None else strategy_of(splitting)
+        inside = self.source.way(given) if self.source is not None and not self.helpers else None
+        if inside is not None:
+            return inside
+        strategy = given or TB_RR
         return InPlace() if strategy in (TB_RR, EVEN) else Sent(strategy)
 
     def _plan(self, store: Store, rules: Rules, late_wanted: bool, invalid_wanted: bool) -> Plan:

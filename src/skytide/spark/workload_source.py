@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import Any
 
 import numpy as np
@@ -14,8 +14,12 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
+from skytide.batch import InSource, Way
 from skytide.errors import InvalidInput
 from skytide.errors.checks import is_whole, kind_of, one_of, refused, whole
+from skytide.routing import EVEN, Router, Splitting
+from skytide.spark.checkpoint import Files
+from skytide.spark.pane_level import PaneTask, Tuples
 from skytide.windows.duration import duration_us
 from skytide.workloads.workload import Workload, typed
 
@@ -69,6 +73,14 @@ class WorkloadStream:
         """Give the stream as a DataFrame with columns id, ts, arrival, x0, x1, and so on."""
         register_sources(spark)
         return spark.readStream.format(FORMAT).options(**self.options()).load()
+
+    def way(self, splitting: Splitting | None) -> Way:
+        """Return how tuples reach slots inside the source: it makes them wherever it is told to."""
+        return InSource(splitting or EVEN)
+
+    def reader(self, columns: StructType, notes: Files, trigger_us: int | None) -> "WorkloadReader":
+        """Return the reader; it has nothing to note but its offsets."""
+        return WorkloadReader(self)
 
     def options(self) -> dict[str, str]:
         """Give the options that tell the source all this.
@@ -225,8 +237,16 @@ def now_us() -> int:
     return time.time_ns() // 1000
 
 
+@dataclass(frozen=True)
+class SlotRanges(InputPartition):
+    """What a slot of the pane level makes: some ranges of a batch that begins with tick `batch_first`."""
+
+    ranges: tuple[TickRange, ...]
+    batch_first: int
+
+
 class WorkloadReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Plays a workload. Derive from it to make something else of the same tuples inside the tasks: override `read`.
+    """Plays a workload.
 
     On the driver: `initialOffset` says where a new query begins, `latestOffset` how far a batch goes, `partitions` which task
     makes which ticks. In a task, on a copy of the reader: `read`. All that `read` needs has to be in its partition, or in what
@@ -293,6 +313,31 @@ class WorkloadReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Make the tuples of a range of ticks, in order of arrival."""
         assert isinstance(partition, TickRange)
         yield from partition.workload.tuples(partition.first, partition.last, partition.start_us)
+
+    def panes(self, start: Offset, end: Offset, task: PaneTask, router: Router) -> list[tuple[int, InputPartition]]:
+        """Divide the ticks of a batch among the slots of the pane level, as the router's strategy plans it."""
+        first, last = start["tick"], end["tick"]
+        workload, start_us = self.stream.workload, end["start_us"]
+        counts = workload.counts(first, last).tolist()
+        panes = [task.windows.pane_of(start_us + tick * workload.tick_us) for tick in range(first, last)]
+        chosen = router.strategy.plan(router, list(zip(panes, counts, strict=True)))
+        pieces: dict[int, list[TickRange]] = {}
+        for slot, ticks in groupby(range(first, last), key=lambda tick: chosen[tick - first]):
+            whole = list(ticks)
+            pieces.setdefault(slot, []).append(TickRange(workload, start_us, whole[0], whole[-1] + 1))
+        return [(slot, SlotRanges(tuple(made), first)) for slot, made in sorted(pieces.items())]
+
+    def tuples(self, partition: InputPartition, task: PaneTask) -> Iterator[Tuples]:
+        """Make tuples. How late they are is told by the newest one before them, also if another task makes that."""
+        assert isinstance(partition, SlotRanges)
+        for ticks in partition.ranges:
+            newest_us = ticks.workload.newest_us(partition.batch_first, ticks.first, ticks.start_us)
+            for batch in self.read(ticks):
+                yield Tuples(batch, newest_us)
+
+    def position(self, offset: Offset) -> int:
+        """Return the tick."""
+        return offset["tick"]
 
     def _offset(self, tick: int, start_us: int) -> Offset:
         return {"tick": tick, "tick_us": self.stream.workload.tick_us, "start_us": start_us}

@@ -1,0 +1,50 @@
+"""What is known of a fleet of streams."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class FleetStatus:
+    """How a fleet is doing, after its latest look at all streams."""
+
+    streams: int = 0
+    """Those that are there."""
+    missing: int = 0
+    """Those that were there, and keep their place in case they come back."""
+    suspended: int = 0
+    silent: int = 0
+    """Those of which nothing came lately."""
+    splits: int = 0
+    """Tasks that read a batch."""
+    batches: int = 0
+    tuples: int = 0
+    """About how many were let in."""
+    buffered: int = 0
+    """About how many have come and were not let in yet; those of suspended streams do not count."""
+    rate_hz: float = 0.0
+    expected_hz: float = 0.0
+    """Tuples a second that are expected of all streams together, by forecasts and declarations."""
+    capacity_hz: float = 0.0
+    """Tuples a second that one split can take, as its tasks measure it."""
+    redirections: int = 0
+    """How often a stream was moved to another split."""
+    invalid: int = 0
+    """Records that could not be read."""
+    skipped: Mapping[str, int] = field(default_factory=dict)
+    """How often something of a stream was lost, by reason: "replaced", "truncated", "trimmed", "vanished" or "unreadable"."""
+    planning_s: float = 0.0
+    """What the latest look, plan and note took."""
+
+
+@dataclass(frozen=True)
+class SplitStatus:
+    """How a split is doing."""
+
+    split: int
+    streams: tuple[str, ...]
+    rate_hz: float
+    expected_hz: float
+    buffered: int
+    latency_s: float
+    """How long what is buffered takes."""

@@ -1,0 +1,84 @@
+"""A folder on the driver's machine through which a `Fleet` and the readers of its queries talk: Spark keeps them in two processes."""
+
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.feather as feather
+
+from skytide.admission import Profile
+
+CONTROL, STATUS, STREAMS = "control.json", "status.json", "streams.arrow"
+
+
+@dataclass(frozen=True)
+class Control:
+    """What people asked for: profiles of streams, and which are suspended or not any more."""
+
+    profiles: Mapping[str, Profile] = field(default_factory=dict)
+    suspended: Mapping[str, bool] = field(default_factory=dict)
+
+
+class Board:
+    """The folder."""
+
+    def __init__(self, path: str) -> None:
+        """Use a folder that exists."""
+        self.path = path
+        self._seen: tuple[int, int] | None = None
+        self._control = Control()
+
+    def ask(self, control: Control) -> None:
+        """Write what people ask for; readers see it with their next batch."""
+        profiles = {name: profile.to_json() for name, profile in control.profiles.items()}
+        self._write(CONTROL, json.dumps({"profiles": profiles, "suspended": dict(control.suspended)}).encode())
+
+    def asked(self) -> Control:
+        """Return what people ask for."""
+        try:
+            known = os.stat(self._file(CONTROL))
+        except OSError:
+            return self._control
+        if self._seen != (known.st_ino, known.st_mtime_ns):
+            with open(self._file(CONTROL), "rb") as file:
+                values = json.load(file)
+            profiles = {name: Profile.from_json(profile) for name, profile in values["profiles"].items()}
+            self._control, self._seen = Control(profiles, values["suspended"]), (known.st_ino, known.st_mtime_ns)
+        return self._control
+
+    def tell(self, status: Mapping[str, Any], streams: pa.Table | None = None) -> None:
+        """Write how the fleet is doing, and now and then how each stream is."""
+        self._write(STATUS, json.dumps(status).encode())
+        if streams is not None:
+            data = pa.BufferOutputStream()
+            feather.write_feather(streams, data, compression="lz4")
+            self._write(STREAMS, data.getvalue())
+
+    def told(self) -> dict[str, Any] | None:
+        """Return how the fleet is doing, or None before the first batch."""
+        try:
+            with open(self._file(STATUS), "rb") as file:
+                found: dict[str, Any] = json.load(file)
+        except FileNotFoundError:
+            return None
+        return found
+
+    def streams(self) -> pa.Table | None:
+        """Return how each stream is doing, or None before the first batch."""
+        try:
+            return feather.read_table(self._file(STREAMS), memory_map=False)
+        except FileNotFoundError:
+            return None
+
+    def _file(self, name: str) -> str:
+        return os.path.join(self.path, name)
+
+    def _write(self, name: str, data: Any) -> None:
+        number, draft = tempfile.mkstemp(dir=self.path)
+        with open(number, "wb") as file:
+            file.write(data)
+        os.replace(draft, self._file(name))

@@ -1,0 +1,83 @@
+"""The book of a fleet: where each stream stands."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+NOWHERE = -1
+"""The split of a stream that has none yet."""
+
+
+def _numbers(*shape: int) -> NDArray[np.int64]:
+    return np.zeros(shape, np.int64)
+
+
+@dataclass(frozen=True)
+class Book:
+    """All streams, a row each. What is in it is never changed: a later book is another one."""
+
+    names: tuple[str, ...] = ()
+    at: NDArray[np.int64] = field(default_factory=lambda: _numbers(0, 2))
+    """Up to where each stream was let in."""
+    identity: NDArray[np.int64] = field(default_factory=lambda: _numbers(0))
+    head: NDArray[np.int64] = field(default_factory=lambda: _numbers(0))
+    """A check sum of how a stream begins, which tells when it was replaced; 0 if nothing is known."""
+    split: NDArray[np.int32] = field(default_factory=lambda: np.zeros(0, np.int32))
+    suspended: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, np.bool_))
+    behind: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, np.bool_))
+    """Streams of which something was kept waiting by us."""
+    away: NDArray[np.int32] = field(default_factory=lambda: np.zeros(0, np.int32))
+    """For how many looks a stream has been missing: it keeps its place, as it may come back."""
+
+    @cached_property
+    def rows(self) -> dict[str, int]:
+        """The row of each stream."""
+        return {name: row for row, name in enumerate(self.names)}
+
+    def joined(self, names: Sequence[str]) -> "Book":
+        """Return a book with more streams, at their very beginning."""
+        if not names:
+            return self
+        more = len(names)
+        return Book(
+            names=(*self.names, *names),
+            at=np.vstack([self.at, _numbers(more, 2)]),
+            identity=np.append(self.identity, _numbers(more)),
+            head=np.append(self.head, _numbers(more)),
+            split=np.append(self.split, np.full(more, NOWHERE, np.int32)),
+            suspended=np.append(self.suspended, np.zeros(more, np.bool_)),
+            behind=np.append(self.behind, np.zeros(more, np.bool_)),
+            away=np.append(self.away, np.zeros(more, np.int32)),
+        )
+
+    def keeping(self, rows: NDArray[np.bool_]) -> "Book":
+        """Return a book with some of the streams."""
+        if rows.all():
+            return self
+        names = tuple(name for name, kept in zip(self.names, rows.tolist(), strict=True) if kept)
+        columns: dict[str, Any] = {name: values[rows] for name, values in self._columns().items()}
+        return Book(names, **columns)
+
+    def with_(self, **values: Any) -> "Book":
+        """Return a book with other values in some columns."""
+        return replace(self, **values)
+
+    def to_table(self) -> pa.Table:
+        """Return the book as a table."""
+        columns = {name: pa.array(values) for name, values in self._columns().items() if name != "at"}
+        return pa.table({"name": pa.array(self.names, pa.string()), "at0": self.at[:, 0], "at1": self.at[:, 1], **columns})
+
+    def _columns(self) -> dict[str, NDArray[Any]]:
+        return {name: getattr(self, name) for name in Book.__dataclass_fields__ if name != "names"}
+
+    @staticmethod
+    def from_table(table: pa.Table) -> "Book":
+        """Return what `to_table` gave as a book."""
+        columns = {name: np.array(table[name]) for name in ("identity", "head", "split", "suspended", "behind", "away")}
+        at = np.column_stack([np.array(table["at0"]), np.array(table["at1"])]).reshape(-1, 2)
+        return Book(tuple(table["name"].to_pylist()), at, **columns)

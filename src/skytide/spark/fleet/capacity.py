@@ -1,0 +1,42 @@
+"""How much a split can take, as its tasks measure it."""
+
+from collections.abc import Sequence
+from math import ceil
+
+from skytide.spark.fleet.reports import Report
+
+START_HZ = 200_000.0
+LEAST_HZ = 1_000.0
+USED = 0.7
+"""The share of the time between two batches that a split may be busy: what is around its task takes time as well."""
+WEIGHT = 0.5
+"""How much the latest batch counts."""
+LEAST_BUSY_S = 0.02
+"""Shorter tasks tell nothing: what they cost is their start."""
+
+
+class Capacity:
+    """Tuples a second of a split's own time, and the time between two batches."""
+
+    def __init__(self, interval_s: float, longest_s: float) -> None:
+        """Expect a batch every so many seconds; one may be as long as the other bound if they come more rarely."""
+        self._interval_s, self._longest_s = interval_s, max(interval_s, longest_s)
+        self._asked_s: float | None = None
+        self.hz = START_HZ
+
+    def measured(self, reports: Sequence[Report], now_s: float) -> None:
+        """Learn from what the tasks since the last time report."""
+        gap_s = 0.0 if self._asked_s is None else now_s - self._asked_s
+        self._asked_s = now_s
+        told = [report for report in reports if report.busy_s >= LEAST_BUSY_S]
+        if told:
+            seen_hz = sum(report.tuples for report in told) / sum(report.busy_s for report in told)
+            self.hz = max(LEAST_HZ, (1 - WEIGHT) * self.hz + WEIGHT * seen_hz)
+        busy_s = max((report.busy_s for report in reports), default=0.0)
+        if gap_s > self._interval_s and busy_s < gap_s / 2:  # nobody waited for us: so rarely batches are asked for
+            self._interval_s = min(gap_s, self._longest_s)
+
+    @property
+    def budget(self) -> int:
+        """How many tuples a split takes in a batch."""
+        return max(1, ceil(self.hz * self._interval_s * USED))

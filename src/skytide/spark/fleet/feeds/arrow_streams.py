@@ -1,0 +1,89 @@
+"""Files that hold an Arrow stream each, as `pyarrow.ipc.new_stream` writes them: the records are the rows of its batches."""
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from skytide.spark.fleet.book import Book
+from skytide.spark.fleet.feeds.feed import Positions, Range, Records, Skipped
+from skytide.spark.fleet.feeds.folder import Folder, NotThereError
+from skytide.spark.fleet.formats import Broken, arrow_message_length
+
+
+@dataclass(frozen=True)
+class ArrowFolder(Folder):
+    """Files of Arrow streams. A range ends with a message, and a message that is not all there waits."""
+
+    extension = "arrow"
+
+    def sampled(self, book: Book) -> "ArrowFolder":
+        """Return the same folder with the length of a row by its schema."""
+        widths = [column.type.bit_width / 8 if pa.types.is_primitive(column.type) else 16 for column in self.schema]
+        return replace(self, record_bytes=max(1.0, float(sum(widths))))
+
+    def read(self, ranges: Sequence[Range]) -> Iterator[Records]:
+        """Read ranges."""
+        for number, wanted in enumerate(ranges):
+            try:
+                with self._opened(wanted) as file:
+                    yield self._rows(file, number, wanted)
+            except NotThereError as error:
+                yield Records(self.schema.empty_table(), np.zeros(0, np.int64), (), (Skipped(wanted.stream, str(error)),))
+
+    def _rows(self, file: int, number: int, wanted: Range) -> Records:
+        """Return the rows of a range: its messages after that with the schema, with which the file begins."""
+        nothing = self.schema.empty_table(), np.zeros(0, np.int64)
+        try:
+            schema = next(_ends(file, 0, wanted.end[0]), wanted.end[0])
+            begin = max(wanted.begin[0], schema)
+            data = os.pread(file, schema, 0) + os.pread(file, wanted.end[0] - begin, begin)
+            rows = pa.ipc.open_stream(pa.BufferReader(data)).read_all()
+        except (pa.ArrowException, ValueError) as error:
+            return Records(*nothing, (Broken(number, f"no Arrow stream: {str(error).splitlines()[0]}", ""),))
+        try:
+            return Records(rows.select(self.schema.names).cast(self.schema), np.full(rows.num_rows, number))
+        except (pa.ArrowException, KeyError) as error:
+            reason = f"another schema: {str(error).splitlines()[0]}"
+            return Records(*nothing, tuple(Broken(number, reason, str(row)) for row in rows.to_pylist()))
+
+    def _whole_records(self, book: Book, ends: Positions, rows: NDArray[np.int64] | None = None) -> None:
+        """Move ends back to the last message that is complete; a limit that is shorter than a message lets one in."""
+        limited = rows is not None
+        for row in (np.flatnonzero(ends[:, 0] > book.at[:, 0]) if rows is None else rows).tolist():
+            begin, end = int(book.at[row, 0]), int(ends[row, 0])
+            if end > begin:
+                ends[row, 0] = self._last_end(book.names[row], begin, end, limited)
+
+    def _last_end(self, name: str, begin: int, end: int, limited: bool) -> int:
+        last = begin
+        try:
+            number = os.open(self._path(name), os.O_RDONLY)
+        except OSError:
+            return last
+        try:
+            size = os.fstat(number).st_size
+            for each in _ends(number, begin, size):
+                if each > end and not (limited and last == begin):
+                    break
+                last = each
+        except (OSError, ValueError):
+            return end if last == begin else last  # what is no Arrow stream is let in whole: the task says what is wrong with it
+        finally:
+            os.close(number)
+        return last
+
+
+def _ends(file: int, at: int, size: int) -> Iterator[int]:
+    """Return where complete messages end, from a place on where one begins."""
+    while at < size:
+        head = os.pread(file, 8, at)
+        more = int.from_bytes(head[4:8], "little") if len(head) == 8 else 0
+        length = arrow_message_length(head + os.pread(file, more, at + 8))
+        if not length or at + length > size:
+            return
+        at += length
+        yield at

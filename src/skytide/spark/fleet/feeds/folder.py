@@ -1,0 +1,187 @@
+"""A folder with one growing file a stream, whatever the format. The name of a stream is its file's without the extension.
+
+A file that was replaced is told by its inode, by its size, and by how it begins: a new file may get the inode of the one before.
+"""
+
+import logging
+import os
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from skytide.errors import InvalidInput
+from skytide.spark.fleet.book import Book
+from skytide.spark.fleet.feeds.feed import REPLACED, TRUNCATED, UNREADABLE, VANISHED, Counts, Feed, Look, Positions, Range, Skipped
+
+HEAD_BYTES = 64
+MOST_CHECKED = 256
+"""So many files that have grown are looked into each time; tasks look into all that they read."""
+MOST_AWAY = 1_000
+_log = logging.getLogger(__name__)
+
+
+class NotThereError(Exception):
+    """A range that cannot be read: why is its text."""
+
+
+@dataclass(frozen=True)
+class Folder(Feed):
+    """Files with one extension in a folder; names that begin with a dot or an underscore are passed over."""
+
+    path: str
+    schema: pa.Schema
+    record_bytes: float = 100.0
+    """The length of a record, to tell tuples from bytes."""
+
+    extension: ClassVar[str]
+
+    def check(self) -> None:
+        """Refuse a folder that cannot be read."""
+        try:
+            os.scandir(self.path).close()
+        except OSError as error:
+            raise InvalidInput(
+                value=f"fleet({self.path!r})",
+                reason=f"not a folder that can be read: {error.strerror}",
+                remedy="name a folder with one file a stream",
+            ) from None
+
+    def look(self, book: Book, *, newest: bool = False) -> Look:
+        """List the folder."""
+        found = self._listed()
+        if found is None:  # for now; nothing is lost by waiting
+            return self._seen(book, book.at, ())
+        known = len(book.names)
+        book = book.joined(sorted(found.keys() - book.rows.keys()))
+        sizes, inodes = _aligned(book, found)
+        there, new = sizes >= 0, np.arange(len(sizes)) >= known
+        at, identity, head = book.at.copy(), np.where(there, inodes, book.identity), book.head.copy()
+        skipped = dict.fromkeys(np.flatnonzero(there & ~new & (identity != book.identity)).tolist(), REPLACED)
+        skipped |= {row: TRUNCATED for row in np.flatnonzero(there & (sizes < at[:, 0])).tolist() if row not in skipped}
+        skipped |= {row: REPLACED for row in self._replaced(book, sizes) if row not in skipped}
+        for row in skipped:
+            at[row], head[row] = 0, 0
+        if newest:
+            at[new, 0] = sizes[new]
+        self._fingerprint(book, sizes, head)
+        skipped |= dict.fromkeys(np.flatnonzero(~there & (book.away == 0)).tolist(), VANISHED)
+        told = tuple(Skipped(book.names[row], reason) for row, reason in skipped.items())
+        away = np.where(there, 0, book.away + 1).astype(np.int32)
+        kept = _worth_keeping(away)
+        book = book.with_(at=at, identity=identity, head=head, away=away).keeping(kept)
+        ends = book.at.copy()
+        ends[:, 0] = np.maximum(sizes[kept], book.at[:, 0])
+        self._whole_records(book, ends)
+        return self._seen(book, ends, told)
+
+    def cut(self, look: Look, take: Counts) -> Positions:
+        """Let in so many bytes as that many records have, and each stream to its end if that is all."""
+        less = take < look.waiting
+        ends = look.ends.copy()
+        ends[less, 0] = np.minimum(ends[less, 0], look.book.at[less, 0] + np.ceil(take[less] * self.record_bytes).astype(np.int64))
+        self._whole_records(look.book, ends, np.flatnonzero(less))
+        return ends
+
+    def _whole_records(self, book: Book, ends: Positions, rows: NDArray[np.int64] | None = None) -> None:
+        """Move the ends of streams to where ranges may end; lines may be cut anywhere."""
+
+    def _seen(self, book: Book, ends: Positions, skipped: tuple[Skipped, ...]) -> Look:
+        return Look(book, ends, self._tuples(ends[:, 0] - book.at[:, 0]), self._tuples(ends[:, 0]), skipped)
+
+    def _tuples(self, lengths: Counts) -> Counts:
+        found: Counts = np.ceil(lengths / self.record_bytes).astype(np.int64)
+        return found
+
+    def _path(self, name: str) -> str:
+        return os.path.join(self.path, f"{name}.{self.extension}")
+
+    def _listed(self) -> dict[str, tuple[int, int]] | None:
+        """Return size and inode of each stream's file, or None if the folder cannot be listed now."""
+        ending = f".{self.extension}"
+        cut = -len(ending)
+        found: dict[str, tuple[int, int]] = {}
+        try:
+            with os.scandir(self.path) as listing:
+                for entry in listing:
+                    name = entry.name
+                    if name.endswith(ending) and name[0] not in "._":
+                        try:
+                            known = entry.stat()
+                        except OSError:  # removed since
+                            continue
+                        found[name[:cut]] = known.st_size, known.st_ino
+        except OSError as error:
+            _log.warning("%s cannot be listed now: %s", self.path, error)
+            return None
+        return found
+
+    def _replaced(self, book: Book, sizes: Counts) -> list[int]:
+        """Look how some of the files begin that have grown, each time others."""
+        grown = np.flatnonzero((sizes > book.at[:, 0]) & (book.head != 0))
+        turn = int(book.at[:, 0].sum()) // MOST_CHECKED
+        some = np.roll(grown, -turn * MOST_CHECKED)[:MOST_CHECKED] if len(grown) > MOST_CHECKED else grown
+        return [row for row in some.tolist() if not self._begins_with(book.names[row], int(book.head[row]))]
+
+    def _fingerprint(self, book: Book, sizes: Counts, head: NDArray[np.int64]) -> None:
+        for row in np.flatnonzero((head & 0xFF) < np.minimum(sizes, HEAD_BYTES)).tolist():
+            data = self._first_bytes(book.names[row], HEAD_BYTES)
+            head[row] = _head(data) if data else 0
+
+    def _begins_with(self, name: str, head: int) -> bool:
+        data = self._first_bytes(name, head & 0xFF)
+        return data is None or _head(data) == head  # one that cannot be read now may be again
+
+    def _first_bytes(self, name: str, count: int) -> bytes | None:
+        try:
+            with open(self._path(name), "rb", buffering=0) as file:
+                return file.read(count)
+        except OSError:
+            return None
+
+    @contextmanager
+    def _opened(self, wanted: Range) -> Iterator[int]:
+        """Open the file of a range, if it is still the one that was meant."""
+        try:
+            number = os.open(self._path(wanted.stream), os.O_RDONLY)
+        except FileNotFoundError:
+            raise NotThereError(VANISHED) from None
+        except OSError:
+            raise NotThereError(UNREADABLE) from None
+        try:
+            known = os.fstat(number)
+            if known.st_ino != wanted.identity or (wanted.head and _head(os.pread(number, wanted.head & 0xFF, 0)) != wanted.head):
+                raise NotThereError(REPLACED)
+            if known.st_size < wanted.end[0]:
+                raise NotThereError(TRUNCATED)
+            yield number
+        except OSError:
+            raise NotThereError(UNREADABLE) from None
+        finally:
+            os.close(number)
+
+
+def _head(data: bytes) -> int:
+    """Return a check sum of how a file begins, and how many bytes it is of."""
+    return zlib.crc32(data) << 8 | len(data)
+
+
+def _aligned(book: Book, found: dict[str, tuple[int, int]]) -> tuple[Counts, Counts]:
+    """Return the sizes and inodes in the order of the book; a size of -1 where there is no file."""
+    missing = (-1, 0)
+    pairs = np.array([found.get(name, missing) for name in book.names], np.int64).reshape(-1, 2)
+    return pairs[:, 0], pairs[:, 1]
+
+
+def _worth_keeping(away: NDArray[np.int32]) -> NDArray[np.bool_]:
+    """Say which streams to keep: of those that are missing only so many as can be remembered, those that left last."""
+    missing = away > 0
+    if missing.sum() <= MOST_AWAY:
+        return np.ones(len(away), np.bool_)
+    latest = np.sort(away[missing])[MOST_AWAY - 1]
+    return np.asarray(~missing | (away <= latest))

@@ -1,0 +1,168 @@
+"""Many small streams as people write them: `fleet("/data/feeds", schema="ts timestamp, x double")`."""
+
+import os
+import shutil
+import tempfile
+import weakref
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from skytide.admission import Profile
+from skytide.batch import InSplits, Way
+from skytide.errors import InvalidInput
+from skytide.errors.checks import kind_of, refused, words
+from skytide.records.fleet import FleetStatus, SplitStatus
+from skytide.routing import Splitting
+from skytide.spark.checkpoint import Files
+from skytide.spark.fleet.board import Board, Control
+from skytide.spark.fleet.reader import FleetReader
+from skytide.spark.fleet.settings import STREAM, Settings, schema_text
+from skytide.spark.fleet.source import FORMAT, register_fleet
+from skytide.spark.fleet.standing import splits_of, status_of
+from skytide.windows import duration_us
+
+
+class Fleet:
+    """Streams that come and go, read through one source. Made by `fleet`."""
+
+    def __init__(self, settings: Settings) -> None:
+        """Open a board, through which this object and the readers of its queries talk."""
+        path = tempfile.mkdtemp(prefix="skytide-fleet-")
+        weakref.finalize(self, shutil.rmtree, path, ignore_errors=True)
+        self.settings = replace(settings, board=path)
+        self._board, self._control = Board(path), Control()
+
+    def load(self, spark: SparkSession, *, checkpoint: str | os.PathLike[str] | None = None) -> DataFrame:
+        """Return the streams as one streaming DataFrame: the columns of the schema, and `stream`, the name of each row's stream.
+
+        Where streams stand is noted in the `checkpoint` of the query if that is named here too; otherwise Spark's log holds it, which is as
+        good, and longer: some 5 bytes a stream and batch.
+        """
+        settings = self.settings
+        if checkpoint is not None:
+            words("checkpoint", os.fspath(checkpoint), "/data/checkpoint")
+            settings = replace(settings, notes=f"{os.fspath(checkpoint).rstrip('/')}/fleet")
+        if settings.splits is None:
+            settings = replace(settings, splits=spark.sparkContext.defaultParallelism)
+        register_fleet(spark)
+        _check_schema(spark, settings.schema)
+        return spark.readStream.format(FORMAT).options(**settings.options()).load()
+
+    @property
+    def partitions(self) -> int | None:
+        """The most splits there may be, if that was said."""
+        return self.settings.splits
+
+    def way(self, splitting: Splitting | None) -> Way | None:
+        """Return how tuples reach slots inside the source: each stream is read in its split. Another splitting needs a shuffle."""
+        return InSplits() if splitting is None else None
+
+    def reader(self, columns: StructType, notes: Files, trigger_us: int | None) -> FleetReader:
+        """Return the reader for a query with the pane level in the splits."""
+        settings = replace(self.settings, notes=notes.uri, interval_us=trigger_us or self.settings.interval_us)
+        feed = settings.feed(columns)
+        feed.check()
+        return FleetReader(settings, feed)
+
+    def declare(self, stream: str, profile: Profile) -> None:
+        """Say what is known of a stream, from the next batch on; it need not have come yet."""
+        words("stream", stream, "sensor:7")
+        kind_of("profile", profile, Profile, reason="not a profile", remedy="pass Profile(max_hz=5_000), or other characteristics")
+        self._ask(replace(self._control, profiles={**self._control.profiles, stream: profile}))
+
+    def suspend(self, *streams: str) -> None:
+        """Let nothing in of some streams from the next batch on; they keep their place, also when the query is started again."""
+        self._set_suspended(streams, True)
+
+    def resume(self, *streams: str) -> None:
+        """Let streams in again: they catch up from where they were, as fast as the others leave room."""
+        self._set_suspended(streams, False)
+
+    def status(self) -> FleetStatus:
+        """Return how the fleet is doing, as of its query's latest look."""
+        told = self._board.told()
+        return status_of(told) if told else FleetStatus()
+
+    def splits(self) -> list[SplitStatus]:
+        """Return which streams each split reads, and how it is doing, as of at most a second ago."""
+        streams = self._board.streams()
+        return [] if streams is None else splits_of(streams, self.status().capacity_hz)
+
+    def streams(self) -> pa.Table:
+        """Return a row for each stream: its split, rates, and what is buffered of it, as of at most a second ago."""
+        found = self._board.streams()
+        if found is None:
+            raise InvalidInput(value="streams()", reason="no query has looked at the fleet yet", remedy="start one first")
+        return found
+
+    def _set_suspended(self, streams: tuple[str, ...], value: bool) -> None:
+        if not streams:
+            raise refused("streams", streams, "none is named", 'name some: fleet.suspend("sensor:7")')
+        for stream in streams:
+            words("stream", stream, "sensor:7")
+        self._ask(replace(self._control, suspended={**self._control.suspended, **dict.fromkeys(streams, value)}))
+
+    def _ask(self, control: Control) -> None:
+        self._board.ask(control)
+        self._control = control
+
+
+def fleet(
+    place: str | os.PathLike[str],
+    *,
+    schema: str | StructType,
+    format: str | None = None,
+    header: bool = False,
+    starting: str = "earliest",
+    splits: int | None = None,
+    interval: Any = "1 s",
+    latency: Any = "5 s",
+    invalid: str | os.PathLike[str] | None = None,
+) -> Fleet:
+    """Describe many streams that are read together.
+
+    - Where: a folder with one growing file a stream; its `format` is "jsonl", "csv" (the first line of a file names the columns if there is
+      a `header`) or "arrow" (Arrow IPC streams), which is the extension of the files too. The name of a stream is its file's.
+    - What: the columns of the `schema`, as Spark writes them. Fields that are missing are NULL. A record that cannot be read is counted, and
+      written to the folder `invalid`, if one is named.
+    - From when: `starting` "earliest", or "latest": what is there when a query first looks is passed over.
+    - How much: a batch has up to so many `splits` (tasks; by default as many as there are cores), of which only those are opened that are
+      needed. A split takes what it can do in an `interval`, which should be the trigger's; streams are moved away from one that is
+      more than the `latency` behind.
+    """
+    text = os.fspath(place) if isinstance(place, str | os.PathLike) else None
+    if not isinstance(text, str) or not text.strip():
+        raise refused("place", place, "names no place", 'name a folder, as "/data/feeds"')
+    return Fleet(
+        Settings(
+            place=text,
+            schema=schema_text(schema),
+            format="jsonl" if format is None else format,
+            header=header,
+            starting=starting,
+            splits=splits,
+            interval_us=duration_us(interval, "interval"),
+            latency_us=duration_us(latency, "latency"),
+            invalid=None if invalid is None else os.path.abspath(os.fspath(invalid)),
+        )
+    )
+
+
+def _check_schema(spark: SparkSession, schema: str) -> None:
+    """Refuse columns that Spark cannot read, or that have the name of the one that is added."""
+    try:
+        columns = spark.createDataFrame([], schema).columns
+    except PySparkException as error:
+        reason = str(error).strip().partition("\n")[0]
+        raise InvalidInput(value=f"schema={schema!r}", reason=reason, remedy='write it as "ts timestamp, x double"') from None
+    if STREAM in map(str.lower, columns):
+        raise InvalidInput(
+            value=f"a column {STREAM}",
+            reason="rows get the name of their stream under that name",
+            remedy="give the column another name",
+        )

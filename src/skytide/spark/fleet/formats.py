@@ -1,0 +1,243 @@
+"""What the bytes of a stream mean: JSON lines, CSV, Arrow. Many streams are parsed at once; a broken record costs only itself."""
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.json as pa_json
+from numpy.typing import NDArray
+
+from skytide.errors import InvalidInput
+
+NEWLINE, OPENING, CLOSING = b"\n{}"
+FEW_LINES = 16
+"""So few are tried one by one."""
+LONGEST_SHOWN = 4_096
+
+
+@dataclass(frozen=True)
+class Broken:
+    """A record that cannot be read."""
+
+    part: int
+    """The number of the part it was in."""
+    reason: str
+    record: str
+    """Its text, or as much of it as anybody wants to see."""
+
+
+@dataclass(frozen=True)
+class Parsed:
+    """Rows of several parts, with the number of the part that each row came from."""
+
+    rows: pa.Table
+    parts: NDArray[np.int64]
+    broken: tuple[Broken, ...] = ()
+
+
+@dataclass(frozen=True)
+class Part:
+    """Whole records of one stream, as bytes that end with a newline; none is blank."""
+
+    number: int
+    data: bytes
+    lines: int
+
+
+class LineFormat(ABC):
+    """A format whose records are lines."""
+
+    name: ClassVar[str]
+
+    def __init__(self, schema: pa.Schema) -> None:
+        """Read these columns."""
+        self.schema = schema
+
+    def parse(self, parts: Sequence[tuple[int, bytes]]) -> Parsed:
+        """Return the rows of whole lines of several streams, in order, and the lines that are none."""
+        whole = [part for number, data in parts if (part := _without_blanks(number, data)).lines]
+        rows: list[tuple[pa.Table, Sequence[Part]]] = []
+        broken: list[Broken] = []
+        if whole:
+            self._add(whole, rows, broken)
+        tables = [table for table, _ in rows]
+        numbers = [np.repeat([p.number for p in group], [p.lines for p in group]) for _, group in rows]
+        return Parsed(
+            pa.concat_tables(tables) if tables else self.schema.empty_table(),
+            np.concatenate(numbers) if numbers else np.zeros(0, np.int64),
+            tuple(broken),
+        )
+
+    def _add(self, parts: Sequence[Part], rows: list[tuple[pa.Table, Sequence[Part]]], broken: list[Broken]) -> None:
+        """Parse all at once; if that fails, find out by halves which records are to blame."""
+        try:
+            rows.append((self._table(b"".join(part.data for part in parts), sum(part.lines for part in parts)), parts))
+            return
+        except (pa.ArrowException, UnicodeDecodeError, _Other) as error:
+            reason = str(error).splitlines()[0]
+        if len(parts) == 1 and parts[0].lines == 1:
+            if parts[0].data.strip():
+                broken.append(Broken(parts[0].number, reason, _shown(parts[0].data)))
+            return
+        for half in _halves(parts):
+            self._add(half, rows, broken)
+
+    def _table(self, data: bytes, lines: int) -> pa.Table:
+        table = self._parse(data, lines)
+        if table.num_rows != lines:
+            raise _Other("not one record")
+        for column in table.columns:
+            if pa.types.is_string(column.type):
+                column.validate(full=True)  # bytes that are no text
+        return table
+
+    @abstractmethod
+    def _parse(self, data: bytes, lines: int) -> pa.Table:
+        """Return the rows of lines."""
+
+
+class _Other(ValueError):
+    """Something that the parser accepts, and that is no record."""
+
+
+class JsonLines(LineFormat):
+    """An object a line. Fields that are not in the schema are passed over, and missing ones are NULL.
+
+    >>> read = JsonLines(pa.schema([("x", pa.float64())])).parse([(0, b'{"x": 1.5}\\n{"x": oops}\\n'), (1, b'{"x": 2}\\n')])
+    >>> read.rows["x"].to_pylist(), read.parts.tolist(), read.broken[0].record
+    ([1.5, 2.0], [0, 1], '{"x": oops}')
+    """
+
+    name = "jsonl"
+
+    def _parse(self, data: bytes, lines: int) -> pa.Table:
+        view = np.frombuffer(data, np.uint8)
+        ends = np.flatnonzero(view == NEWLINE)
+        starts = np.append(0, ends[:-1] + 1)
+        if (view[starts] != OPENING).any() or (view[ends - 1] != CLOSING).any():
+            if lines > 1:
+                raise _Other("not all objects")
+            data = _object(data)
+        options = pa_json.ParseOptions(explicit_schema=_readable(self.schema), unexpected_field_behavior="ignore")
+        reading = pa_json.ReadOptions(use_threads=False, block_size=len(data) + 1)
+        return pa_json.read_json(pa.BufferReader(data), parse_options=options, read_options=reading).cast(self.schema)
+
+
+class Csv(LineFormat):
+    """Fields in the order of the schema, separated by commas; a record is one line, also where it quotes. Nothing is NULL.
+
+    >>> Csv(pa.schema([("id", pa.string()), ("x", pa.int64())])).parse([(7, b'"a, b",1\\nc,\\n')]).rows.to_pylist()
+    [{'id': 'a, b', 'x': 1}, {'id': 'c', 'x': None}]
+    """
+
+    name = "csv"
+
+    def _parse(self, data: bytes, lines: int) -> pa.Table:
+        try:
+            return self._read(data, self.schema)
+        except pa.ArrowInvalid as error:
+            if "zone offset" not in str(error):
+                raise
+            return self._read(data, _without_zones(self.schema)).cast(self.schema)  # a time that names no zone is UTC
+
+    def _read(self, data: bytes, schema: pa.Schema) -> pa.Table:
+        return pa_csv.read_csv(
+            pa.BufferReader(data),
+            read_options=pa_csv.ReadOptions(column_names=schema.names, use_threads=False, block_size=len(data) + 1),
+            parse_options=pa_csv.ParseOptions(newlines_in_values=False, ignore_empty_lines=False),
+            convert_options=pa_csv.ConvertOptions(
+                column_types=schema, strings_can_be_null=True, quoted_strings_can_be_null=False, null_values=[""]
+            ),
+        )
+
+
+def arrow_message_length(data: bytes) -> int | None:
+    """Return the length of the message that begins with some bytes: 0 at the end of a stream, None if its head is not all there.
+
+    >>> sink = pa.BufferOutputStream()
+    >>> with pa.ipc.new_stream(sink, pa.schema([("x", pa.int64())])) as writer:
+    ...     writer.write_batch(pa.record_batch({"x": [1, 2, 3]}))
+    >>> data = sink.getvalue().to_pybytes()
+    >>> schema = arrow_message_length(data)
+    >>> batch = arrow_message_length(data[schema:])
+    >>> arrow_message_length(data[schema + batch :]), len(data) - schema - batch
+    (0, 8)
+    """
+    if len(data) < 8:
+        return None
+    if data[:4] != b"\xff\xff\xff\xff":
+        raise ValueError("no message begins here")
+    length = int.from_bytes(data[4:8], "little")
+    if length == 0:
+        return 0
+    return 8 + length + _body_length(data[8 : 8 + length]) if len(data) >= 8 + length else None
+
+
+def _body_length(message: bytes) -> int:
+    """Read how long the body is: the fourth field of a flat buffer's table."""
+    table = int.from_bytes(message[:4], "little")
+    vtable = table - int.from_bytes(message[table : table + 4], "little", signed=True)
+    size = int.from_bytes(message[vtable : vtable + 2], "little")
+    if size < 12:
+        return 0
+    place = int.from_bytes(message[vtable + 10 : vtable + 12], "little")
+    return int.from_bytes(message[table + place : table + place + 8], "little", signed=True) if place else 0
+
+
+def check_readable(schema: pa.Schema) -> None:
+    """Refuse columns that a line of text cannot hold."""
+    for column in schema:
+        kind = column.type
+        plain = (pa.types.is_string, pa.types.is_boolean, pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
+        if not any(fits(kind) for fits in plain) and not pa.types.is_timestamp(kind) and not pa.types.is_date32(kind):
+            raise InvalidInput(
+                value=f"column {column.name} of type {kind}",
+                reason="streams are read into plain columns only",
+                remedy="read it as a string, and take it apart on the DataFrame, for instance with from_json",
+            )
+
+
+def _readable(schema: pa.Schema) -> pa.Schema:
+    """Return the types that the JSON parser makes, from which ours can be cast."""
+    return pa.schema([pa.field(column.name, pa.string() if pa.types.is_date(column.type) else column.type) for column in schema])
+
+
+def _without_zones(schema: pa.Schema) -> pa.Schema:
+    return pa.schema([pa.field(c.name, pa.timestamp("us") if pa.types.is_timestamp(c.type) else c.type) for c in schema])
+
+
+def _object(line: bytes) -> bytes:
+    """Return a line that is one object, written as the parser wants it; it crashes on some other values."""
+    try:
+        value = json.loads(line)
+    except ValueError as error:
+        raise _Other(f"no JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise _Other("JSON, but not an object")
+    return json.dumps(value).encode() + b"\n"
+
+
+def _without_blanks(number: int, data: bytes) -> Part:
+    if b"\r" in data:
+        data = data.replace(b"\r\n", b"\n")
+    if b"\n\n" in data or data.startswith(b"\n"):
+        data = b"".join(line + b"\n" for line in data.split(b"\n") if line)
+    return Part(number, data, data.count(b"\n"))
+
+
+def _halves(parts: Sequence[Part]) -> list[Sequence[Part]]:
+    if len(parts) > 1:
+        middle = len(parts) // 2
+        return [parts[:middle], parts[middle:]]
+    lines = [line + b"\n" for line in parts[0].data.split(b"\n")[:-1]]
+    step = 1 if len(lines) <= FEW_LINES else (len(lines) + 1) // 2
+    return [[Part(parts[0].number, b"".join(some := lines[at : at + step]), len(some))] for at in range(0, len(lines), step)]
+
+
+def _shown(record: bytes) -> str:
+    return record.rstrip(b"\n")[:LONGEST_SHOWN].decode("utf-8", "replace")

@@ -1,0 +1,127 @@
+"""Notes of what each batch lets in, which Spark's log only refers to: thousands of positions would bloat it.
+
+A note is written before Spark is told of it, under a name of its own, and never changed: a batch that is repeated reads the same ranges,
+whatever has changed meanwhile. Where there is no folder for notes, the text of an offset holds the note itself.
+"""
+
+import base64
+import zlib
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from skytide.spark.checkpoint import Files
+from skytide.spark.checkpoint.files import fresh_name, sequence_of
+from skytide.spark.fleet.book import Book
+from skytide.spark.fleet.feeds import Range
+
+FOLDER = "notes"
+KEPT = 24
+"""So many notes before the latest one stay: as many as Spark or a checkpoint that goes back may ask for."""
+SWEEP_EVERY = 16
+
+Offset = dict[str, Any]
+"""Where a fleet stands: "sequence", the batches so far; "tuples", about how many were let in; and where the note is."""
+
+
+@dataclass(frozen=True)
+class Note:
+    """What a batch lets in: the book after it, where each stream stood before, and whether something of it was waiting."""
+
+    book: Book
+    begin: NDArray[np.int64]
+    was_behind: NDArray[np.bool_]
+
+    def ranges(self) -> dict[int, list[Range]]:
+        """Return what each split reads."""
+        book = self.book
+        found: dict[int, list[Range]] = {}
+        moved = (self.begin != book.at).any(axis=1)
+        begins, ends = self.begin[moved].tolist(), book.at[moved].tolist()
+        rows = np.flatnonzero(moved).tolist()
+        columns = (book.identity, book.head, self.was_behind, book.behind)
+        known = zip(*(column[moved].tolist() for column in columns), strict=True)
+        for row, begin, end, split, rest in zip(rows, begins, ends, book.split[moved].tolist(), known, strict=True):
+            found.setdefault(split, []).append(Range(book.names[row], tuple(begin), tuple(end), *rest))
+        return dict(sorted(found.items()))
+
+    def packed(self) -> bytes:
+        """Return the note as bytes."""
+        table = self.book.to_table()
+        for name, values in (("begin0", self.begin[:, 0]), ("begin1", self.begin[:, 1]), ("was_behind", self.was_behind)):
+            table = table.append_column(name, pa.array(values))
+        data = pa.BufferOutputStream()
+        with pa.ipc.new_stream(data, table.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as writer:
+            writer.write_table(table)
+        return bytes(data.getvalue())
+
+    @staticmethod
+    def unpacked(data: bytes) -> "Note":
+        """Return what `packed` gave as a note."""
+        table = pa.ipc.open_stream(data).read_all()
+        begin = np.column_stack([np.array(table["begin0"]), np.array(table["begin1"])]).reshape(-1, 2)
+        return Note(Book.from_table(table), begin, np.array(table["was_behind"]))
+
+
+NOTHING = Note(Book(), np.zeros((0, 2), np.int64), np.zeros(0, np.bool_))
+
+
+class Notes(ABC):
+    """Where notes are."""
+
+    @abstractmethod
+    def put(self, sequence: int, note: Note) -> Offset:
+        """Write a note, and return what an offset says of it."""
+
+    @abstractmethod
+    def get(self, offset: Offset) -> Note:
+        """Read the note of an offset."""
+
+    def forget(self, sequence: int) -> None:
+        """Remove what nobody asks for any more after so many batches."""
+
+
+class InlineNotes(Notes):
+    """Notes in the text of the offsets."""
+
+    def put(self, sequence: int, note: Note) -> Offset:
+        """Pack the note into the offset."""
+        return {"note": base64.b64encode(zlib.compress(note.packed(), 1)).decode()}
+
+    def get(self, offset: Offset) -> Note:
+        """Unpack it."""
+        return Note.unpacked(zlib.decompress(base64.b64decode(offset["note"])))
+
+
+class FileNotes(Notes):
+    """Notes in files."""
+
+    def __init__(self, files: Files) -> None:
+        """Write below a folder."""
+        self._files = files
+        self._forgotten = 0
+
+    def put(self, sequence: int, note: Note) -> Offset:
+        """Write a file; Spark is told when it is on the disk."""
+        name = fresh_name(FOLDER, sequence)
+        self._files.put(name, note.packed())
+        self._files.settle([FOLDER])
+        return {"note": name}
+
+    def get(self, offset: Offset) -> Note:
+        """Read the file."""
+        return Note.unpacked(self._files.read(offset["note"]))
+
+    def forget(self, sequence: int) -> None:
+        """Remove old files now and then."""
+        if sequence - self._forgotten < SWEEP_EVERY:
+            return
+        self._forgotten = sequence
+        for name in self._files.names(FOLDER):
+            number = sequence_of(name)
+            if number is not None and number < sequence - KEPT:
+                self._files.delete(name)

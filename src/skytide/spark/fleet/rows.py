@@ -1,0 +1,50 @@
+"""From records of ranges to rows with the name of their stream, and to tuples for the pane level."""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from skytide.lateness import Order
+from skytide.lateness.clock import STAY_US
+from skytide.spark.fleet.feeds import Range, Records
+from skytide.spark.fleet.settings import STREAM
+from skytide.spark.pane_level import PaneTask, Tuples, times_us
+
+
+def named(rows: pa.Table, numbers: NDArray[np.int64], ranges: Sequence[Range]) -> pa.Table:
+    """Return rows with the name of the stream of each."""
+    names = pa.array([each.stream for each in ranges], pa.string())
+    return rows.append_column(STREAM, names.take(pa.array(numbers)))
+
+
+def as_tuples(read: Iterable[Records], ranges: Sequence[Range], task: PaneTask) -> Iterator[Tuples]:
+    """Return records as tuples, in no order: those of streams that were kept waiting by us apart from the others.
+
+    A stream that is still behind holds the punctuation at its newest tuple, as what is left of it may be no newer; one of which nothing
+    came holds it where it is.
+    """
+    waited = np.array([each.was_behind or each.is_behind for each in ranges], np.bool_)
+    holding = np.array([each.is_behind for each in ranges], np.bool_)
+    newest = np.full(len(ranges), STAY_US)
+    for records in read:
+        rows = named(records.rows, records.ranges, ranges)
+        behind = waited[records.ranges]
+        if holding.any() and rows.num_rows:
+            np.maximum.at(newest, records.ranges, times_us(rows, task.time))
+        for order, some in ((Order.TOGETHER, ~behind), (Order.BEHIND, behind)):
+            part = rows if some.all() else rows.filter(pa.array(some))
+            for batch in part.combine_chunks().to_batches():
+                yield Tuples(batch, order=order)
+        if records.broken:
+            yield Tuples(_without_values(records, ranges, rows.schema), order=Order.BEHIND)
+    if holding.any():
+        yield Tuples(pa.RecordBatch.from_pylist([], task.columns), hold_us=int(newest[holding].min()))
+
+
+def _without_values(records: Records, ranges: Sequence[Range], schema: pa.Schema) -> pa.RecordBatch:
+    """Return a row without values for each record that cannot be read: such tuples belong to no window, and are counted as that."""
+    names = pa.array([ranges[broken.part].stream for broken in records.broken], pa.string())
+    columns = [names if field.name == STREAM else pa.nulls(len(names), field.type) for field in schema]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)

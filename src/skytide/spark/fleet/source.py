@@ -1,0 +1,35 @@
+"""The format "skytide-fleet": `spark.readStream.format("skytide-fleet").option("path", ...).option("schema", ...).load()`."""
+
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import DataSource
+from pyspark.sql.types import StructType
+
+from skytide.spark.fleet.reader import FleetReader
+from skytide.spark.fleet.settings import STREAM, Settings
+
+FORMAT = "skytide-fleet"
+
+
+class FleetSource(DataSource):
+    """Many streams through one source."""
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the name of the format."""
+        return FORMAT
+
+    def schema(self) -> str:
+        """Return the columns; Spark asks when the stream is loaded, so that wrong options are refused then."""
+        return f"{Settings.from_options(self.options).schema}, {STREAM} string"
+
+    def streamReader(self, schema: StructType) -> FleetReader:
+        """Return the reader that Spark's driver keeps for the whole query; tasks have copies of their own."""
+        settings = Settings.from_options(self.options)
+        feed = settings.feed(schema)
+        feed.check()
+        return FleetReader(settings, feed)
+
+
+def register_fleet(spark: SparkSession) -> None:
+    """Make the format known to a session."""
+    spark.dataSource.register(FleetSource)

@@ -1,0 +1,90 @@
+"""How a fleet is doing, as its reader tells."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from skytide.admission import Plan
+from skytide.records.fleet import FleetStatus, SplitStatus
+from skytide.spark.fleet.book import Book
+from skytide.spark.fleet.feeds import Look
+from skytide.spark.fleet.notes import Offset
+from skytide.spark.fleet.reports import BROKEN, Counts
+
+
+def standing(
+    look: Look,
+    plan: Plan,
+    buffered: NDArray[np.int64],
+    odd: Counts,
+    redirections: int,
+    capacity_hz: float,
+    offset: Offset,
+    took_s: float,
+) -> dict[str, Any]:
+    """Return the status of a fleet as plain values."""
+    away = look.book.away > 0
+    reasons: dict[str, int] = {}
+    for (_, reason), count in odd.items():
+        reasons[reason] = reasons.get(reason, 0) + count
+    return {
+        "streams": int((~away).sum()),
+        "missing": int(away.sum()),
+        "suspended": int(look.book.suspended.sum()),
+        "silent": int((plan.rate_hz[~away] == 0).sum()),
+        "splits": len(plan.open),
+        "batches": offset["sequence"],
+        "tuples": offset["tuples"],
+        "buffered": int(buffered.sum()),
+        "rate_hz": float(plan.rate_hz.sum()),
+        "expected_hz": float(plan.total_expected_hz),
+        "capacity_hz": capacity_hz,
+        "redirections": redirections,
+        "invalid": reasons.pop(BROKEN, 0),
+        "skipped": reasons,
+        "planning_s": took_s,
+    }
+
+
+def status_of(told: Mapping[str, Any]) -> FleetStatus:
+    """Return what a reader told as a record."""
+    return FleetStatus(**told)
+
+
+def streams_table(book: Book, plan: Plan, buffered: NDArray[np.int64]) -> pa.Table:
+    """Return how each stream is doing."""
+    return pa.table(
+        {
+            "stream": pa.array(book.names, pa.string()),
+            "split": plan.splits,
+            "rate_hz": plan.rate_hz,
+            "expected_hz": plan.expected_hz,
+            "buffered": buffered,
+            "suspended": book.suspended,
+            "missing": book.away > 0,
+        }
+    )
+
+
+def splits_of(streams: pa.Table, capacity_hz: float) -> list[SplitStatus]:
+    """Return how each split is doing."""
+    names, numbers = np.array(streams["stream"].to_pylist(), object), np.array(streams["split"])
+    rates, expected, buffered = (np.array(streams[name]) for name in ("rate_hz", "expected_hz", "buffered"))
+    found = []
+    for split in np.unique(numbers).tolist():
+        mine = numbers == split
+        waiting = int(buffered[mine].sum())
+        found.append(
+            SplitStatus(
+                split=split,
+                streams=tuple(sorted(names[mine])),
+                rate_hz=float(rates[mine].sum()),
+                expected_hz=float(expected[mine].sum()),
+                buffered=waiting,
+                latency_s=waiting / capacity_hz if capacity_hz else 0.0,
+            )
+        )
+    return found

@@ -1,0 +1,78 @@
+"""A fleet without Spark: a reader that is asked as Spark asks it, and what it has given so far."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.streaming.datasource import ReadAllAvailable
+
+from skytide.spark.fleet.feeds.lines import JsonFolder
+from skytide.spark.fleet.reader import FleetReader
+from skytide.spark.fleet.settings import Settings
+
+SCHEMA = pa.schema([("n", pa.int64()), ("pad", pa.string())])
+
+
+class Asked:
+    """Plays Spark: keeps the log of offsets, runs batches, and may be cut off at any point."""
+
+    def __init__(self, folder: Path, notes: Path | None, **settings: Any) -> None:
+        self.folder, self.notes, self.settings = folder, notes, settings
+        self.log: list[dict[str, Any]] = []
+        self.committed = 0
+        self.given: dict[str, list[int]] = {}
+        self.now_s = 1_000.0
+        self.start()
+
+    def start(self, **settings: Any) -> None:
+        """Start a reader anew, as after a crash."""
+        self.settings |= settings
+        known = Settings(
+            place=str(self.folder), schema="n bigint, pad string", notes=self.notes and str(self.notes), **self.settings
+        )
+        self.reader = FleetReader(known, JsonFolder(str(self.folder), SCHEMA), lambda: self.now_s)
+
+    def batch(self, *, crash: str = "") -> int:
+        """Run a batch: the one that was cut off, or the next one. Return how many rows came out."""
+        if self.committed == len(self.log):
+            start = self.log[-1] if self.log else _noted(self.reader.initialOffset())
+            end = _noted(self.reader.latestOffset(start, ReadAllAvailable()))
+            if end == start or crash == "before the log":
+                return 0
+            self.log.append(end)
+        start = self.log[self.committed - 1] if self.committed else _noted(self.reader.initialOffset())
+        rows = self.rows(start, self.log[self.committed])
+        if crash == "before the commit":
+            return 0
+        for stream, n in rows:
+            self.given.setdefault(stream, []).append(n)
+        self.reader.commit(self.log[self.committed])
+        self.committed += 1
+        self.now_s += 1.0
+        return len(rows)
+
+    def rows(self, start: dict[str, Any], end: dict[str, Any]) -> list[tuple[str, int]]:
+        """Read a batch."""
+        parts = self.reader.partitions(start, end)
+        tables = [pa.Table.from_batches([batch]) for part in parts for batch in self.reader.read(part)]
+        return [(row["stream"], row["n"]) for table in tables for row in table.to_pylist()]
+
+    def all(self, most: int = 1_000) -> None:
+        """Run batches until nothing is left."""
+        for _ in range(most):
+            before = self.committed
+            self.batch()
+            if self.committed == before:
+                return
+        raise AssertionError("there is no end to it")
+
+
+def _noted(offset: dict[str, Any]) -> dict[str, Any]:
+    """An offset as Spark keeps it: as a text."""
+    found: dict[str, Any] = json.loads(json.dumps(offset))
+    return found
+
+
+def record(n: int, pad: str = "") -> bytes:
+    return json.dumps({"n": n, "pad": pad}).encode() + b"\n"
