@@ -8,7 +8,6 @@ from skytide.queries import Query, diff, high, low
 from skytide.spark import (
     apply,
     autoscale,
-    fleet,
     k_dominant,
     levels,
     register,
@@ -19,6 +18,7 @@ from skytide.spark import (
     top_k,
     workload,
 )
+from skytide.spark.fleet import fleet
 
 __version__ = "0.1.0"
 

@@ -5,20 +5,21 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from places import COLUMNS
 from pyspark.sql.streaming.datasource import ReadAllAvailable
+from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from skytide.spark.fleet.feeds.lines import JsonFolder
 from skytide.spark.fleet.reader import FleetReader
 from skytide.spark.fleet.settings import Settings
 
-SCHEMA = pa.schema([("n", pa.int64()), ("pad", pa.string())])
+SPARK_SCHEMA = StructType([StructField("n", LongType()), StructField("pad", StringType()), StructField("stream", StringType())])
 
 
 class Asked:
     """Plays Spark: keeps the log of offsets, runs batches, and may be cut off at any point."""
 
-    def __init__(self, folder: Path, notes: Path | None, **settings: Any) -> None:
-        self.folder, self.notes, self.settings = folder, notes, settings
+    def __init__(self, notes: Path | None, **settings: Any) -> None:
+        self.notes, self.settings = notes, settings
         self.log: list[dict[str, Any]] = []
         self.committed = 0
         self.given: dict[str, list[int]] = {}
@@ -28,10 +29,8 @@ class Asked:
     def start(self, **settings: Any) -> None:
         """Start a reader anew, as after a crash."""
         self.settings |= settings
-        known = Settings(
-            place=str(self.folder), schema="n bigint, pad string", notes=self.notes and str(self.notes), **self.settings
-        )
-        self.reader = FleetReader(known, JsonFolder(str(self.folder), SCHEMA), lambda: self.now_s)
+        known = Settings(schema=COLUMNS, notes=self.notes and str(self.notes), **self.settings)
+        self.reader = FleetReader(known, known.feed(SPARK_SCHEMA), lambda: self.now_s)
 
     def batch(self, *, crash: str = "") -> int:
         """Run a batch: the one that was cut off, or the next one. Return how many rows came out."""

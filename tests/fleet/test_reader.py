@@ -30,7 +30,7 @@ def test_every_record_comes_once_and_in_order(script: list[tuple[Any, ...]], inl
         feeds, board = Path(folder, "feeds"), Path(folder, "board")
         feeds.mkdir()
         board.mkdir()
-        asked = Asked(feeds, None if inline else Path(folder, "notes"), board=str(board), splits=2)
+        asked = Asked(None if inline else Path(folder, "notes"), place=str(feeds), board=str(board), splits=2)
         written: dict[str, bytes] = {}
         torn: dict[str, int] = {}
         suspended: dict[str, bool] = {}
@@ -75,11 +75,11 @@ def _suspend(asked: Asked, suspended: dict[str, bool]) -> None:
 def asked(tmp_path: Path) -> Asked:
     (tmp_path / "feeds").mkdir()
     (tmp_path / "board").mkdir()
-    return Asked(tmp_path / "feeds", tmp_path / "notes", board=str(tmp_path / "board"), splits=2)
+    return Asked(tmp_path / "notes", place=str(tmp_path / "feeds"), board=str(tmp_path / "board"), splits=2)
 
 
 def _write(asked: Asked, stream: str, *numbers: int) -> Path:
-    path = asked.folder / f"{stream}.jsonl"
+    path = Path(asked.settings["place"]) / f"{stream}.jsonl"
     with path.open("ab") as file:
         file.write(b"".join(map(record, numbers)))
     return path
@@ -165,10 +165,10 @@ def test_a_stream_that_comes_back_goes_on_where_it_was(asked: Asked) -> None:
 def test_a_folder_that_cannot_be_listed_for_a_while_is_no_end(asked: Asked) -> None:
     _write(asked, "a", 1)
     asked.batch()
-    away = asked.folder.with_suffix(".away")
-    asked.folder.rename(away)
+    away = Path(asked.settings["place"]).with_suffix(".away")
+    Path(asked.settings["place"]).rename(away)
     assert asked.batch() == 0
-    away.rename(asked.folder)
+    away.rename(Path(asked.settings["place"]))
     _write(asked, "a", 2)
     asked.all()
     assert asked.given == {"a": [1, 2]}
@@ -219,7 +219,7 @@ def test_a_burst_does_not_hold_up_the_others(asked: Asked) -> None:
 
 
 def test_latest_passes_over_what_is_there_but_not_streams_that_join(tmp_path: Path) -> None:
-    asked = Asked(tmp_path, None, starting="latest", splits=1)
+    asked = Asked(None, place=str(tmp_path), starting="latest", splits=1)
     _write(asked, "a", 1)
     asked.batch()
     _write(asked, "a", 2)
@@ -230,7 +230,7 @@ def test_latest_passes_over_what_is_there_but_not_streams_that_join(tmp_path: Pa
 
 def test_long_records_and_ranges_are_read_in_pieces(asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lines, "CHUNK_BYTES", 64)
-    path = asked.folder / "a.jsonl"
+    path = Path(asked.settings["place"]) / "a.jsonl"
     path.write_bytes(b"".join(record(n, "y" * (n * 37 % 300)) for n in range(200)))
     asked.reader._capacity.hz = 7
     asked.all()

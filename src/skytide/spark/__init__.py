@@ -1,7 +1,6 @@
 """The real plant: everything that touches Apache Spark, and the only layer that imports pyspark."""
 
 from skytide.spark.dataframe import apply, k_dominant, levels, skyband, skyline, top_delta, top_k
-from skytide.spark.fleet import fleet
 from skytide.spark.scaling import autoscale
 from skytide.spark.session import local_session
 from skytide.spark.sql import register
@@ -11,7 +10,6 @@ from skytide.spark.workload_source import workload
 __all__ = [
     "apply",
     "autoscale",
-    "fleet",
     "k_dominant",
     "levels",
     "local_session",

@@ -9,6 +9,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+WIDTH = 3
+"""The numbers of a position."""
 NOWHERE = -1
 """The split of a stream that has none yet."""
 
@@ -22,7 +24,7 @@ class Book:
     """All streams, a row each. What is in it is never changed: a later book is another one."""
 
     names: tuple[str, ...] = ()
-    at: NDArray[np.int64] = field(default_factory=lambda: _numbers(0, 2))
+    at: NDArray[np.int64] = field(default_factory=lambda: _numbers(0, WIDTH))
     """Up to where each stream was let in."""
     identity: NDArray[np.int64] = field(default_factory=lambda: _numbers(0))
     head: NDArray[np.int64] = field(default_factory=lambda: _numbers(0))
@@ -46,7 +48,7 @@ class Book:
         more = len(names)
         return Book(
             names=(*self.names, *names),
-            at=np.vstack([self.at, _numbers(more, 2)]),
+            at=np.vstack([self.at, _numbers(more, WIDTH)]),
             identity=np.append(self.identity, _numbers(more)),
             head=np.append(self.head, _numbers(more)),
             split=np.append(self.split, np.full(more, NOWHERE, np.int32)),
@@ -70,7 +72,7 @@ class Book:
     def to_table(self) -> pa.Table:
         """Return the book as a table."""
         columns = {name: pa.array(values) for name, values in self._columns().items() if name != "at"}
-        return pa.table({"name": pa.array(self.names, pa.string()), "at0": self.at[:, 0], "at1": self.at[:, 1], **columns})
+        return pa.table({"name": pa.array(self.names, pa.string()), **positions_to_columns("at", self.at), **columns})
 
     def _columns(self) -> dict[str, NDArray[Any]]:
         return {name: getattr(self, name) for name in Book.__dataclass_fields__ if name != "names"}
@@ -79,5 +81,14 @@ class Book:
     def from_table(table: pa.Table) -> "Book":
         """Return what `to_table` gave as a book."""
         columns = {name: np.array(table[name]) for name in ("identity", "head", "split", "suspended", "behind", "away")}
-        at = np.column_stack([np.array(table["at0"]), np.array(table["at1"])]).reshape(-1, 2)
-        return Book(tuple(table["name"].to_pylist()), at, **columns)
+        return Book(tuple(table["name"].to_pylist()), positions_from_columns("at", table), **columns)
+
+
+def positions_to_columns(name: str, positions: NDArray[np.int64]) -> dict[str, NDArray[np.int64]]:
+    """Return positions as columns of a table."""
+    return {f"{name}{number}": np.ascontiguousarray(positions[:, number]) for number in range(WIDTH)}
+
+
+def positions_from_columns(name: str, table: pa.Table) -> NDArray[np.int64]:
+    """Return what `positions_to_columns` gave as positions."""
+    return np.column_stack([np.array(table[f"{name}{number}"]) for number in range(WIDTH)]).reshape(-1, WIDTH)

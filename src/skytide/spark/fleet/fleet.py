@@ -117,6 +117,8 @@ def fleet(
     *,
     schema: str | StructType,
     format: str | None = None,
+    streams: str | None = None,
+    topics: str | None = None,
     header: bool = False,
     starting: str = "earliest",
     splits: int | None = None,
@@ -128,6 +130,9 @@ def fleet(
 
     - Where: a folder with one growing file a stream; its `format` is "jsonl", "csv" (the first line of a file names the columns if there is
       a `header`) or "arrow" (Arrow IPC streams), which is the extension of the files too. The name of a stream is its file's.
+      Or a Redis server, "redis://localhost:6379/0", whose keys match `streams` ("sensor:*"): each is a stream, and an entry has a field for
+      each column, or one field that holds JSON or CSV, if that is the `format`. Or Kafka, "kafka://localhost:9092", with some `topics`: each
+      partition is a stream, named `topic-partition`, and the value of a message is a JSON object, or CSV.
     - What: the columns of the `schema`, as Spark writes them. Fields that are missing are NULL. A record that cannot be read is counted, and
       written to the folder `invalid`, if one is named.
     - From when: `starting` "earliest", or "latest": what is there when a query first looks is passed over.
@@ -142,7 +147,9 @@ def fleet(
         Settings(
             place=text,
             schema=schema_text(schema),
-            format="jsonl" if format is None else format,
+            format=format,
+            streams=streams,
+            topics=topics,
             header=header,
             starting=starting,
             splits=splits,

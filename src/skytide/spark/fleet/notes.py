@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from skytide.spark.checkpoint import Files
 from skytide.spark.checkpoint.files import fresh_name, sequence_of
-from skytide.spark.fleet.book import Book
+from skytide.spark.fleet.book import Book, positions_from_columns, positions_to_columns
 from skytide.spark.fleet.feeds import Range
 
 FOLDER = "notes"
@@ -52,7 +52,7 @@ class Note:
     def packed(self) -> bytes:
         """Return the note as bytes."""
         table = self.book.to_table()
-        for name, values in (("begin0", self.begin[:, 0]), ("begin1", self.begin[:, 1]), ("was_behind", self.was_behind)):
+        for name, values in (positions_to_columns("begin", self.begin) | {"was_behind": self.was_behind}).items():
             table = table.append_column(name, pa.array(values))
         data = pa.BufferOutputStream()
         with pa.ipc.new_stream(data, table.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as writer:
@@ -63,11 +63,10 @@ class Note:
     def unpacked(data: bytes) -> "Note":
         """Return what `packed` gave as a note."""
         table = pa.ipc.open_stream(data).read_all()
-        begin = np.column_stack([np.array(table["begin0"]), np.array(table["begin1"])]).reshape(-1, 2)
-        return Note(Book.from_table(table), begin, np.array(table["was_behind"]))
+        return Note(Book.from_table(table), positions_from_columns("begin", table), np.array(table["was_behind"]))
 
 
-NOTHING = Note(Book(), np.zeros((0, 2), np.int64), np.zeros(0, np.bool_))
+NOTHING = Note(Book(), Book().at, np.zeros(0, np.bool_))
 
 
 class Notes(ABC):

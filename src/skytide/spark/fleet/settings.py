@@ -9,16 +9,22 @@ import pyarrow as pa
 from pyspark.sql.types import StructType
 
 from skytide.errors import InvalidInput
-from skytide.errors.checks import is_whole, kind_of, one_of, refused, words
+from skytide.errors.checks import given_if, is_whole, kind_of, one_of, refused, words
 from skytide.spark.binding import arrow_schema
 from skytide.spark.fleet.feeds import Feed
 from skytide.spark.fleet.feeds.arrow_streams import ArrowFolder
+from skytide.spark.fleet.feeds.kafka import Kafka
 from skytide.spark.fleet.feeds.lines import CsvFolder, JsonFolder
+from skytide.spark.fleet.feeds.redis import Redis
 from skytide.spark.fleet.formats import check_readable
 from skytide.windows import duration_us
 
 STREAM = "stream"
+FOLDER, REDIS, KAFKA = "a folder", "Redis", "Kafka"
+SCHEMES = {"file": FOLDER, "redis": REDIS, "rediss": REDIS, "kafka": KAFKA}
 FOLDERS = {kind.extension: kind for kind in (JsonFolder, CsvFolder, ArrowFolder)}
+KINDS = {FOLDER: tuple(FOLDERS), REDIS: tuple(Redis.parsers), KAFKA: tuple(Kafka.parsers)}
+"""The formats of each kind of place; the first is taken if none is named."""
 STARTS = ("earliest", "latest")
 YES_OR_NO = {"true": True, "false": False}
 
@@ -29,7 +35,9 @@ class Settings:
 
     place: str
     schema: str
-    format: str = "jsonl"
+    format: str | None = None
+    streams: str | None = None
+    topics: str | None = None
     header: bool = False
     starting: str = "earliest"
     splits: int | None = None
@@ -44,33 +52,50 @@ class Settings:
         words("place", self.place, "/data/feeds")
         words("schema", self.schema, "ts timestamp, x double")
         one_of("starting", self.starting, STARTS)
-        one_of("format", self.format, FOLDERS)
-        if self.header and self.format != CsvFolder.extension:
-            raise refused("header", self.header, f"files of format {self.format!r} have none", "leave it out, or read CSV")
+        self._check_kind()
         if self.splits is not None and not is_whole(self.splits, 1, 100_000):
             raise refused("splits", self.splits, "out of range", "give the most tasks of a batch, from 1 to 100000")
+
+    def _check_kind(self) -> None:
+        """Refuse what belongs to another kind of place."""
+        kind = self.kind
+        for name, of in (("streams", REDIS), ("topics", KAFKA)):
+            given_if(kind == of, name, getattr(self, name), because=f"a fleet in {kind}")
+        if self.format is not None:
+            one_of("format", self.format, KINDS[kind])
+        if self.header and self.format != CsvFolder.extension:
+            raise refused("header", self.header, "only CSV files have one", 'leave it out, or read a folder with format="csv"')
+
+    @property
+    def kind(self) -> str:
+        """What kind of place it is."""
+        scheme, found, _ = self.place.partition("://")
+        kind = SCHEMES.get(scheme) if found else FOLDER
+        if kind is None:
+            known = ", ".join(f"{known}://" for known in SCHEMES)
+            raise refused("place", self.place, "no kind of place that is known", f"name a folder, or a server with {known}")
+        return kind
 
     def feed(self, columns: StructType) -> Feed:
         """Return the place of the streams, which have these columns; the last is the stream's name, which is not read."""
         schema = pa.schema(list(arrow_schema(columns))[:-1])
         check_readable(schema)
+        format = self.format or KINDS[self.kind][0]
+        if self.kind == REDIS:
+            return Redis(self.place, str(self.streams), schema, format)
+        if self.kind == KAFKA:
+            return Kafka(self.place.removeprefix("kafka://").rstrip("/"), str(self.topics), schema, format)
         path = os.path.abspath(self.place.removeprefix("file://"))
-        if self.format == CsvFolder.extension:
-            return CsvFolder(path, schema, header=self.header)
-        return FOLDERS[self.format](path, schema)
+        return CsvFolder(path, schema, header=self.header) if format == "csv" else FOLDERS[format](path, schema)
 
     def options(self) -> dict[str, str]:
         """Return the options that tell the source all this.
 
         >>> Settings(place="/data/feeds", schema="ts timestamp, x double", splits=4).options()
-        {'path': '/data/feeds', 'schema': 'ts timestamp, x double', 'format': 'jsonl', 'splits': '4'}
+        {'path': '/data/feeds', 'schema': 'ts timestamp, x double', 'splits': '4'}
         """
-        given = {f.name: getattr(self, f.name) for f in fields(self)}
-        named = {"path": given.pop("place"), "schema": given.pop("schema"), "format": given.pop("format")}
-        for f in fields(self):
-            if f.name in given and given[f.name] != f.default:
-                named |= dict([_option(f.name, given[f.name])])
-        return named
+        given = {f.name: getattr(self, f.name) for f in fields(self) if getattr(self, f.name) != f.default}
+        return {"path": given.pop("place")} | dict(_option(name, value) for name, value in given.items())
 
     @staticmethod
     def from_options(options: Mapping[str, str]) -> "Settings":

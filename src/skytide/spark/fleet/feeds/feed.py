@@ -13,9 +13,10 @@ from skytide.spark.fleet.book import Book
 from skytide.spark.fleet.formats import Broken
 
 Positions = NDArray[np.int64]
-"""Where streams stand: two numbers each, such as (byte, 0) or (milliseconds, number)."""
+"""Where streams stand: three numbers each, such as (byte, 0, 0). The first counts."""
 Counts = NDArray[np.int64]
 
+MOST_AWAY = 1_000
 REPLACED, TRUNCATED, TRIMMED, VANISHED, UNREADABLE = "replaced", "truncated", "trimmed", "vanished", "unreadable"
 
 
@@ -58,8 +59,8 @@ class Range(NamedTuple):
     """The records of a stream that lie in [begin, end)."""
 
     stream: str
-    begin: tuple[int, int]
-    end: tuple[int, int]
+    begin: tuple[int, int, int]
+    end: tuple[int, int, int]
     identity: int
     """What tells the stream from another one of the same name."""
     head: int
@@ -101,3 +102,12 @@ class Feed(ABC):
     @abstractmethod
     def read(self, ranges: Sequence[Range]) -> Iterator[Records]:
         """Return the records of ranges: the same every time."""
+
+
+def fewest_missing(away: NDArray[np.int32], most: int = MOST_AWAY) -> NDArray[np.bool_]:
+    """Say which streams to keep in the book: of those that are missing only so many, the ones that left last."""
+    missing = away > 0
+    if missing.sum() <= most:
+        return np.ones(len(away), np.bool_)
+    latest = np.sort(away[missing])[most - 1]
+    return np.asarray(~missing | (away <= latest))

@@ -17,12 +17,23 @@ from numpy.typing import NDArray
 
 from skytide.errors import InvalidInput
 from skytide.spark.fleet.book import Book
-from skytide.spark.fleet.feeds.feed import REPLACED, TRUNCATED, UNREADABLE, VANISHED, Counts, Feed, Look, Positions, Range, Skipped
+from skytide.spark.fleet.feeds.feed import (
+    REPLACED,
+    TRUNCATED,
+    UNREADABLE,
+    VANISHED,
+    Counts,
+    Feed,
+    Look,
+    Positions,
+    Range,
+    Skipped,
+    fewest_missing,
+)
 
 HEAD_BYTES = 64
 MOST_CHECKED = 256
 """So many files that have grown are looked into each time; tasks look into all that they read."""
-MOST_AWAY = 1_000
 _log = logging.getLogger(__name__)
 
 
@@ -73,7 +84,7 @@ class Folder(Feed):
         skipped |= dict.fromkeys(np.flatnonzero(~there & (book.away == 0)).tolist(), VANISHED)
         told = tuple(Skipped(book.names[row], reason) for row, reason in skipped.items())
         away = np.where(there, 0, book.away + 1).astype(np.int32)
-        kept = _worth_keeping(away)
+        kept = fewest_missing(away)
         book = book.with_(at=at, identity=identity, head=head, away=away).keeping(kept)
         ends = book.at.copy()
         ends[:, 0] = np.maximum(sizes[kept], book.at[:, 0])
@@ -176,12 +187,3 @@ def _aligned(book: Book, found: dict[str, tuple[int, int]]) -> tuple[Counts, Cou
     missing = (-1, 0)
     pairs = np.array([found.get(name, missing) for name in book.names], np.int64).reshape(-1, 2)
     return pairs[:, 0], pairs[:, 1]
-
-
-def _worth_keeping(away: NDArray[np.int32]) -> NDArray[np.bool_]:
-    """Say which streams to keep: of those that are missing only so many as can be remembered, those that left last."""
-    missing = away > 0
-    if missing.sum() <= MOST_AWAY:
-        return np.ones(len(away), np.bool_)
-    latest = np.sort(away[missing])[MOST_AWAY - 1]
-    return np.asarray(~missing | (away <= latest))

@@ -1,0 +1,230 @@
+"""Topics of Kafka: each partition is a stream, and the value of each message a record. Needs `pip install skytide[kafka]`."""
+
+import logging
+import os
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from skytide.errors import InvalidInput, SkytideError
+from skytide.spark.fleet.book import Book
+from skytide.spark.fleet.feeds.feed import (
+    REPLACED,
+    TRIMMED,
+    VANISHED,
+    Counts,
+    Feed,
+    Look,
+    Positions,
+    Range,
+    Records,
+    Skipped,
+    fewest_missing,
+)
+from skytide.spark.fleet.formats import Csv, JsonLines, LineFormat
+
+CHUNK_MESSAGES = 20_000
+TIMEOUT_S = 60.0
+"""So long a server may take to answer, or to send the next message."""
+POLL_S = 0.1
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Kafka(Feed):
+    """The partitions of some topics, separated by commas. A stream is named `topic-partition`; a position is an offset."""
+
+    servers: str
+    topics: str
+    schema: pa.Schema
+    format: str = JsonLines.name
+
+    parsers: ClassVar[dict[str, type[LineFormat]]] = {kind.name: kind for kind in (JsonLines, Csv)}
+
+    def check(self) -> None:
+        """Refuse servers that do not answer, and topics that are not there."""
+        try:
+            known = self._admin().list_topics(timeout=TIMEOUT_S / 4).topics
+        except _module().KafkaException as error:
+            reason = f"no server answers: {error.args[0].str()}"
+            raise InvalidInput(
+                value=f"fleet('kafka://{self.servers}')", reason=reason, remedy="start one, or name another"
+            ) from None
+        for topic in self._topics():
+            if topic not in known or known[topic].error is not None:
+                remedy = f"choose from {', '.join(sorted(known)) or 'none: there is none yet'}"
+                raise InvalidInput(value=f"topics={self.topics!r}", reason=f"there is no topic {topic}", remedy=remedy)
+
+    def look(self, book: Book, *, newest: bool = False) -> Look:
+        """Ask for the first and last offset of every partition."""
+        try:
+            found = self._found()
+        except _module().KafkaException as error:
+            _log.warning("%s cannot be looked at now: %s", self.servers, error)
+            return self._seen(book, book.at, ())
+        known = len(book.names)
+        book = book.joined(sorted(found.keys() - book.rows.keys()))
+        seen = np.array([found.get(name, (-1, -1)) for name in book.names], np.int64).reshape(-1, 2)
+        low, high = seen[:, 0], seen[:, 1]
+        there, new = high >= 0, np.arange(len(high)) >= known
+        at = book.at.copy()
+        skipped = dict.fromkeys(np.flatnonzero(there & (high < at[:, 0])).tolist(), REPLACED)
+        skipped |= dict.fromkeys(np.flatnonzero(there & ~new & (low > at[:, 0])).tolist(), TRIMMED)
+        at[:, 0] = np.where(there & ((at[:, 0] < low) | (at[:, 0] > high)), low, at[:, 0])
+        if newest:
+            at[new, 0] = high[new]
+        skipped |= dict.fromkeys(np.flatnonzero(~there & (book.away == 0)).tolist(), VANISHED)
+        told = tuple(Skipped(book.names[row], reason) for row, reason in skipped.items())
+        away = np.where(there, 0, book.away + 1).astype(np.int32)
+        kept = fewest_missing(away)
+        book = book.with_(at=at, away=away).keeping(kept)
+        ends = book.at.copy()
+        ends[:, 0] = np.maximum(high[kept], book.at[:, 0])
+        return self._seen(book, ends, told)
+
+    def cut(self, look: Look, take: Counts) -> Positions:
+        """Count offsets."""
+        ends = look.ends.copy()
+        ends[:, 0] = np.minimum(ends[:, 0], look.book.at[:, 0] + take)
+        return ends
+
+    def read(self, ranges: Sequence[Range]) -> Iterator[Records]:
+        """Read all ranges through one consumer, some messages at a time."""
+        parser = self.parsers[self.format](self.schema)
+        numbers = {_partition(wanted.stream): number for number, wanted in enumerate(ranges)}
+        reading = _Reading(self.servers, {place: ranges[number] for place, number in numbers.items()})
+        parts: dict[int, list[bytes]] = {}
+        count = 0
+        for place, value in reading.values():
+            parts.setdefault(numbers[place], []).append(value)
+            count += 1
+            if count >= CHUNK_MESSAGES:
+                yield _records(parser, parts, ())
+                parts, count = {}, 0
+        gone = tuple(Skipped(ranges[numbers[place]].stream, TRIMMED) for place in reading.trimmed)
+        yield _records(parser, parts, gone)
+
+    def _seen(self, book: Book, ends: Positions, skipped: tuple[Skipped, ...]) -> Look:
+        return Look(book, ends, ends[:, 0] - book.at[:, 0], ends[:, 0].copy(), skipped)
+
+    def _topics(self) -> list[str]:
+        return [topic.strip() for topic in self.topics.split(",")]
+
+    def _found(self) -> dict[str, tuple[int, int]]:
+        kafka, admin = _module(), self._admin()
+        known = admin.list_topics(timeout=TIMEOUT_S).topics
+        places = [
+            kafka.TopicPartition(topic, number) for topic in self._topics() if topic in known for number in known[topic].partitions
+        ]
+        bounds = []
+        for spec in (kafka.admin.OffsetSpec.earliest(), kafka.admin.OffsetSpec.latest()):
+            asked = admin.list_offsets(dict.fromkeys(places, spec), request_timeout=TIMEOUT_S)
+            bounds.append({f"{place.topic}-{place.partition}": answer.result().offset for place, answer in asked.items()})
+        return {name: (low, bounds[1][name]) for name, low in bounds[0].items()}
+
+    def _admin(self) -> Any:
+        return _admin(self.servers, os.getpid())
+
+
+class _Reading:
+    """Reads ranges of partitions. Offsets may have gaps, so that only the position of the consumer tells when a range has ended."""
+
+    def __init__(self, servers: str, ranges: dict[tuple[str, int], Range]) -> None:
+        self._consumer, self._ranges = _consumer(servers, os.getpid()), ranges
+        self._left = set(ranges)
+        self._first: dict[tuple[str, int], int] = {}
+
+    @property
+    def trimmed(self) -> list[tuple[str, int]]:
+        """The partitions whose first messages were gone."""
+        return [place for place, wanted in self._ranges.items() if self._first.get(place, wanted.end[0]) > wanted.begin[0]]
+
+    def values(self) -> Iterator[tuple[tuple[str, int], bytes]]:
+        """Return the values of all messages, in order within each partition."""
+        kafka = _module()
+        places = [kafka.TopicPartition(*place, wanted.begin[0]) for place, wanted in self._ranges.items()]
+        self._consumer.assign(places)
+        self._consumer.resume(places)  # those of an earlier batch stay paused
+        heard_s = time.monotonic()
+        while self._left:
+            messages = self._consumer.consume(1_000, POLL_S)
+            for message in messages:
+                if message.error() is None:
+                    heard_s = time.monotonic()
+                    yield from self._value(message)
+                elif message.error().code() != kafka.KafkaError._PARTITION_EOF:
+                    raise SkytideError(f"{message.topic()}-{message.partition()}: {message.error().str()}")
+            if not messages or len(messages) < 1_000:
+                self._note_ends(kafka)
+            if time.monotonic() - heard_s > TIMEOUT_S:
+                raise SkytideError(f"{sorted(self._left)[0]}: no message came for {TIMEOUT_S:.0f} s; is the server overloaded?")
+        self._consumer.unassign()
+
+    def _value(self, message: Any) -> Iterator[tuple[tuple[str, int], bytes]]:
+        place = message.topic(), message.partition()
+        if place in self._left:
+            self._first.setdefault(place, message.offset())
+            if message.offset() < self._ranges[place].end[0] and message.value() is not None:
+                yield place, message.value()
+            if message.offset() >= self._ranges[place].end[0] - 1:
+                self._end(place)
+
+    def _note_ends(self, kafka: Any) -> None:
+        """End ranges whose last offsets hold no message."""
+        for known in self._consumer.position([kafka.TopicPartition(*place) for place in self._left]):
+            place = known.topic, known.partition
+            if known.offset >= self._ranges[place].end[0]:
+                self._end(place)
+
+    def _end(self, place: tuple[str, int]) -> None:
+        self._left.discard(place)
+        self._consumer.pause([_module().TopicPartition(*place)])
+
+
+def _records(parser: LineFormat, parts: dict[int, list[bytes]], skipped: tuple[Skipped, ...]) -> Records:
+    """Parse messages as lines; a line break inside one is space to JSON, and in CSV makes it a broken record."""
+    lines = [(number, b"".join(value.strip().replace(b"\n", b" ") + b"\n" for value in values)) for number, values in parts.items()]
+    read = parser.parse(lines)
+    return Records(read.rows, read.parts, read.broken, skipped)
+
+
+def _partition(stream: str) -> tuple[str, int]:
+    topic, _, number = stream.rpartition("-")
+    return topic, int(number)
+
+
+def _module() -> Any:
+    """Return the client of Kafka."""
+    try:
+        import confluent_kafka
+        import confluent_kafka.admin
+    except ImportError:
+        raise InvalidInput(
+            value="a fleet on Kafka", reason="its client is not installed", remedy="pip install skytide[kafka], on all hosts"
+        ) from None
+    return confluent_kafka
+
+
+@lru_cache(maxsize=8)
+def _admin(servers: str, process: int) -> Any:
+    """Return a client that this process keeps; a fork must not use that of its parent."""
+    return _module().admin.AdminClient({"bootstrap.servers": servers, "log_level": 0})
+
+
+@lru_cache(maxsize=8)
+def _consumer(servers: str, process: int) -> Any:
+    return _module().Consumer(
+        {
+            "bootstrap.servers": servers,
+            "group.id": "skytide",  # asked for by the client; nothing is committed under it
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+            "fetch.wait.max.ms": 20,
+            "log_level": 0,
+        }
+    )

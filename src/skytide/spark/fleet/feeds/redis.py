@@ -1,0 +1,208 @@
+"""Redis Streams: each key is a stream, and each entry a record. Needs `pip install skytide[redis]`, and Redis 7.
+
+A position is the number of entries so far, and the id of the last of them. One script on the server looks at hundreds of streams, and
+another one joins the entries of hundreds: a call for each would cost ten times as much.
+"""
+
+import json
+import logging
+import os
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from skytide.errors import InvalidInput
+from skytide.spark.fleet.book import Book
+from skytide.spark.fleet.feeds.feed import (
+    REPLACED,
+    TRIMMED,
+    VANISHED,
+    Counts,
+    Feed,
+    Look,
+    Positions,
+    Range,
+    Records,
+    Skipped,
+    fewest_missing,
+)
+from skytide.spark.fleet.formats import Cells, Csv, JsonLines, LineFormat
+
+KEYS_PER_CALL = 500
+ENTRIES_PER_CALL = 20_000
+TIMEOUT_S = 60
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Redis(Feed):
+    """The streams of a server whose keys match a pattern. An entry has a field a column, or one field with a JSON object or CSV."""
+
+    url: str
+    pattern: str
+    schema: pa.Schema
+    format: str = Cells.name
+
+    parsers: ClassVar[dict[str, type[LineFormat]]] = {kind.name: kind for kind in (Cells, JsonLines, Csv)}
+
+    def check(self) -> None:
+        """Refuse a server that does not answer, or is too old."""
+        module, server = _module(), _server(self.url)
+        try:
+            version = str(server.info("server")["redis_version"])
+        except module.exceptions.RedisError as error:
+            raise InvalidInput(
+                value=f"fleet({_without_password(self.url)!r})",
+                reason=f"the server does not answer: {error}",
+                remedy="start it, or name another",
+            ) from None
+        if int(version.split(".", maxsplit=1)[0]) < 7:
+            raise InvalidInput(
+                value=f"Redis {version}", reason="it does not count the entries of a stream", remedy="use Redis 7 or newer"
+            )
+
+    def look(self, book: Book, *, newest: bool = False) -> Look:
+        """Ask the server for all streams."""
+        module = _module()
+        try:
+            found = self._found()
+        except module.exceptions.RedisError as error:
+            _log.warning("%s cannot be looked at now: %s", _without_password(self.url), error)
+            return self._seen(book, book.at, np.zeros(len(book.names), np.int64), ())
+        known = len(book.names)
+        book = book.joined(sorted(found.keys() - book.rows.keys()))
+        seen = np.array([found.get(name, (-1, 0, 0, 0)) for name in book.names], np.int64).reshape(-1, 4)
+        added, length, ends = seen[:, 0], seen[:, 1], seen[:, [0, 2, 3]]
+        there, new = added >= 0, np.arange(len(added)) >= known
+        at = book.at.copy()
+        skipped = dict.fromkeys(np.flatnonzero(there & ((added < at[:, 0]) | _after(at[:, 1:], ends[:, 1:]))).tolist(), REPLACED)
+        at[list(skipped)] = 0
+        if newest:
+            at[new] = ends[new]
+        skipped |= dict.fromkeys(np.flatnonzero(~there & (book.away == 0)).tolist(), VANISHED)
+        told = tuple(Skipped(book.names[row], reason) for row, reason in skipped.items())
+        away = np.where(there, 0, book.away + 1).astype(np.int32)
+        kept = fewest_missing(away)
+        book = book.with_(at=at, away=away).keeping(kept)
+        ends = np.where(there[kept, None], ends[kept], book.at)
+        return self._seen(book, ends, length[kept], told)
+
+    def cut(self, look: Look, take: Counts) -> Positions:
+        """Ask the server where so many entries end, of streams that are not let in whole."""
+        ends = look.ends.copy()
+        rows = np.flatnonzero(take < look.waiting)
+        ends[rows] = look.book.at[rows]
+        for some in _chunks(rows[take[rows] > 0].tolist()):
+            names = [look.book.names[row] for row in some]
+            asked = [text for row in some for text in (_id(look.book.at[row]), _id(look.ends[row]), str(int(take[row])))]
+            for row, answer in zip(some, self._call("cut", names, asked), strict=True):
+                count, last = answer.decode().split(" ")
+                ends[row] = (look.book.at[row, 0] + int(count), *_numbers(last))
+                if int(count) < take[row]:  # fewer are there than were counted: some were deleted
+                    ends[row] = look.ends[row]
+        return ends
+
+    def read(self, ranges: Sequence[Range]) -> Iterator[Records]:
+        """Read ranges, hundreds of streams with one call."""
+        parser = self.parsers[self.format](self.schema)
+        for some in _chunks(range(len(ranges))):
+            yield from self._read(parser, ranges, some)
+
+    def _read(self, parser: LineFormat, ranges: Sequence[Range], numbers: list[int]) -> Iterator[Records]:
+        """Ask again from where an answer ended, until nothing more comes of any stream."""
+        after = {number: _id(ranges[number].begin) for number in numbers}
+        missing = {number: ranges[number].end[0] - ranges[number].begin[0] for number in numbers}
+        left, more = numbers, True
+        while left:
+            asked = [self.format, json.dumps(self.schema.names), str(ENTRIES_PER_CALL)]
+            asked += [text for number in left for text in (after[number], _id(ranges[number].end))]
+            answers = self._call("read", [ranges[number].stream for number in left], asked)
+            told = [text.decode().split(" ") for text in answers[1::2]]
+            more = sum(int(count) for count, _ in told) >= ENTRIES_PER_CALL
+            for number, (count, last) in zip(left, told, strict=True):
+                missing[number], after[number] = missing[number] - int(count), last
+            read = parser.parse(list(zip(left, answers[::2], strict=True)))
+            left = [number for number in left if more and after[number] != _id(ranges[number].end)]
+            gone = () if left else tuple(Skipped(ranges[number].stream, TRIMMED) for number in numbers if missing[number] > 0)
+            yield Records(read.rows, read.parts, read.broken, gone)
+
+    def _seen(self, book: Book, ends: Positions, length: Counts, skipped: tuple[Skipped, ...]) -> Look:
+        waiting = np.minimum(ends[:, 0] - book.at[:, 0], length)
+        return Look(book, ends, waiting, ends[:, 0].copy(), skipped)
+
+    def _found(self) -> dict[str, tuple[int, ...]]:
+        """Return of each stream the entries ever added, those there are, and the last id."""
+        keys = sorted({key.decode() for key in _server(self.url).scan_iter(match=self.pattern, count=5_000, _type="stream")})
+        found: dict[str, tuple[int, ...]] = {}
+        for some in _chunks(keys):
+            for key, text in zip(some, self._call("look", some, []), strict=True):
+                added, length, last = text.decode().split(" ")
+                if int(added) >= 0:
+                    found[key] = (int(added), int(length), *_numbers(last))
+        return found
+
+    def _call(self, script: str, keys: list[str], arguments: list[str]) -> list[bytes]:
+        answer: list[bytes] = _script(self.url, script)(keys=keys, args=arguments)
+        return answer
+
+
+def _module() -> Any:
+    """Return the client of Redis."""
+    try:
+        import redis
+    except ImportError:
+        raise InvalidInput(
+            value="a fleet on Redis", reason="its client is not installed", remedy="pip install skytide[redis], on all hosts"
+        ) from None
+    return redis
+
+
+@lru_cache(maxsize=8)
+def _connected(url: str, process: int) -> Any:
+    return _module().Redis.from_url(url, socket_timeout=TIMEOUT_S, socket_connect_timeout=TIMEOUT_S)
+
+
+def _server(url: str) -> Any:
+    """Return a connection that this process keeps; a fork must not use that of its parent."""
+    return _connected(url, os.getpid())
+
+
+@lru_cache(maxsize=32)
+def _registered(url: str, name: str, process: int) -> Any:
+    return _server(url).register_script(Path(__file__).with_name(f"redis_{name}.lua").read_text())
+
+
+def _script(url: str, name: str) -> Any:
+    return _registered(url, name, os.getpid())
+
+
+def _chunks(items: Any) -> Iterator[list[Any]]:
+    listed = list(items)
+    return (listed[at : at + KEYS_PER_CALL] for at in range(0, len(listed), KEYS_PER_CALL))
+
+
+def _id(position: Any) -> str:
+    """Return the id of a position, as Redis writes it."""
+    return f"{position[1]}-{position[2]}"
+
+
+def _numbers(entry_id: str) -> tuple[int, int]:
+    """Return the two numbers of an id; those that are too large for any clock are cut."""
+    first, second = entry_id.split("-")
+    return min(int(first), 2**63 - 1), min(int(second), 2**63 - 1)
+
+
+def _after(first: Positions, second: Positions) -> NDArray[np.bool_]:
+    """Say where ids of one column come after those of another."""
+    return np.asarray((first[:, 0] > second[:, 0]) | ((first[:, 0] == second[:, 0]) & (first[:, 1] > second[:, 1])))
+
+
+def _without_password(url: str) -> str:
+    return re.sub(r"//[^@/]*@", "//", url)

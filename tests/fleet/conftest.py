@@ -1,0 +1,27 @@
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from places import KafkaServers, redis_server
+
+
+@pytest.fixture(scope="session")
+def redis_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A Redis server of the tests' own."""
+    with redis_server(tmp_path_factory.mktemp("redis")) as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def kafka() -> Iterator[KafkaServers]:
+    """A server that speaks Kafka's protocol."""
+    servers = KafkaServers()
+    yield servers
+    servers.stop()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    made = tmp_path / "feeds"
+    made.mkdir()
+    return made
