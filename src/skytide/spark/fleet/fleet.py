@@ -45,13 +45,14 @@ class Fleet:
         """
         settings = self.settings
         if checkpoint is not None:
-            words("checkpoint", os.fspath(checkpoint), "/data/checkpoint")
-            settings = replace(settings, notes=f"{os.fspath(checkpoint).rstrip('/')}/fleet")
+            settings = replace(settings, notes=f"{_folder('checkpoint', checkpoint)}/fleet")
         if settings.splits is None:
             settings = replace(settings, splits=spark.sparkContext.defaultParallelism)
         register_fleet(spark)
         _check_schema(spark, settings.schema)
-        return spark.readStream.format(FORMAT).options(**settings.options()).load()
+        df = spark.readStream.format(FORMAT).options(**settings.options()).load()
+        settings.feed(df.schema).check()
+        return df
 
     @property
     def partitions(self) -> int | None:
@@ -155,9 +156,16 @@ def fleet(
             splits=splits,
             interval_us=duration_us(interval, "interval"),
             latency_us=duration_us(latency, "latency"),
-            invalid=None if invalid is None else os.path.abspath(os.fspath(invalid)),
+            invalid=None if invalid is None else _folder("invalid", invalid),
         )
     )
+
+
+def _folder(name: str, folder: Any) -> str:
+    text = os.fspath(folder) if isinstance(folder, str | os.PathLike) else None
+    if not isinstance(text, str) or not text.strip():
+        raise refused(name, folder, "not the name of a folder", f'name one, as {name}="/data/{name}"')
+    return os.path.abspath(text)
 
 
 def _check_schema(spark: SparkSession, schema: str) -> None:
