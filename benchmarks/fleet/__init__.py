@@ -1,0 +1,1 @@
+"""Fleets of streams against what a user would have instead."""
