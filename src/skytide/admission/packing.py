@@ -90,9 +90,9 @@ def leaving(split: Numbers, size: Floats, urgency: Floats, movable: Bools, overl
 
     A stream that is too large for any split goes before all others, as they need not move if it does.
     """
-    full = np.zeros(int(split.max(initial=-1)) + 1, np.bool_)
+    full = np.zeros(int(split.max(initial=0)) + 1, np.bool_)
     full[list(overloaded)] = True
-    rows = np.flatnonzero(movable & (size > 0) & full[split])
+    rows = np.flatnonzero(movable & (size > 0) & (split >= 0) & full[split])
     limit = capacity_hz * (1 + ROUNDING)
     order = rows[np.lexsort((-urgency[rows], size[rows] <= limit, split[rows]))]
     of = split[order]

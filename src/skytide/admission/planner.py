@@ -16,7 +16,7 @@ from skytide.admission.records import Bools, Counts, Floats, Numbers, Plan, Samp
 from skytide.admission.strategies import Drfm, Outlook, Strategy
 from skytide.admission.streams import Streams
 from skytide.errors.checks import kind_of, real, whole
-from skytide.forecasting import Holt
+from skytide.forecasting import Holt, ahead
 
 LATENCY_WEIGHT = 0.5  # of the newest sample in the average of a split's latency
 GOAL = 0.9  # of what a split is filled up to: a split is given up only if the others are not fuller than this on average
@@ -74,6 +74,8 @@ class Planner:
         self._observed_s: float | None = resume["observed_s"] if resume else None
         self._latency_s: dict[int, float] = {int(k): float(v) for k, v in (resume["latency_s"] if resume else {}).items()}
         self._open: tuple[int, ...] = tuple(map(int, resume["open"])) if resume else ()
+        if config.max_splits is not None and len(self._open) > config.max_splits:  # there may be fewer now
+            self._streams.split[self._streams.split > self._open[config.max_splits - 1]] = -1
 
     def snapshot(self) -> State:
         """Return all that was learned: plain values, and arrays with one element a stream, whose names are among them."""
@@ -101,7 +103,7 @@ class Planner:
         work = np.where(active, expected + self._to_work_off(expected, waiting), 0.0)
         before = streams.split.copy()
         if period_over:
-            self._sample_latency(before, waiting, capacity_hz)
+            self._sample_latency(before, np.where(active, waiting, 0), capacity_hz)
         if period_over and strategy.repacks:
             streams.split[active] = -1
         self._assign(period_over, expected, work, strategy.urgency(outlook), active, capacity_hz)
@@ -129,13 +131,13 @@ class Planner:
         return True
 
     def _outlook(self, now_s: float, active: Bools) -> Outlook:
-        streams, ahead = self._streams, self._config.ahead
+        streams, k = self._streams, self._config.ahead
         seen, typical_hz = streams.seen > 0, streams.typical_hz(active)
         rate, after_1, after_k = (
             np.where(seen, np.maximum(known, 0.0), typical_hz)
-            for known in (streams.rate, streams.level + streams.trend, streams.level + ahead * streams.trend)
+            for known in (streams.rate, ahead(streams.level, streams.trend, 1), ahead(streams.level, streams.trend, k))
         )
-        declared = self._declared.expected_hz(streams, now_s, ahead * self._config.period_s, after_k)
+        declared = self._declared.expected_hz(streams, now_s, k * self._config.period_s, after_k)
         return Outlook(rate, after_1, after_k, declared)
 
     def _to_work_off(self, expected: Floats, waiting: Counts) -> Floats:

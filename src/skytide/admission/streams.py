@@ -59,28 +59,27 @@ class Streams:
         """Return all columns, and the names of their rows."""
         return {"names": self.names, **{name: getattr(self, name).copy() for name in COLUMNS}}
 
-    def align(self, told: tuple[str, ...]) -> bool:
+    def align(self, told: tuple[str, ...]) -> None:
         """Take up new streams and forget those that left; `order` has the place of each row among the names as told."""
         if told is self._told or told == self._told:
             self._told = told
-            return False
+            return
         order = sorted(range(len(told)), key=told.__getitem__)
         names = tuple([told[at] for at in order])
-        self._told, self.order = told, np.array(order, np.intp)
-        if names == self.names:
-            return False
-        known = dict(zip(self.names, range(len(self.names)), strict=True))
-        source = np.fromiter((known.get(name, -1) for name in names), np.intp, len(names))
         if len(set(names)) < len(names):
             twice = next(name for name, after in pairwise(names) if name == after)
             raise InvalidInput(value=f"the stream {twice!r}", reason="it is named twice", remedy="give each stream its own name")
+        self._told, self.order = told, np.array(order, np.intp)
+        if names == self.names:
+            return
+        known = dict(zip(self.names, range(len(self.names)), strict=True))
+        source = np.fromiter((known.get(name, -1) for name in names), np.intp, len(names))
         kept = source >= 0
         for name, (kind, value) in COLUMNS.items():
             column: NDArray[Any] = np.full(len(names), value, kind)
             column[kept] = getattr(self, name)[source[kept]]
             setattr(self, name, column)
         self.names = names
-        return True
 
     def take(self, now_s: float, arrived: Counts, active: Bools) -> None:
         """Take in counts. What went back, or was suspended, is counted from here on."""
