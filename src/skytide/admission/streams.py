@@ -19,6 +19,7 @@ COLUMNS: dict[str, tuple[type, float]] = {
     "latest": (np.int64, 0),  # tuples that have come
     "base": (np.int64, 0),  # tuples that had come at the last observation, which was at since_s
     "since_s": (np.float64, np.nan),
+    "suspended": (np.bool_, False),
     "seen": (np.int32, 0),  # observations
     "rate": (np.float64, 0.0),
     "level": (np.float64, 0.0),
@@ -38,6 +39,7 @@ class Streams:
     latest: Any
     base: Any
     since_s: Any
+    suspended: Any
     seen: Any
     rate: Any
     level: Any
@@ -82,16 +84,16 @@ class Streams:
         self.names = names
 
     def take(self, now_s: float, arrived: Counts, active: Bools) -> None:
-        """Take in counts. What went back, or was suspended, is counted from here on."""
+        """Take in counts. What went back, or is or was suspended, is counted from here on: what came meanwhile is a backlog, no rate."""
         again = arrived < self.latest
         if again.any():  # another stream under the same name: only its place stays
             for name, (_, value) in COLUMNS.items():
                 if name != "split":
                     getattr(self, name)[again] = value
-        start = np.isnan(self.since_s) | ~active | (self.since_s > now_s)
+        start = np.isnan(self.since_s) | ~active | self.suspended | (self.since_s > now_s)
         self.base = np.where(start, arrived, self.base)
         self.since_s = np.where(start, now_s, self.since_s)
-        self.latest = arrived.copy()
+        self.latest, self.suspended = arrived, ~active
 
     def observe(self, now_s: float, least_s: float, holt: Holt, declared: Declared) -> None:
         """Let a period end for the streams that were there for at least so long."""
