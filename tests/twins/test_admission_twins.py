@@ -58,58 +58,60 @@ def test_best_fit_is_that_of_a_search_through_all_splits(data: st.DataObject, mo
         assert fast.loads == slow.loads
 
 
-streams = st.lists(st.tuples(st.integers(-1, 4), sizes, st.integers(-3, 3).map(float), st.booleans()), min_size=1, max_size=25)
+Stream = tuple[int, float, float, float, bool]  # its split, its sizes now and later, its urgency, whether it may move
+streams = st.lists(
+    st.tuples(st.integers(-1, 4), sizes, sizes, st.integers(-3, 3).map(float), st.booleans()), min_size=1, max_size=25
+)
 
 
-def columns(
-    rows: list[tuple[int, float, float, bool]],
-) -> tuple[NDArray[np.int32], NDArray[np.float64], NDArray[np.float64], NDArray[np.bool_]]:
-    split, size, urgency, movable = zip(*rows, strict=True)
-    return np.array(split, np.int32), np.array(size), np.array(urgency), np.array(movable)
+def columns(rows: list[Stream]) -> tuple[NDArray[np.int32], NDArray[np.float64], NDArray[np.float64], NDArray[np.bool_]]:
+    split, now, later, urgency, movable = zip(*rows, strict=True)
+    return np.array(split, np.int32), np.array([now, later]), np.array(urgency), np.array(movable)
+
+
+def most(rows: list[Stream], members: list[int]) -> float:
+    """Return the load of streams at the time at which it is higher."""
+    return max(sum(rows[at][time] for at in members) for time in (1, 2))
 
 
 @given(rows=streams, overloaded=st.sets(st.integers(0, 4)))
-def test_who_leaves_is_found_one_by_one(rows: list[tuple[int, float, float, bool]], overloaded: set[int]) -> None:
+def test_who_leaves_is_found_one_by_one(rows: list[Stream], overloaded: set[int]) -> None:
     split, size, urgency, movable = columns(rows)
     full = sorted(overloaded & set(split.tolist()))
     expected = []
     for number in full:
-        members = [at for at in range(len(rows)) if split[at] == number and movable[at] and size[at] > 0]
-        members.sort(key=lambda at: (size[at] <= CAPACITY, -urgency[at], at))
-        while len(members) > 1 and sum(size[at] for at in members) > CAPACITY:
+        members = [at for at in range(len(rows)) if split[at] == number and movable[at] and most(rows, [at]) > 0]
+        members.sort(key=lambda at: (most(rows, [at]) <= CAPACITY, -urgency[at], at))
+        while len(members) > 1 and most(rows, members) > CAPACITY:
             expected.append(members.pop(0))
     assert leaving(split, size, urgency, movable, full, CAPACITY).tolist() == expected
 
 
 @given(rows=streams, settled=st.sets(st.integers(0, 4)), goal=st.sampled_from([5.0, 9.0]))
-def test_which_splits_are_given_up_is_found_one_by_one(
-    rows: list[tuple[int, float, float, bool]], settled: set[int], goal: float
-) -> None:
+def test_which_splits_are_given_up_is_found_one_by_one(rows: list[Stream], settled: set[int], goal: float) -> None:
+    rows = [(max(split, 0), now / 4, later / 4, urgency, movable) for split, now, later, urgency, movable in rows]
     split, size, _, movable = columns(rows)
-    split = np.maximum(split, 0)
-    size = np.where(movable, size / 4, 0.0)
     places = dict(enumerate(split.tolist()))
     active = [at for at in range(len(rows)) if movable[at]]
-    received: set[int] = set()
-    tried: set[int] = set()
+    touched: set[int] = set()
     while True:
-        used = {places[at] for at in active}
-        loads = {number: sum(size[at] for at in active if places[at] == number) for number in used}
-        candidates = sorted((loads[number], -number) for number in (used & settled) - received - tried)
-        if not candidates or len(used) < 2 or sum(loads.values()) > goal * (len(used) - 1):
+        held = {number: [at for at in active if places[at] == number] for number in {places[at] for at in active}}
+        candidates = sorted((most(rows, held[number]), -number) for number in set(held) & settled - touched)
+        if not candidates or len(held) < 2 or most(rows, active) > goal * (len(held) - 1):
             break
         number = -candidates[0][1]
-        tried.add(number)
-        moved = {}
-        for at in sorted((at for at in active if places[at] == number), key=lambda at: (-size[at], at)):
-            rooms = [(FILL - loads[other], other) for other in (used & settled) - {number} if FILL - loads[other] >= size[at]]
-            if not rooms:
+        moving = sorted(held.pop(number), key=lambda at: (-most(rows, [at]), at))
+        for at in moving:
+            rooms = [(FILL - most(rows, [*held[other], at]), other) for other in set(held) & settled]
+            fitting = [(room, other) for room, other in rooms if room >= 0]
+            if not fitting:
                 break
-            moved[at] = min(rooms)[1]
-            loads[moved[at]] += size[at]
+            held[min(fitting)[1]].append(at)
         else:
-            places |= moved
-            received |= set(moved.values())
+            for other, members in held.items():
+                if set(members) & set(moving):
+                    touched.add(other)
+                    places |= dict.fromkeys(members, other)
             continue
         break
     assert given_up(split, size, movable, settled, FILL, goal).tolist() == [places[at] for at in range(len(rows))]
@@ -144,7 +146,8 @@ def test_rates_and_forecasts_are_those_of_each_stream_alone(series: list[list[in
             weight = max(trend, 1 / at)
             rise = weight * (smooth - before) + (1 - weight) * rise
         assert plan.rate_hz[row] == pytest.approx(rates[-1])
-        assert plan.expected_hz[row] == pytest.approx(max(0.0, smooth + rise), abs=1e-6)
+        assert plan.next_hz[row] == pytest.approx(max(0.0, smooth + rise), abs=1e-6)
+        assert plan.expected_hz[row] == pytest.approx(max(0.0, smooth + 4 * rise), abs=1e-6)
         total += max(0.0, smooth + 4 * rise)
     assert plan.total_expected_hz == pytest.approx(total, abs=1e-6)
 

@@ -61,7 +61,7 @@ class Declared:
         turned = due[rows] & ((is_high != streams.is_high[rows]) | np.isnan(streams.turned_s[rows]))
         return Turned(rows[turned], at_s[turned], is_high[turned])
 
-    def expected_hz(self, streams: Seen, now_s: float, ahead_s: float, forecast_hz: Floats) -> Floats:
+    def expected_hz(self, streams: Seen, now_s: float, ahead_s: float, forecast_hz: Floats, late_s: float) -> Floats:
         """Return what is expected of each stream after so many seconds; NaN for a stream without a profile.
 
         A cycle says it best; else a growth; else a trend that can be observed, within the range declared; else the highest rate alone
@@ -75,12 +75,17 @@ class Declared:
         known_most, known_average = np.isfinite(most), ~np.isnan(self._average)
         start = np.where(known_average, self._average, forecast_hz[rows])
         value = np.where(seen, forecast_hz[rows], np.where(known_most, most, start))
-        value = np.where(known_most & ~self._trend, most, value)
+        value = np.where(known_most & ~self._trend & np.isnan(self._period), most, value)
         grown = np.where(seen, streams.level[rows], start) + self._growth * ahead_s
         value = np.clip(np.where(np.isnan(self._growth), value, grown), least, most)
-        cycle = ~np.isnan(self._period) & (known_most | seen) & (seen | ~np.isnan(self._phase))
+        cycle = ~np.isnan(self._period) & np.where(np.isnan(self._phase), self._on_time(streams, now_s, late_s), known_most | seen)
         expected[rows] = np.where(cycle, self._wave(streams, now_s, ahead_s), value)
         return expected
+
+    def _on_time(self, streams: Seen, now_s: float, late_s: float) -> Bools:
+        """Return which streams keep to the lengths declared, give or take the time between observations: else these are not believed."""
+        lasts_s = np.where(streams.is_high[self.rows], self._high, self._low) + self._ramp
+        return now_s - streams.turned_s[self.rows] <= lasts_s + late_s
 
     def _range(self, streams: Seen) -> tuple[Floats, Floats]:
         """Return the lowest and highest rates: declared, or as observed so far."""
@@ -93,7 +98,7 @@ class Declared:
         bottom, top = self._range(streams)
         ramp, is_high = self._ramp, streams.is_high[self.rows]
         since_s = now_s - streams.turned_s[self.rows]
-        # A stream that has not turned although it is time is about to: what is observed is believed, not the clock.
+        # A stream that has not turned although it is time is about to.
         risen = np.minimum(since_s, self._high + ramp) - ramp / 2
         fallen = self._high + ramp / 2 + np.minimum(since_s, self._low + ramp)
         at = np.where(np.isnan(self._phase), np.where(is_high, risen, fallen), now_s - self._phase) + ahead_s

@@ -100,7 +100,7 @@ class Planner:
         period_over = self._observe(sample.now_s)
         outlook = self._outlook(sample.now_s, active)
         expected = np.where(active, strategy.expected_hz(outlook), 0.0)
-        work = np.where(active, expected + self._to_work_off(expected, waiting), 0.0)
+        work = expected + np.where(active, self._to_work_off(expected[0], waiting), 0.0)
         before = streams.split.copy()
         if period_over:
             self._sample_latency(before, np.where(active, waiting, 0), capacity_hz)
@@ -108,8 +108,7 @@ class Planner:
             streams.split[active] = -1
         self._assign(period_over, expected, work, strategy.urgency(outlook), active, capacity_hz)
         if period_over and not strategy.repacks:
-            later = np.where(active, strategy.later_hz(outlook), 0.0)
-            self._give_up(before, np.maximum(work, later), active, capacity_hz)
+            self._give_up(before, work, active, capacity_hz)
         return self._answer(before, outlook, expected, active)
 
     def _declare(self, profiles: Mapping[str, Profile]) -> None:
@@ -137,8 +136,9 @@ class Planner:
             np.where(seen, np.maximum(known, 0.0), typical_hz)
             for known in (streams.rate, ahead(streams.level, streams.trend, 1), ahead(streams.level, streams.trend, k))
         )
-        declared = self._declared.expected_hz(streams, now_s, k * self._config.period_s, after_k)
-        return Outlook(rate, after_1, after_k, declared)
+        period_s = self._config.period_s
+        declared = self._declared.expected_hz(streams, now_s, k * period_s, after_k, late_s=period_s)
+        return Outlook(seen, rate, after_1, after_k, declared)
 
     def _to_work_off(self, expected: Floats, waiting: Counts) -> Floats:
         """Return the rates that bring what waits of each stream down to the latency bound within the time looked ahead."""
@@ -156,32 +156,32 @@ class Planner:
     def _late(self, number: int) -> bool:
         return self._latency_s.get(number, 0.0) > self._config.bound_s
 
-    def _loads(self, rates: Floats) -> dict[int, float]:
-        """Return the sum over the streams of each split."""
-        placed = self._streams.split >= 0
+    def _loads(self, sizes: Floats) -> dict[int, float]:
+        """Return what each split has to do, at the time at which it is most."""
+        placed = np.flatnonzero(self._streams.split >= 0)
         split = self._streams.split[placed]
-        sums = np.bincount(split, rates[placed]).tolist()
-        return {number: sums[number] for number in np.unique(split).tolist()}
+        most = np.max([np.bincount(split, size[placed]) for size in sizes], axis=0).tolist()
+        return {number: most[number] for number in np.unique(split).tolist()}
 
     def _assign(
         self, period_over: bool, expected: Floats, work: Floats, urgency: Floats, movable: Bools, capacity_hz: float
     ) -> None:
         """Place the streams without a split, and those that leave an overloaded one."""
         split, limit_hz = self._streams.split, capacity_hz * (1 + ROUNDING)
-        loads = self._loads(work)
         full = [number for number, load in self._loads(expected).items() if load > limit_hz or self._late(number)]
         homeless = np.flatnonzero(split < 0)
         if period_over and full:
             homeless = np.concatenate([homeless, leaving(split, work, urgency, movable, full, capacity_hz)])
         if not len(homeless):
             return
-        homeless = np.sort(homeless)
-        homeless = homeless[np.argsort(-work[homeless], kind="stable")]
+        homeless, largest = np.sort(homeless), work.max(axis=0)
+        homeless = homeless[np.argsort(-largest[homeless], kind="stable")]
+        loads = self._loads(work)
         splits = Splits(loads, set(loads) - set(full), self._config.fill * capacity_hz, self._config.max_splits)
         homes = split[homeless].tolist()
-        split[homeless] = [splits.place(size, home) for size, home in zip(work[homeless].tolist(), homes, strict=True)]
+        split[homeless] = [splits.place(size, home) for size, home in zip(largest[homeless].tolist(), homes, strict=True)]
 
-    def _give_up(self, before: Numbers, size: Floats, movable: Bools, capacity_hz: float) -> None:
+    def _give_up(self, before: Numbers, sizes: Floats, movable: Bools, capacity_hz: float) -> None:
         """Empty splits that are not needed any more, unless one was opened just now."""
         split = self._streams.split
         if set(np.unique(split).tolist()) - set(self._open):
@@ -190,7 +190,7 @@ class Planner:
         unsettled = set(split[moved].tolist()) | set(before[moved].tolist())
         settled = [number for number in self._open if number not in unsettled and not self._late(number)]
         fill_hz = self._config.fill * capacity_hz
-        self._streams.split = given_up(split, size, movable, settled, fill_hz, GOAL * fill_hz)
+        self._streams.split = given_up(split, sizes, movable, settled, fill_hz, GOAL * fill_hz)
 
     def _answer(self, before: Numbers, outlook: Outlook, expected: Floats, active: Bools) -> Plan:
         streams, order = self._streams, self._streams.order
@@ -199,17 +199,18 @@ class Planner:
         self._open = numbers
         self._latency_s = {number: value for number, value in self._latency_s.items() if number in set(numbers)}
         redirected = np.sort(order[(before >= 0) & (before != streams.split)])
-        splits, rate, told = np.empty_like(streams.split), np.empty_like(expected), np.empty_like(expected)
-        splits[order], rate[order], told[order] = streams.split, outlook.rate_hz, expected
-        known = np.where(np.isnan(outlook.declared_hz), outlook.later_hz, outlook.declared_hz)
+        later = np.where(np.isnan(outlook.declared_hz), outlook.later_hz, outlook.declared_hz)
+        told = np.empty((4, len(order)))
+        told[:, order] = streams.split, outlook.rate_hz, expected[0], expected[-1]
         return Plan(
-            splits=splits,
+            splits=told[0].astype(np.int32),
             redirected=redirected,
             open=numbers,
             opened=opened,
             closed=closed,
-            rate_hz=rate,
-            expected_hz=told,
+            rate_hz=told[1],
+            next_hz=told[2],
+            expected_hz=told[3],
             load_hz=np.array(list(self._loads(expected).values()), np.float64),
-            total_expected_hz=float(known[active].sum()),
+            total_expected_hz=float(later[active].sum()),
         )

@@ -57,9 +57,11 @@ class Plan:
     closed: tuple[int, ...]
     rate_hz: Floats
     """What came of each stream in the last period; of one that was not observed yet, what is believed."""
+    next_hz: Floats
+    """What is expected of each stream in the next period; nothing of suspended streams."""
     expected_hz: Floats
-    """What the assignment counts with; nothing for suspended streams."""
+    """What is expected of it after as many periods as the planner looks ahead; the same for strategies that do not look ahead."""
     load_hz: Floats
-    """The sum of what is expected in each split of `open`."""
+    """What is expected of each split of `open`, in the next period or then, whichever is more."""
     total_expected_hz: float
     """What all streams together will send after so many periods as the planner looks ahead."""
