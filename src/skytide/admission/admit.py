@@ -23,6 +23,8 @@ def admit(waiting: Counts, splits: Numbers, budgets: "Mapping[int, int] | NDArra
     if not len(waiting):
         return np.zeros(0, np.int64)
     budget = _by_number(budgets, splits)
+    if (np.bincount(splits, waiting, len(budget)) <= budget).all():  # enough for all, as on most days
+        return waiting.astype(np.int64)
     order = np.lexsort((waiting, splits))  # within a split the least first; ties keep their order
     of, wants = splits[order], waiting[order].astype(np.int64)
     starts = np.flatnonzero(np.append(True, of[1:] != of[:-1]))
@@ -53,14 +55,15 @@ def _by_number(budgets: "Mapping[int, int] | NDArray[np.integer]", splits: Numbe
     """Return budgets as an array that split numbers index."""
     if int(splits.min()) < 0:
         raise refused("splits", int(splits.min()), "not the number of a split", "give 0 or more")
-    if not isinstance(budgets, Mapping):
-        budgets = dict(enumerate(np.asarray(budgets).tolist()))
     result = np.full(int(splits.max()) + 1, -1, np.int64)
-    for number, budget in budgets.items():
-        if 0 <= number < len(result):
-            result[number] = budget
-    if missing := set(np.unique(splits).tolist()) - set(np.flatnonzero(result >= 0).tolist()):
-        raise refused(
-            "budgets", sorted(missing)[:3], "these splits have none, or one below 0", "give each split a budget of 0 or more"
-        )
-    return result
+    if isinstance(budgets, Mapping):
+        for number, budget in budgets.items():
+            if 0 <= number < len(result):
+                result[number] = budget
+    else:
+        known = np.asarray(budgets)[: len(result)]
+        result[: len(known)] = known
+    if int(result[splits].min()) < 0:
+        missing = np.unique(splits[result[splits] < 0]).tolist()
+        raise refused("budgets", missing[:3], "these splits have none, or one below 0", "give each split a budget of 0 or more")
+    return np.maximum(result, 0)
