@@ -96,7 +96,7 @@ class AdmissionStrategies(Experiment):
             for plan, row in zip(plans, processes.map(simulate, plans), strict=True):
                 rows.append(row)
                 tell(
-                    f"level {plan.level}, {plan.workload}, {NAMES[plan.strategy]}: {row['redirections']:.2f} redirections, {row['buffered']:,.0f} tuples "
+                    f"level {plan.level}, {plan.workload}, {NAMES[plan.strategy]}: {row['redirections']:.2f} redirections ({row['given_up']:.2f} of splits given up), {row['buffered']:,.0f} tuples "
                     f"buffered, {row['delay_s']:.1f} s delay a period, {row['splits']:.1f} splits, {row['above_optimal']:.0%} above optimal"
                 )
         return Findings(rows, claims([row for row in rows if row["level"] == LEVEL]), _notes(rows))
