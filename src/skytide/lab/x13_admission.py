@@ -18,7 +18,7 @@ from skytide.sim.fleet import TICK_S, WORKLOADS, FleetOutcome, fleet_traffic, ru
 STREAMS = 80  # P1 §6.1.1
 LEVEL, OTHER_LEVELS = 10, (5, 20)  # machines that can handle the load; P1 prints none for these figures
 RATE_HZ, SECONDS, REDIRECT_S = 40_000.0, 600.0, 1.0  # ours too
-SEEDS, HISTORY = range(6), 1_000  # the last one gives the history that the weights of forecasts are fitted to
+SEEDS, HISTORY = range(4), 1_000  # the last one gives the history that the weights of forecasts are fitted to
 MOVED = 0.5  # "most of the streams"
 ABOUT_15 = (0.10, 0.20)
 NAMES = {"drfm": "DRF-M", "drf": "DRF", "ari": "ARI", "ard": "ARD", "par": "PAR"}
