@@ -165,6 +165,14 @@ def test_a_trend_is_followed_from_where_it_passed_the_middle() -> None:
         assert expectation(triangle, means) == pytest.approx(rate_hz(PERIOD_S * periods + 15), abs=1.5)
 
 
+def test_a_profile_that_says_nothing_changes_nothing() -> None:
+    for at, profiles in enumerate(({}, {"s": Profile()}, {"s": Profile(average_hz=3)}, {"s": Profile(transition="trend")})):
+        planner = Admission(capacity_hz=100, period_s=PERIOD_S).build()
+        for period, count in enumerate((0, 50, 150)):
+            plan = planner.plan(told(period * PERIOD_S, {"s": count}), profiles)
+        assert (plan.next_hz.tolist(), plan.expected_hz.tolist(), plan.total_expected_hz) == ([30], [30], 50), at
+
+
 def test_what_is_not_declared_is_observed() -> None:
     """A cycle without rates: the highest and lowest rates are those that came."""
     assert expectation(Profile(period="1 min", transition="jump"), [10, 10, 10, 40, 40]) == 40
