@@ -38,9 +38,9 @@ class Declared:
     def __init__(self, names: tuple[str, ...] = (), profiles: Mapping[str, Profile] | None = None) -> None:
         """Look up which stream has a profile."""
         self.names, self.profiles = names, dict(profiles or {})
-        found = [(row, self.profiles[name].row) for row, name in enumerate(names) if name in self.profiles] if self.profiles else []
-        self.rows = np.array([row for row, _ in found], np.intp)
-        table = np.array([values for _, values in found], np.float64).reshape(-1, 9).T
+        rows = [row for row, name in enumerate(names) if name in self.profiles] if self.profiles else []
+        self.rows = np.array(rows, np.intp)
+        table = np.array([self.profiles[names[row]].row for row in rows], np.float64).reshape(-1, 9).T
         self._average, self._least, self._most, self._growth, self._period, self._high, self._low, self._phase, trend = table
         self._trend = trend > 0
         self._ramp = np.where(self._trend, (self._period - self._high - self._low) / 2, 0.0)
@@ -61,11 +61,11 @@ class Declared:
         turned = due[rows] & ((is_high != streams.is_high[rows]) | np.isnan(streams.turned_s[rows]))
         return Turned(rows[turned], at_s[turned], is_high[turned])
 
-    def expected_hz(self, streams: Seen, now_s: float, ahead_s: float, forecast_hz: Floats) -> Floats:
-        """Return what is expected of each stream after so many seconds; NaN for a stream without a profile.
+    def expected_hz(self, streams: Seen, now_s: float, ahead_s: float, forecast_hz: Floats, late_s: float) -> Floats:
+        """Return what is expected of each stream after so many seconds; NaN for a stream of which nothing was declared that says it.
 
         A cycle says it best; else a growth; else a trend that can be observed, within the range declared; else the highest rate alone
-        (P1 §2.5). Of a stream that was not seen yet: the highest rate, or the average.
+        (P1 §2.5). Of a stream that was not seen yet: the highest rate, or the average, which says nothing more later on.
         """
         expected = np.full(len(forecast_hz), np.nan)
         rows, seen = self.rows, streams.seen[self.rows] > 0
@@ -75,12 +75,18 @@ class Declared:
         known_most, known_average = np.isfinite(most), ~np.isnan(self._average)
         start = np.where(known_average, self._average, forecast_hz[rows])
         value = np.where(seen, forecast_hz[rows], np.where(known_most, most, start))
-        value = np.where(known_most & ~self._trend, most, value)
+        value = np.where(known_most & ~self._trend & np.isnan(self._period), most, value)
         grown = np.where(seen, streams.level[rows], start) + self._growth * ahead_s
         value = np.clip(np.where(np.isnan(self._growth), value, grown), least, most)
-        cycle = ~np.isnan(self._period) & (known_most | seen) & (seen | ~np.isnan(self._phase))
-        expected[rows] = np.where(cycle, self._wave(streams, now_s, ahead_s), value)
+        cycle = ~np.isnan(self._period) & np.where(np.isnan(self._phase), self._on_time(streams, now_s, late_s), known_most | seen)
+        says = ~seen | cycle | known_most | ~np.isnan(self._least) | ~np.isnan(self._growth)
+        expected[rows] = np.where(cycle, self._wave(streams, now_s, ahead_s), np.where(says, value, np.nan))
         return expected
+
+    def _on_time(self, streams: Seen, now_s: float, late_s: float) -> Bools:
+        """Return which streams keep to the lengths declared, give or take the time between observations: else these are not believed."""
+        lasts_s = np.where(streams.is_high[self.rows], self._high, self._low) + self._ramp
+        return now_s - streams.turned_s[self.rows] <= lasts_s + late_s
 
     def _range(self, streams: Seen) -> tuple[Floats, Floats]:
         """Return the lowest and highest rates: declared, or as observed so far."""
@@ -93,7 +99,7 @@ class Declared:
         bottom, top = self._range(streams)
         ramp, is_high = self._ramp, streams.is_high[self.rows]
         since_s = now_s - streams.turned_s[self.rows]
-        # A stream that has not turned although it is time is about to: what is observed is believed, not the clock.
+        # A stream that has not turned although it is time is about to.
         risen = np.minimum(since_s, self._high + ramp) - ramp / 2
         fallen = self._high + ramp / 2 + np.minimum(since_s, self._low + ramp)
         at = np.where(np.isnan(self._phase), np.where(is_high, risen, fallen), now_s - self._phase) + ahead_s

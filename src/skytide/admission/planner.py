@@ -16,7 +16,7 @@ from skytide.admission.records import Bools, Counts, Floats, Numbers, Plan, Samp
 from skytide.admission.strategies import Drfm, Outlook, Strategy
 from skytide.admission.streams import Streams
 from skytide.errors.checks import kind_of, real, whole
-from skytide.forecasting import Holt
+from skytide.forecasting import Holt, ahead
 
 LATENCY_WEIGHT = 0.5  # of the newest sample in the average of a split's latency
 GOAL = 0.9  # of what a split is filled up to: a split is given up only if the others are not fuller than this on average
@@ -74,6 +74,8 @@ class Planner:
         self._observed_s: float | None = resume["observed_s"] if resume else None
         self._latency_s: dict[int, float] = {int(k): float(v) for k, v in (resume["latency_s"] if resume else {}).items()}
         self._open: tuple[int, ...] = tuple(map(int, resume["open"])) if resume else ()
+        if config.max_splits is not None and len(self._open) > config.max_splits:  # there may be fewer now
+            self._streams.split[self._streams.split > self._open[config.max_splits - 1]] = -1
 
     def snapshot(self) -> State:
         """Return all that was learned: plain values, and arrays with one element a stream, whose names are among them."""
@@ -98,16 +100,15 @@ class Planner:
         period_over = self._observe(sample.now_s)
         outlook = self._outlook(sample.now_s, active)
         expected = np.where(active, strategy.expected_hz(outlook), 0.0)
-        work = np.where(active, expected + self._to_work_off(expected, waiting), 0.0)
+        work = expected + np.where(active, self._to_work_off(expected[0], waiting), 0.0)
         before = streams.split.copy()
         if period_over:
-            self._sample_latency(before, waiting, capacity_hz)
+            self._sample_latency(before, np.where(active, waiting, 0), capacity_hz)
         if period_over and strategy.repacks:
             streams.split[active] = -1
         self._assign(period_over, expected, work, strategy.urgency(outlook), active, capacity_hz)
         if period_over and not strategy.repacks:
-            later = np.where(active, strategy.later_hz(outlook), 0.0)
-            self._give_up(before, np.maximum(work, later), active, capacity_hz)
+            self._give_up(work, active, capacity_hz)
         return self._answer(before, outlook, expected, active)
 
     def _declare(self, profiles: Mapping[str, Profile]) -> None:
@@ -129,14 +130,15 @@ class Planner:
         return True
 
     def _outlook(self, now_s: float, active: Bools) -> Outlook:
-        streams, ahead = self._streams, self._config.ahead
+        streams, k = self._streams, self._config.ahead
         seen, typical_hz = streams.seen > 0, streams.typical_hz(active)
         rate, after_1, after_k = (
             np.where(seen, np.maximum(known, 0.0), typical_hz)
-            for known in (streams.rate, streams.level + streams.trend, streams.level + ahead * streams.trend)
+            for known in (streams.rate, ahead(streams.level, streams.trend, 1), ahead(streams.level, streams.trend, k))
         )
-        declared = self._declared.expected_hz(streams, now_s, ahead * self._config.period_s, after_k)
-        return Outlook(rate, after_1, after_k, declared)
+        period_s = self._config.period_s
+        declared = self._declared.expected_hz(streams, now_s, k * period_s, after_k, late_s=period_s)
+        return Outlook(seen, rate, after_1, after_k, declared)
 
     def _to_work_off(self, expected: Floats, waiting: Counts) -> Floats:
         """Return the rates that bring what waits of each stream down to the latency bound within the time looked ahead."""
@@ -154,41 +156,38 @@ class Planner:
     def _late(self, number: int) -> bool:
         return self._latency_s.get(number, 0.0) > self._config.bound_s
 
-    def _loads(self, rates: Floats) -> dict[int, float]:
-        """Return the sum over the streams of each split."""
-        placed = self._streams.split >= 0
+    def _loads(self, sizes: Floats) -> dict[int, float]:
+        """Return what each split has to do, at the time at which it is most."""
+        placed = np.flatnonzero(self._streams.split >= 0)
         split = self._streams.split[placed]
-        sums = np.bincount(split, rates[placed]).tolist()
-        return {number: sums[number] for number in np.unique(split).tolist()}
+        most = np.max([np.bincount(split, size[placed]) for size in sizes], axis=0).tolist()
+        return {number: most[number] for number in np.unique(split).tolist()}
 
     def _assign(
         self, period_over: bool, expected: Floats, work: Floats, urgency: Floats, movable: Bools, capacity_hz: float
     ) -> None:
         """Place the streams without a split, and those that leave an overloaded one."""
         split, limit_hz = self._streams.split, capacity_hz * (1 + ROUNDING)
-        loads = self._loads(work)
         full = [number for number, load in self._loads(expected).items() if load > limit_hz or self._late(number)]
         homeless = np.flatnonzero(split < 0)
         if period_over and full:
             homeless = np.concatenate([homeless, leaving(split, work, urgency, movable, full, capacity_hz)])
         if not len(homeless):
             return
-        homeless = np.sort(homeless)
-        homeless = homeless[np.argsort(-work[homeless], kind="stable")]
+        homeless, largest = np.sort(homeless), work.max(axis=0)
+        homeless = homeless[np.argsort(-largest[homeless], kind="stable")]
+        loads = self._loads(work)
         splits = Splits(loads, set(loads) - set(full), self._config.fill * capacity_hz, self._config.max_splits)
-        homes = split[homeless].tolist()
-        split[homeless] = [splits.place(size, home) for size, home in zip(work[homeless].tolist(), homes, strict=True)]
+        split[homeless] = splits.place(largest[homeless].tolist(), split[homeless].tolist())
 
-    def _give_up(self, before: Numbers, size: Floats, movable: Bools, capacity_hz: float) -> None:
+    def _give_up(self, sizes: Floats, movable: Bools, capacity_hz: float) -> None:
         """Empty splits that are not needed any more, unless one was opened just now."""
         split = self._streams.split
         if set(np.unique(split).tolist()) - set(self._open):
             return
-        moved = split != before
-        unsettled = set(split[moved].tolist()) | set(before[moved].tolist())
-        settled = [number for number in self._open if number not in unsettled and not self._late(number)]
+        settled = [number for number in self._open if not self._late(number)]
         fill_hz = self._config.fill * capacity_hz
-        self._streams.split = given_up(split, size, movable, settled, fill_hz, GOAL * fill_hz)
+        self._streams.split = given_up(split, sizes, movable, settled, fill_hz, GOAL * fill_hz)
 
     def _answer(self, before: Numbers, outlook: Outlook, expected: Floats, active: Bools) -> Plan:
         streams, order = self._streams, self._streams.order
@@ -197,17 +196,18 @@ class Planner:
         self._open = numbers
         self._latency_s = {number: value for number, value in self._latency_s.items() if number in set(numbers)}
         redirected = np.sort(order[(before >= 0) & (before != streams.split)])
-        splits, rate, told = np.empty_like(streams.split), np.empty_like(expected), np.empty_like(expected)
-        splits[order], rate[order], told[order] = streams.split, outlook.rate_hz, expected
-        known = np.where(np.isnan(outlook.declared_hz), outlook.later_hz, outlook.declared_hz)
+        later = np.where(np.isnan(outlook.declared_hz), outlook.later_hz, outlook.declared_hz)
+        told = np.empty((4, len(order)))
+        told[:, order] = streams.split, outlook.rate_hz, expected[0], expected[-1]
         return Plan(
-            splits=splits,
+            splits=told[0].astype(np.int32),
             redirected=redirected,
             open=numbers,
             opened=opened,
             closed=closed,
-            rate_hz=rate,
-            expected_hz=told,
+            rate_hz=told[1],
+            next_hz=told[2],
+            expected_hz=told[3],
             load_hz=np.array(list(self._loads(expected).values()), np.float64),
-            total_expected_hz=float(known[active].sum()),
+            total_expected_hz=float(later[active].sum()),
         )

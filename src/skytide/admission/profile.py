@@ -1,10 +1,8 @@
 """What people know of a stream before it has come (P1 §2.4, SPEC A2)."""
 
-import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
-from functools import cached_property
 from math import nan
 from typing import Any, Self
 
@@ -13,7 +11,9 @@ from skytide.errors.checks import is_finite, one_of, refused, told
 from skytide.windows import duration_us
 
 TRANSITIONS = ("jump", "trend")
+RATES = ("average_hz", "min_hz", "max_hz")
 LENGTHS = ("period", "high", "low", "phase")
+CHARACTERISTICS = (*RATES, "growth_hz_per_s", "burstiness", "transition", *LENGTHS)
 ROUNDING = 1e-6  # share by which two declarations of one thing may differ
 Length = str | timedelta
 
@@ -49,10 +49,12 @@ class Profile:
     high: Length | None = None
     low: Length | None = None
     phase: Length | None = None
+    row: tuple[float, ...] = field(init=False, repr=False, compare=False)
+    """Average, lowest, highest, growth, period, high, low and phase in Hz and seconds, NaN if unknown, and 1 for a trend: for arrays."""
 
     def __post_init__(self) -> None:
         """Refuse what no stream can be, and add what follows from what was declared."""
-        for name in ("average_hz", "min_hz", "max_hz"):
+        for name in RATES:
             rate = getattr(self, name)
             if rate is not None and not (is_finite(rate) and rate >= 0):
                 raise refused(name, rate, "not a rate", "give tuples a second, 0 or more")
@@ -66,6 +68,10 @@ class Profile:
         self._burst()
         self._in_order()
         self._cycle()
+        rates = (self.average_hz, self.min_hz, self.max_hz, self.growth_hz_per_s)
+        lengths = (self.period, self.high, self.low, self.phase)
+        row = [nan if rate is None else float(rate) for rate in rates] + [_seconds(length) for length in lengths]
+        self._set("row", (*row, float(self.transition == "trend")))
 
     def to_json(self) -> dict[str, Any]:
         """Return what is known as plain values.
@@ -73,7 +79,7 @@ class Profile:
         >>> Profile(max_hz=40, period="1 min").to_json()
         {'max_hz': 40, 'period': '60000000 us', 'high': '30000000 us', 'low': '30000000 us'}
         """
-        known = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        known = {name: getattr(self, name) for name in CHARACTERISTICS}
         return {
             name: f"{value // timedelta(microseconds=1)} us" if isinstance(value, timedelta) else value
             for name, value in known.items()
@@ -89,17 +95,9 @@ class Profile:
         """
         if not isinstance(values, Mapping):
             raise refused("profile", values, "not names with values", 'write, for instance, {"max_hz": 40}')
-        names = [field.name for field in dataclasses.fields(cls)]
         for name in values:
-            one_of("characteristic", name, names)
+            one_of("characteristic", name, CHARACTERISTICS)
         return cls(**values)
-
-    @cached_property
-    def row(self) -> tuple[float, ...]:
-        """Return average, lowest, highest, growth, period, high, low and phase in Hz and seconds, NaN if unknown, and 1 for a trend."""
-        rates = (self.average_hz, self.min_hz, self.max_hz, self.growth_hz_per_s)
-        lengths = (value.total_seconds() if isinstance(value := getattr(self, name), timedelta) else None for name in LENGTHS)
-        return (*(nan if value is None else float(value) for value in (*rates, *lengths)), float(self.transition == "trend"))
 
     def _set(self, name: str, value: Any) -> None:
         object.__setattr__(self, name, value)
@@ -165,3 +163,7 @@ class Profile:
             raise refused("phase", str(self.phase), "without a period there is none", "give the period with it")
         if self.phase > self.period:
             raise refused("phase", str(self.phase), f"longer than the period of {self.period}", "choose one up to the period")
+
+
+def _seconds(length: Length | None) -> float:
+    return length.total_seconds() if isinstance(length, timedelta) else nan

@@ -38,7 +38,8 @@ class Sample:
             column = getattr(self, name)
             if not (isinstance(column, np.ndarray) and column.shape == (len(self.names),) and column.dtype.kind in kind):
                 meaning = "a number of tuples" if kind == "iu" else "a yes or no"
-                raise refused(name, column, f"not {meaning} for each of {len(self.names)} streams", "give one array element a name")
+                remedy = f"give an array of {'whole numbers' if kind == 'iu' else 'booleans'}, one for each name"
+                raise refused(name, column, f"not {meaning} for each of {len(self.names)} streams", remedy)
         if len(self.names) and min(int(self.arrived.min()), int(self.waiting.min())) < 0:
             raise refused("arrived, waiting", self.arrived, "some are below 0", "give counts")
 
@@ -57,9 +58,11 @@ class Plan:
     closed: tuple[int, ...]
     rate_hz: Floats
     """What came of each stream in the last period; of one that was not observed yet, what is believed."""
+    next_hz: Floats
+    """What is expected of each stream in the next period; nothing of suspended streams."""
     expected_hz: Floats
-    """What the assignment counts with; nothing for suspended streams."""
+    """What was declared lets expect of it after as many periods as the planner looks ahead; else the same."""
     load_hz: Floats
-    """The sum of what is expected in each split of `open`."""
+    """What is expected of each split of `open`, in the next period or then, whichever is more."""
     total_expected_hz: float
     """What all streams together will send after so many periods as the planner looks ahead."""

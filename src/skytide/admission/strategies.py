@@ -6,13 +6,15 @@ from typing import ClassVar
 
 import numpy as np
 
-from skytide.admission.records import Floats
+from skytide.admission.records import Bools, Floats
 
 
 @dataclass(frozen=True, eq=False)
 class Outlook:
     """What is known of the rate of each stream."""
 
+    seen: Bools
+    """Which streams were observed; of the others rates and forecasts are those of an average stream."""
     rate_hz: Floats
     """Of the last period."""
     next_hz: Floats
@@ -33,15 +35,11 @@ class Strategy(ABC):
 
     @abstractmethod
     def expected_hz(self, seen: Outlook) -> Floats:
-        """Return the rates to make room for."""
+        """Return the rates to make room for: in each row those of a time that counts, the latest last."""
 
     @abstractmethod
     def urgency(self, seen: Outlook) -> Floats:
         """Return what ranks the streams of a split that is overloaded: the highest leaves first."""
-
-    def later_hz(self, seen: Outlook) -> Floats:
-        """Return the rates after as many periods as the planner looks ahead."""
-        return self.expected_hz(seen)
 
 
 @dataclass(frozen=True)
@@ -50,30 +48,33 @@ class Drf(Strategy):
 
     def expected_hz(self, seen: Outlook) -> Floats:
         """Return the forecasts of the next period."""
-        return seen.next_hz
-
-    def later_hz(self, seen: Outlook) -> Floats:
-        """Return the forecasts of later."""
-        return seen.later_hz
+        return seen.next_hz[None]
 
     def urgency(self, seen: Outlook) -> Floats:
         """Return the increase that is expected."""
-        return self.later_hz(seen) - seen.next_hz
+        return seen.later_hz - seen.next_hz
 
 
 @dataclass(frozen=True)
 class Drfm(Drf):
-    """Delta rate forecasting with meta-data: what was declared of a stream stands in for its forecast (P1 §2.5)."""
+    """Delta rate forecasting with meta-data: what was declared of a stream stands in for its forecast (P1 §2.5).
+
+    What was declared is about later, and a rate that will fall has not fallen yet. So there has to be room for both: for the next period
+    as it is forecast, and for what was declared.
+    """
 
     declared = True
 
     def expected_hz(self, seen: Outlook) -> Floats:
-        """Return what was declared, else the forecasts of the next period."""
-        return np.where(np.isnan(seen.declared_hz), seen.next_hz, seen.declared_hz)
+        """Return the forecasts of the next period, of streams not seen yet what was declared; and for later what was declared."""
+        declared = ~np.isnan(seen.declared_hz)
+        return np.where([declared & ~seen.seen, declared], seen.declared_hz, seen.next_hz)
 
-    def later_hz(self, seen: Outlook) -> Floats:
-        """Return what was declared, else the forecasts of later."""
-        return np.where(np.isnan(seen.declared_hz), seen.later_hz, seen.declared_hz)
+    def urgency(self, seen: Outlook) -> Floats:
+        """Return the increase that was declared, else the one that is forecast."""
+        later = np.where(np.isnan(seen.declared_hz), seen.later_hz, seen.declared_hz)
+        rise: Floats = later - self.expected_hz(seen)[0]
+        return rise
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,7 @@ class Ard(Strategy):
 
     def expected_hz(self, seen: Outlook) -> Floats:
         """Return the rates of the last period."""
-        return seen.rate_hz
+        return seen.rate_hz[None]
 
     def urgency(self, seen: Outlook) -> Floats:
         """Return the rates."""

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from skytide.admission.declared import Declared
 from skytide.admission.records import Bools, Counts, Floats, State
 from skytide.errors import InvalidInput
+from skytide.errors.checks import refused
 from skytide.forecasting import Holt
 
 COLUMNS: dict[str, tuple[type, float]] = {
@@ -19,6 +20,7 @@ COLUMNS: dict[str, tuple[type, float]] = {
     "latest": (np.int64, 0),  # tuples that have come
     "base": (np.int64, 0),  # tuples that had come at the last observation, which was at since_s
     "since_s": (np.float64, np.nan),
+    "suspended": (np.bool_, False),
     "seen": (np.int32, 0),  # observations
     "rate": (np.float64, 0.0),
     "level": (np.float64, 0.0),
@@ -38,6 +40,7 @@ class Streams:
     latest: Any
     base: Any
     since_s: Any
+    suspended: Any
     seen: Any
     rate: Any
     level: Any
@@ -59,40 +62,42 @@ class Streams:
         """Return all columns, and the names of their rows."""
         return {"names": self.names, **{name: getattr(self, name).copy() for name in COLUMNS}}
 
-    def align(self, told: tuple[str, ...]) -> bool:
+    def align(self, told: tuple[str, ...]) -> None:
         """Take up new streams and forget those that left; `order` has the place of each row among the names as told."""
         if told is self._told or told == self._told:
             self._told = told
-            return False
+            return
+        if not all(isinstance(name, str) for name in told):
+            other = next(name for name in told if not isinstance(name, str))
+            raise refused("the name of a stream", other, "not a text", "name streams by texts")
         order = sorted(range(len(told)), key=told.__getitem__)
         names = tuple([told[at] for at in order])
-        self._told, self.order = told, np.array(order, np.intp)
-        if names == self.names:
-            return False
-        known = dict(zip(self.names, range(len(self.names)), strict=True))
-        source = np.fromiter((known.get(name, -1) for name in names), np.intp, len(names))
         if len(set(names)) < len(names):
             twice = next(name for name, after in pairwise(names) if name == after)
             raise InvalidInput(value=f"the stream {twice!r}", reason="it is named twice", remedy="give each stream its own name")
+        self._told, self.order = told, np.array(order, np.intp)
+        if names == self.names:
+            return
+        known = dict(zip(self.names, range(len(self.names)), strict=True))
+        source = np.fromiter((known.get(name, -1) for name in names), np.intp, len(names))
         kept = source >= 0
         for name, (kind, value) in COLUMNS.items():
             column: NDArray[Any] = np.full(len(names), value, kind)
             column[kept] = getattr(self, name)[source[kept]]
             setattr(self, name, column)
         self.names = names
-        return True
 
     def take(self, now_s: float, arrived: Counts, active: Bools) -> None:
-        """Take in counts. What went back, or was suspended, is counted from here on."""
+        """Take in counts. What went back, or is or was suspended, is counted from here on: what came meanwhile is a backlog, no rate."""
         again = arrived < self.latest
         if again.any():  # another stream under the same name: only its place stays
             for name, (_, value) in COLUMNS.items():
                 if name != "split":
                     getattr(self, name)[again] = value
-        start = np.isnan(self.since_s) | ~active | (self.since_s > now_s)
+        start = np.isnan(self.since_s) | ~active | self.suspended | (self.since_s > now_s)
         self.base = np.where(start, arrived, self.base)
         self.since_s = np.where(start, now_s, self.since_s)
-        self.latest = arrived.copy()
+        self.latest, self.suspended = arrived, ~active
 
     def observe(self, now_s: float, least_s: float, holt: Holt, declared: Declared) -> None:
         """Let a period end for the streams that were there for at least so long."""

@@ -28,6 +28,15 @@ def smooth(value: Number, level: Number, trend: Number, by_level: Number, by_tre
     return after, by_trend * (after - level) + (1 - by_trend) * trend
 
 
+def ahead(level: Number, trend: Number, k: int) -> Number:
+    """Return what a level and a trend say of k steps on.
+
+    >>> ahead(14.5, 2.25, 2)
+    19.0
+    """
+    return level + k * trend
+
+
 @dataclass(frozen=True)
 class Holt(Forecaster):
     """A level and a trend, both smoothed (SPEC A3, P1 section 2.3).
@@ -79,7 +88,7 @@ class _Holt(ForecasterLogic):
         return self._values >= 2
 
     def _ahead(self, k: int) -> float:
-        return self._level + k * self._trend
+        return ahead(self._level, self._trend, k)
 
     def _growth(self, k: int) -> float:
         return _growth(k, self._config.level, self._config.trend)
