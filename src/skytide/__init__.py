@@ -1,7 +1,7 @@
 """Elastic stream processing on Apache Spark."""
 
 from skytide.admission import Profile
-from skytide.control import Fuzzy, GlobalThresholds, Guard, LocalThresholds, Mpc, Rules, Sarsa, Spl, Static
+from skytide.control import Fuzzy, GlobalThresholds, Guard, LocalThresholds, Mpc, Rules, Sarsa, Sizes, Spl, Static
 from skytide.errors import InvalidInput, SkytideError
 from skytide.lateness import DropRatio, FixedSlack, KSlack
 from skytide.queries import Query, diff, high, low
@@ -36,6 +36,7 @@ __all__ = [
     "Query",
     "Rules",
     "Sarsa",
+    "Sizes",
     "SkytideError",
     "Spl",
     "Static",

@@ -8,6 +8,7 @@ from skytide.control.guard import Guard
 from skytide.control.mpc import Mpc
 from skytide.control.rules import Rules
 from skytide.control.sarsa import Sarsa
+from skytide.control.sizes import Sizes
 from skytide.control.spl import Spl
 from skytide.control.static import Static
 from skytide.control.thresholds import GlobalThresholds, LocalThresholds
@@ -22,6 +23,7 @@ CONTROLLERS: dict[str, Callable[[], Controller]] = {
     "sarsa": Sarsa,
     "rules": Rules,
     "spl": Spl,
+    "sizes": Sizes,
     "static": lambda: Static(1),
 }
 """Each by its name on a command line, as it is without options."""
@@ -59,6 +61,7 @@ __all__ = [
     "Mpc",
     "Rules",
     "Sarsa",
+    "Sizes",
     "Spl",
     "Static",
     "controller_of",

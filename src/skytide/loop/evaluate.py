@@ -18,7 +18,7 @@ def evaluate(history: Sequence[Observation], *, lead_s: float, settled: bool = T
     1000.0
     """
     now = history[-1]
-    demand_hz = now.arrival_rate_hz + now.backlog / CATCH_UP_S
+    demand_hz = max(now.arrival_rate_hz, now.expected_rate_hz or 0.0) + now.backlog / CATCH_UP_S
     known = [seen.service_s for seen in history[-RECENT:] if seen.service_s is not None and _alike(seen, now)]
     service_s = median(known) if known else None
     utilisation = now.utilisation

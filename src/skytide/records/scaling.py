@@ -58,6 +58,8 @@ class Observation:
     window_utilisation: float | None = None
     """Of the two levels of a continuous query."""
     power_w: float | None = None
+    expected_rate_hz: float | None = None
+    """Tuples a second that the source itself expects soon; None if it cannot tell."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,7 @@ class Evaluation:
 
     seen: Observation
     demand_hz: float
-    """Tuples a second that have to be served: those that come, and a share of those that wait."""
+    """Tuples a second that have to be served: those that come, or are about to, and a share of those that wait."""
     service_s: float | None
     """Time of one worker for one tuple, over the latest intervals."""
     utilisation: float

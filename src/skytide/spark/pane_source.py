@@ -60,6 +60,9 @@ class OwnSource(Protocol):
     def way(self, splitting: Splitting | None) -> Way | None:
         """Return how tuples reach slots inside it; None if they cannot by such a splitting."""
 
+    def expected_hz(self) -> float | None:
+        """Return what it expects soon, in tuples a second; None if it cannot tell."""
+
     def reader(self, columns: StructType, notes: Files, trigger_us: int | None) -> OwnReader:
         """Return its reader for a query that keeps its notes in a folder, with a batch so often; it travels to another process."""
 

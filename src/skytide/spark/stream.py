@@ -241,7 +241,7 @@ class ContinuousQuery:
         every = {"availableNow": True} if interval_us is None else {"processingTime": f"{interval_us} microseconds"}
         jobs = SparkJobs(spark, known)
         engine.finish_flush(jobs)
-        return Run(writer.trigger(**every).start(), engine, jobs, flush)
+        return Run(writer.trigger(**every).start(), engine, jobs, flush, self.source)
 
     def windows_of_all_rows(self) -> DataFrame:
         """Give the windows of rows that are all there, in one lazy plan."""
@@ -273,8 +273,11 @@ class ContinuousQuery:
 class Run:
     """A continuous query that runs."""
 
-    def __init__(self, query: StreamingQuery, engine: Engine, jobs: SparkJobs, flush: bool) -> None:
+    def __init__(
+        self, query: StreamingQuery, engine: Engine, jobs: SparkJobs, flush: bool, source: OwnSource | None = None
+    ) -> None:
         """Watch over a started query."""
+        self._source = source
         self.query = query
         """Spark's own handle."""
         self._engine, self._jobs = engine, jobs
@@ -299,6 +302,10 @@ class Run:
     def seconds(self) -> dict[str, float]:
         """Where the time went so far, by step of a batch, and within the tasks of both levels."""
         return dict(self._engine.seconds)
+
+    def expected_hz(self) -> float | None:
+        """What the source expects soon, in tuples a second; None if it cannot tell."""
+        return None if self._source is None else self._source.expected_hz()
 
     def results(self) -> pa.Table:
         """All results so far, of a query with the sink "memory"."""

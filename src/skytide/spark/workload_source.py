@@ -78,6 +78,10 @@ class WorkloadStream:
         """Return how tuples reach slots inside the source: it makes them wherever it is told to."""
         return InSource(splitting or EVEN)
 
+    def expected_hz(self) -> float | None:
+        """Return what is expected soon: a workload does not tell, as what it stands for would not."""
+        return None
+
     def reader(self, columns: StructType, notes: Files, trigger_us: int | None) -> "WorkloadReader":
         """Return the reader; it has nothing to note but its offsets."""
         return WorkloadReader(self)

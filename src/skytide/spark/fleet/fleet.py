@@ -63,6 +63,11 @@ class Fleet:
         """Return how tuples reach slots inside the source: each stream is read in its split. Another splitting needs a shuffle."""
         return InSplits() if splitting is None else None
 
+    def expected_hz(self) -> float | None:
+        """Return what is expected of all streams together, by forecasts and declarations, in tuples a second."""
+        told = self._board.told()
+        return None if told is None else status_of(told).expected_hz
+
     def reader(self, columns: StructType, notes: Files, trigger_us: int | None) -> FleetReader:
         """Return the reader for a query with the pane level in the splits."""
         settings = replace(self.settings, notes=notes.uri, interval_us=trigger_us or self.settings.interval_us)

@@ -180,6 +180,7 @@ class Levels:
             pane_utilisation=status.pane_utilisation,
             splitting_factor=status.splitting_factor,
             window_utilisation=(self._window_s - before_s) / interval_s,
+            expected_rate_hz=self._run.expected_hz(),
         )
 
 

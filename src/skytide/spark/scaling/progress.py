@@ -209,7 +209,11 @@ def advance(start: Any, end: Any) -> float | None:
     first, last = _parsed(start), _parsed(end)
     if isinstance(first, int | float) and isinstance(last, int | float):
         return float(last - first)
-    if not isinstance(first, dict) or not isinstance(last, dict) or first.keys() != last.keys():
+    if not isinstance(first, dict) or not isinstance(last, dict):
+        return None
+    if _number(first.get("tuples")) and _number(last.get("tuples")):  # a fleet counts them itself
+        return float(last["tuples"] - first["tuples"])
+    if first.keys() != last.keys():
         return None
     if all(isinstance(value, dict) for value in (*first.values(), *last.values())):
         parts = [(first[topic], last[topic]) for topic in first]
