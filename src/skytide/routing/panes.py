@@ -1,9 +1,11 @@
-"""The ways to give the tuples of a pane to slots (P3 §4.1.2, P1 §4.2, SPEC S1 to S5)."""
+"""The ways to give the tuples of a pane to slots (P3 §4.1.2, P1 §4, SPEC S1 to S5, A7)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from math import isinf
 
 from skytide.errors.checks import kind_of, one_of
+from skytide.routing.frequency import FrequencyAware
 from skytide.routing.pid import Pid, PidLogic
 from skytide.routing.router import Given, Queued, Router, Splitting
 
@@ -62,26 +64,62 @@ class EqualParts(TuplesInTurn):
 
 @dataclass(frozen=True)
 class RateAware(Splitting):
-    """P1's way: what exceeds the size that is usual goes to the next slot in turn."""
+    """P1's way: a slot gets tuples, of one pane or of several small ones, until it has as many as are usual; then the next one does.
+
+    As long as no pane has closed, and nobody knows what is usual, panes go to slots in turn.
+    """
 
     name = "RATE"
 
     def send(self, router: "Router", pane: int, tuples: int, queued: Queued) -> Given:
         """Fill up slot after slot."""
-
-        def choose(owner: int | None) -> int:
-            place = pane if owner is None else router.slots.index(owner) + 1
-            return router.slots[place % len(router.slots)]
-
-        return router.fill(pane, tuples, queued, router.base_threshold, choose)
+        if isinf(router.base_threshold):
+            return router.give(pane, {router.slots[pane % len(router.slots)]: tuples}, queued)
+        usual = max(1, int(router.base_threshold), tuples // (4 * len(router.slots)))
+        given: Given = {}
+        while tuples:
+            if router.filled >= usual:
+                router.turn, router.filled = router.turn + 1, 0
+            slot, n = router.slots[router.turn % len(router.slots)], min(tuples, usual - router.filled)
+            given[slot] = given.get(slot, 0) + n
+            router.filled += n
+            tuples -= n
+        return router.give(pane, given, queued)
 
     def slot_for(self, router: "Router", pane: int, tuples: int, queued: Queued) -> int:
-        """Give the owner, or the next slot if it has its share."""
-        opened = router.open.get(pane)
-        owner = super().slot_for(router, pane, tuples, queued)
-        if opened is None or opened.sent.get(owner, 0) + tuples / 2 <= router.base_threshold:
-            return owner
-        return router.slots[(router.slots.index(owner) + 1) % len(router.slots)]
+        """Give the slot whose turn it is, or the next one if these would be too many."""
+        if isinf(router.base_threshold):
+            return super().slot_for(router, pane, tuples, queued)
+        if router.filled and router.filled + tuples / 2 > router.base_threshold:
+            router.turn, router.filled = router.turn + 1, 0
+        router.filled += tuples
+        return router.slots[router.turn % len(router.slots)]
+
+    def recorded(self, router: "Router", tuples: int) -> None:
+        """Take as many turns as those who sent these have taken together."""
+        if not isinf(router.base_threshold):
+            turns, router.filled = divmod(router.filled + tuples, max(1, int(router.base_threshold)))
+            router.turn = (router.turn + turns) % len(router.slots)
+
+
+@dataclass(frozen=True)
+class ByKey(RateAware):
+    """KEYS: tuples of a query with keys go to slots by their keys, of which the most frequent are divided (P1 §4).
+
+    Where keys are not known, as in a simulation by counts, tuples go by the rate: P1's rule for queries without keys.
+    """
+
+    name = "KEYS"
+    keys: FrequencyAware = field(default_factory=FrequencyAware)
+
+    def __post_init__(self) -> None:
+        """Refuse what divides no keys."""
+        remedy = "pass FrequencyAware(), for instance with another number of keys to divide"
+        kind_of("keys", self.keys, FrequencyAware, reason="no way to divide keys", remedy=remedy)
+
+    def key_routing(self) -> FrequencyAware:
+        """Give the hashing."""
+        return self.keys
 
 
 @dataclass(frozen=True)
@@ -119,15 +157,16 @@ class LeastLoaded(Splitting):
         return opened.owner if has_room else router.least_loaded(queued)
 
 
-PB_RR, TB_RR, EVEN, RATE, AS, AS_PID = (
+PB_RR, TB_RR, EVEN, RATE, KEYS, AS, AS_PID = (
     PanesInTurn(),
     TuplesInTurn(),
     EqualParts(),
     RateAware(),
+    ByKey(),
     LeastLoaded(pid=None),
     LeastLoaded(),
 )
-STRATEGIES = {strategy.name: strategy for strategy in (PB_RR, TB_RR, EVEN, RATE, AS, AS_PID)}
+STRATEGIES = {strategy.name: strategy for strategy in (PB_RR, TB_RR, EVEN, RATE, KEYS, AS, AS_PID)}
 
 
 def strategy_of(name: object) -> Splitting:
