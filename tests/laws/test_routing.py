@@ -123,11 +123,12 @@ def test_strategies_as_the_papers_describe_them() -> None:
     assert sent(TB_RR, 3, [(4, 4), (5, 1)]) == [{0: 2, 1: 1, 2: 1}, {1: 1}]
     # Threshold 100: the least loaded slot owns a pane until it has so many, then the one that is it then.
     assert sent(AS, 3, [(1, 60), (2, 70), (1, 60), (3, 10)], (100, 100)) == [{0: 60}, {1: 70}, {0: 40, 2: 20}, {2: 10}]
-    # Slot after slot gets 100, of one pane or of several; without a threshold panes go in turn.
-    assert sent(strategy_of("RATE"), 3, [(1, 150), (1, 100), (2, 60)], (100, 100)) == [
-        {0: 100, 1: 50},
-        {1: 50, 2: 50},
-        {2: 50, 0: 10},
+    # Threshold 100: what is above goes to the next slot, which gets the next pane too if that was not much. Without one panes go in turn.
+    assert sent(strategy_of("RATE"), 3, [(1, 140), (2, 90), (3, 60)], (100, 100)) == [{0: 100, 1: 40}, {1: 90}, {2: 60}]
+    assert sent(strategy_of("RATE"), 3, [(1, 60), (1, 60), (2, 250)], (100, 100)) == [
+        {0: 60},
+        {0: 40, 1: 20},
+        {1: 100, 2: 100, 0: 50},
     ]
     assert sent(strategy_of("RATE"), 3, [(1, 150), (2, 100), (1, 60)]) == [{1: 150}, {2: 100}, {1: 60}]
 

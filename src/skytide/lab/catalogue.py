@@ -17,6 +17,7 @@ MODULES = {
     "X9": "x09_optimiser",
     "X11": "x11_strategies",
     "X12": "x12_comparison",
+    "X14": "x14_balance",
     "X16": "x16_fugu",
     "S1": "s01_engine",
     "F3": "f03_processes",

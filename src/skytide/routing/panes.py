@@ -64,9 +64,9 @@ class EqualParts(TuplesInTurn):
 
 @dataclass(frozen=True)
 class RateAware(Splitting):
-    """P1's way: a slot gets tuples, of one pane or of several small ones, until it has as many as are usual; then the next one does.
+    """P1's way: panes to slots in turn; what exceeds the size that is usual goes to the next slot, and a small pane's slot gets another.
 
-    As long as no pane has closed, and nobody knows what is usual, panes go to slots in turn.
+    As long as no pane has closed, and nobody knows what is usual, pane i goes to slot i mod n.
     """
 
     name = "RATE"
@@ -74,32 +74,37 @@ class RateAware(Splitting):
     def send(self, router: "Router", pane: int, tuples: int, queued: Queued) -> Given:
         """Fill up slot after slot."""
         if isinf(router.base_threshold):
-            return router.give(pane, {router.slots[pane % len(router.slots)]: tuples}, queued)
-        usual = max(1, int(router.base_threshold), tuples // (4 * len(router.slots)))
-        given: Given = {}
-        while tuples:
-            if router.filled >= usual:
-                router.turn, router.filled = router.turn + 1, 0
-            slot, n = router.slots[router.turn % len(router.slots)], min(tuples, usual - router.filled)
-            given[slot] = given.get(slot, 0) + n
-            router.filled += n
-            tuples -= n
-        return router.give(pane, given, queued)
+            return router.give(pane, {_in_turn(router, pane): tuples}, queued)
+        given = router.fill(pane, tuples, queued, router.base_threshold, lambda owner: self._next(router, owner))
+        router.filled += given.get(_in_turn(router, router.turn), 0)
+        return given
 
     def slot_for(self, router: "Router", pane: int, tuples: int, queued: Queued) -> int:
-        """Give the slot whose turn it is, or the next one if these would be too many."""
+        """Give the owner, or the next slot if it has its share."""
         if isinf(router.base_threshold):
             return super().slot_for(router, pane, tuples, queued)
-        if router.filled and router.filled + tuples / 2 > router.base_threshold:
-            router.turn, router.filled = router.turn + 1, 0
-        router.filled += tuples
-        return router.slots[router.turn % len(router.slots)]
+        opened = router.open.get(pane)
+        slot = opened.owner if opened and opened.owner in router.slots else None
+        if opened is None or slot is None or opened.sent.get(slot, 0) + tuples / 2 > router.base_threshold:
+            slot = self._next(router, slot)
+        router.filled += tuples if slot == _in_turn(router, router.turn) else 0
+        return slot
 
     def recorded(self, router: "Router", tuples: int) -> None:
         """Take as many turns as those who sent these have taken together."""
         if not isinf(router.base_threshold):
             turns, router.filled = divmod(router.filled + tuples, max(1, int(router.base_threshold)))
             router.turn = (router.turn + turns) % len(router.slots)
+
+    def _next(self, router: "Router", owner: int | None) -> int:
+        """Give the slot whose turn it is to a pane that begins, unless that is half full already; to one that goes on the next."""
+        if owner is not None or router.filled > router.base_threshold / 2:
+            router.turn, router.filled = router.turn + 1, 0
+        return _in_turn(router, router.turn)
+
+
+def _in_turn(router: "Router", turn: int) -> int:
+    return router.slots[turn % len(router.slots)]
 
 
 @dataclass(frozen=True)
