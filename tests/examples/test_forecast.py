@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skytide.control.forecast import Forecast, Forecaster, ForecasterLogic, Holt, HoltWinters, LastValue
 from skytide.control.sizing import Sizing, sizing
 from skytide.errors import InvalidInput
+from skytide.forecasting import Forecast, Forecaster, ForecasterLogic, Holt, HoltWinters, LastValue
 
 FORECASTERS: list[Forecaster] = [LastValue(), Holt(), HoltWinters(period=6)]
 SEASON = (0.0, 5.0, 8.0, 3.0, -6.0, -10.0)

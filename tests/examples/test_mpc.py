@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skytide.control.forecast import LastValue
 from skytide.control.models import effective_service_s, power_w, waiting_s
 from skytide.control.mpc import Mpc
 from skytide.control.objective import Demand, Objective, candidates
 from skytide.control.optimiser import Plan, Problem, plan
 from skytide.errors import InvalidInput
+from skytide.forecasting import LastValue
 from skytide.lab.x09_optimiser import branch_and_bound, exhaustive
 from skytide.records import Allocation, Decision, Evaluation, Observation
 

@@ -44,6 +44,7 @@ def test_the_contracts_hold(copy: Path) -> None:
         ("spark/guilty.py", "import skytide.sim", LAYERS),
         ("sim/guilty.py", "import skytide.spark", LAYERS),
         ("control/guilty.py", "import skytide.routing", LAYERS),
+        ("admission/guilty.py", "import skytide.control", LAYERS),
         ("loop/guilty.py", "import skytide.cli", LAYERS),
         ("nowhere/__init__.py", "", LAYERS),
         ("__init__.py", "import pyspark", PYSPARK),

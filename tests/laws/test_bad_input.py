@@ -12,8 +12,8 @@ import skytide
 from skytide import diff, high, low
 from skytide.cli import main
 from skytide.control import controller_of
-from skytide.control.forecast import Holt, HoltWinters
 from skytide.errors.checks import told
+from skytide.forecasting import Holt, HoltWinters
 from skytide.lateness import DropRatio, FixedSlack
 from skytide.queries import KDominant, Levels, Skyband, Skyline, TopDelta, TopK, parse_preferences
 from skytide.routing import strategy_of

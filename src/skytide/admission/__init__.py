@@ -1,1 +1,24 @@
-"""Pure decisions on what to let in: many small streams through one source."""
+"""Pure decisions on what to let in: many small streams through one source (P1, SPEC §7)."""
+
+from skytide.admission.admit import admit
+from skytide.admission.planner import Admission, Planner
+from skytide.admission.profile import Profile
+from skytide.admission.records import Plan, Sample
+from skytide.admission.strategies import STRATEGIES, Ard, Ari, Drf, Drfm, Outlook, Par, Strategy
+
+__all__ = [
+    "STRATEGIES",
+    "Admission",
+    "Ard",
+    "Ari",
+    "Drf",
+    "Drfm",
+    "Outlook",
+    "Par",
+    "Plan",
+    "Planner",
+    "Profile",
+    "Sample",
+    "Strategy",
+    "admit",
+]

@@ -1,4 +1,4 @@
-"""Pure decisions about size: controllers, forecasters, models, placement, and the guard around them."""
+"""Pure decisions about size: controllers, models, placement, and the guard around them."""
 
 from collections.abc import Callable
 

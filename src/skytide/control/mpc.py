@@ -9,11 +9,11 @@ from math import ceil, exp, isfinite, log
 from typing import Any
 
 from skytide.control.controller import Controller, ControllerLogic, State
-from skytide.control.forecast import Forecaster, Holt
 from skytide.control.models import waiting_s
 from skytide.control.objective import Demand, Objective
 from skytide.control.optimiser import plan
 from skytide.errors.checks import is_finite, is_whole, refused, yes_or_no
+from skytide.forecasting import Forecaster, Holt
 from skytide.records import Allocation, Decision, Evaluation, Observation
 from skytide.windows import duration_us
 

@@ -8,10 +8,10 @@ from math import prod
 import numpy as np
 from matplotlib.figure import Figure
 
-from skytide.control.forecast import Holt
 from skytide.control.mpc import P2_FREQUENCIES_GHZ
 from skytide.control.objective import Demand, Objective
 from skytide.control.optimiser import Plan, Problem, plan
+from skytide.forecasting import Holt
 from skytide.lab.experiment import Claim, Experiment, Findings, Progress, Row
 from skytide.lab.trading import ALPHAS, CHOSEN, FASTEST_GHZ, REPLICAS, SERVICE_S, STEP_S, real_rates
 from skytide.records import Allocation

@@ -1,0 +1,111 @@
+"""What declared characteristics let expect of streams at a time to come (P1 §2.4, §2.5)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skytide.admission.profile import Profile
+from skytide.admission.records import Bools, Floats
+
+
+class Seen(Protocol):
+    """What was observed of all streams."""
+
+    seen: NDArray[np.int32]
+    rate: Floats
+    level: Floats
+    lowest: Floats
+    highest: Floats
+    is_high: Bools
+    turned_s: Floats
+
+
+@dataclass(frozen=True)
+class Turned:
+    """Streams that went through the middle of their range: their rows, when, and whether upwards."""
+
+    rows: NDArray[np.intp]
+    at_s: Floats
+    is_high: Bools
+
+
+class Declared:
+    """The profiles of streams as columns, one row for each stream that has one."""
+
+    def __init__(self, names: tuple[str, ...] = (), profiles: Mapping[str, Profile] | None = None) -> None:
+        """Look up which stream has a profile."""
+        self.names, self.profiles = names, dict(profiles or {})
+        found = [(row, self.profiles[name].row) for row, name in enumerate(names) if name in self.profiles] if self.profiles else []
+        self.rows = np.array([row for row, _ in found], np.intp)
+        table = np.array([values for _, values in found], np.float64).reshape(-1, 9).T
+        self._average, self._least, self._most, self._growth, self._period, self._high, self._low, self._phase, trend = table
+        self._trend = trend > 0
+        self._ramp = np.where(self._trend, (self._period - self._high - self._low) / 2, 0.0)
+
+    def turned(self, streams: Seen, now_s: float, elapsed_s: Floats, due: Bools) -> Turned:
+        """Return the streams whose last rate is on the other side of the middle than before.
+
+        The rate of a period in which a stream jumped lies between its two rates, and says when it jumped.
+        """
+        rows = self.rows
+        bottom, top = self._range(streams)
+        rate, elapsed_s = streams.rate[rows], elapsed_s[rows]
+        is_high = rate > (bottom + top) / 2
+        span = np.maximum(top - bottom, 1e-300)
+        within = np.clip(np.where(is_high, rate - bottom, top - rate) / span, 0, 1)
+        by_trend = elapsed_s / 2 + np.maximum(within - 0.5, 0) * self._ramp
+        at_s = now_s - np.where(self._trend, by_trend, within * elapsed_s)
+        turned = due[rows] & ((is_high != streams.is_high[rows]) | np.isnan(streams.turned_s[rows]))
+        return Turned(rows[turned], at_s[turned], is_high[turned])
+
+    def expected_hz(self, streams: Seen, now_s: float, ahead_s: float, forecast_hz: Floats, late_s: float) -> Floats:
+        """Return what is expected of each stream after so many seconds; NaN for a stream without a profile.
+
+        A cycle says it best; else a growth; else a trend that can be observed, within the range declared; else the highest rate alone
+        (P1 §2.5). Of a stream that was not seen yet: the highest rate, or the average.
+        """
+        expected = np.full(len(forecast_hz), np.nan)
+        rows, seen = self.rows, streams.seen[self.rows] > 0
+        if not len(rows):
+            return expected
+        least, most = np.nan_to_num(self._least, nan=0.0), np.nan_to_num(self._most, nan=np.inf)
+        known_most, known_average = np.isfinite(most), ~np.isnan(self._average)
+        start = np.where(known_average, self._average, forecast_hz[rows])
+        value = np.where(seen, forecast_hz[rows], np.where(known_most, most, start))
+        value = np.where(known_most & ~self._trend & np.isnan(self._period), most, value)
+        grown = np.where(seen, streams.level[rows], start) + self._growth * ahead_s
+        value = np.clip(np.where(np.isnan(self._growth), value, grown), least, most)
+        cycle = ~np.isnan(self._period) & np.where(np.isnan(self._phase), self._on_time(streams, now_s, late_s), known_most | seen)
+        expected[rows] = np.where(cycle, self._wave(streams, now_s, ahead_s), value)
+        return expected
+
+    def _on_time(self, streams: Seen, now_s: float, late_s: float) -> Bools:
+        """Return which streams keep to the lengths declared, give or take the time between observations: else these are not believed."""
+        lasts_s = np.where(streams.is_high[self.rows], self._high, self._low) + self._ramp
+        return now_s - streams.turned_s[self.rows] <= lasts_s + late_s
+
+    def _range(self, streams: Seen) -> tuple[Floats, Floats]:
+        """Return the lowest and highest rates: declared, or as observed so far."""
+        bottom = np.where(np.isnan(self._least), streams.lowest[self.rows], self._least)
+        top = np.where(np.isnan(self._most), streams.highest[self.rows], self._most)
+        return np.minimum(bottom, top), top
+
+    def _wave(self, streams: Seen, now_s: float, ahead_s: float) -> Floats:
+        """Return the rates of streams that go up and down. A cycle begins where the highest rate is reached."""
+        bottom, top = self._range(streams)
+        ramp, is_high = self._ramp, streams.is_high[self.rows]
+        since_s = now_s - streams.turned_s[self.rows]
+        # A stream that has not turned although it is time is about to.
+        risen = np.minimum(since_s, self._high + ramp) - ramp / 2
+        fallen = self._high + ramp / 2 + np.minimum(since_s, self._low + ramp)
+        at = np.where(np.isnan(self._phase), np.where(is_high, risen, fallen), now_s - self._phase) + ahead_s
+        at = np.mod(at, self._period)
+        gentle, divisor = ramp > 0, np.where(ramp > 0, ramp, 1.0)
+        fall_s, rise_s = at - self._high, at - self._high - ramp - self._low
+        fall = np.where(gentle, np.clip(fall_s / divisor, 0, 1), fall_s >= 0)
+        rise = np.where(gentle, np.clip(rise_s / divisor, 0, 1), rise_s >= 0)
+        rates: Floats = top - (top - bottom) * (fall - rise)
+        return rates

@@ -1,0 +1,139 @@
+"""Streams into splits: who leaves a full split, best fit for those that look for one, which split can be given up."""
+
+from bisect import bisect_left, insort
+from collections.abc import Iterable, Sequence
+from heapq import heapify, heappop, heappush
+from itertools import count
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skytide.admission.records import Bools, Floats, Numbers
+
+ROUNDING = 1e-9  # share of a capacity that is no overload but a sum in another order
+Rows = NDArray[np.intp]
+
+
+class Splits:
+    """The splits that are open, each with its load; those that accept streams are kept by the room they have."""
+
+    def __init__(self, loads: dict[int, float], accepting: Iterable[int], fill_hz: float, most: int | None = None) -> None:
+        """Accept streams up to a load of `fill_hz`, and open splits until there are `most`."""
+        self.loads, self._fill, self._most = loads, fill_hz, most
+        self._room = sorted((fill_hz - loads[number], number) for number in accepting)
+        self._least: list[tuple[float, int]] = []
+        self._unused = (number for number in count() if number not in self.loads)
+
+    def best_fit(self, size: float) -> int | None:
+        """Put a stream where the least room is left, or nowhere if it fits nowhere."""
+        at = bisect_left(self._room, (size - ROUNDING * self._fill,))
+        if at == len(self._room):
+            return None
+        number = self._room.pop(at)[1]
+        self._add(number, size)
+        insort(self._room, (self._fill - self.loads[number], number))
+        return number
+
+    def place(self, size: float, home: int = -1) -> int:
+        """Put a stream where it fits best; into a new split if there may be one; else where the load is least.
+
+        A stream that has a home goes to the least loaded split only if the load there stays below that of its home: when all are full,
+        moving must make it better. So streams come to rest.
+        """
+        number = self.best_fit(size)
+        if number is None and (self._most is None or len(self.loads) < self._most):
+            number = next(self._unused)
+            self.loads[number] = 0.0
+            self._add(number, size)
+            insort(self._room, (self._fill - size, number))
+        elif number is None:
+            number = self._least_loaded()
+            if home >= 0 and not self.loads[number] + size < self.loads[home]:
+                return home
+            accepts = self._remove(number)
+            self._add(number, size)
+            if accepts:
+                insort(self._room, (self._fill - self.loads[number], number))
+        if home >= 0:
+            self._add(home, -size)
+        return number
+
+    def withdraw(self, number: int) -> None:
+        """Count a split no more."""
+        self._remove(number)
+        del self.loads[number]
+
+    def _remove(self, number: int) -> bool:
+        entry = (self._fill - self.loads[number], number)
+        at = bisect_left(self._room, entry)
+        found = at < len(self._room) and self._room[at] == entry
+        if found:
+            del self._room[at]
+        return found
+
+    def _add(self, number: int, size: float) -> None:
+        self.loads[number] += size
+        if self._least:
+            heappush(self._least, (self.loads[number], number))
+
+    def _least_loaded(self) -> int:
+        if not self._least:
+            self._least = [(load, number) for number, load in self.loads.items()]
+            heapify(self._least)
+        while self.loads[self._least[0][1]] != self._least[0][0]:  # an entry of an earlier load
+            heappop(self._least)
+        return self._least[0][1]
+
+
+def leaving(split: Numbers, sizes: Floats, urgency: Floats, movable: Bools, overloaded: Sequence[int], capacity_hz: float) -> Rows:
+    """Return the streams that leave overloaded splits: the most urgent first, until the rest fits; one stream alone stays.
+
+    Each row of `sizes` is a time at which the rest must fit. A stream that is too large for any split goes before all others, as they
+    need not move if it does.
+    """
+    full = np.zeros(int(split.max(initial=0)) + 1, np.bool_)
+    full[list(overloaded)] = True
+    largest, limit = sizes.max(axis=0), capacity_hz * (1 + ROUNDING)
+    rows = np.flatnonzero(movable & (largest > 0) & (split >= 0) & full[split])
+    order = rows[np.lexsort((-urgency[rows], largest[rows] <= limit, split[rows]))]
+    last = np.ones(len(order), np.bool_)
+    last[:-1] = split[order][1:] != split[order][:-1]
+    group: Rows = np.cumsum(last) - last  # which of the splits, in their order
+    leave = np.zeros(len(order), np.bool_)
+    for size in sizes[:, order]:
+        sums = np.cumsum(size)
+        leave |= sums[last][group] - sums + size > limit  # what is in the split before a stream has left
+    return order[leave & ~last]
+
+
+def given_up(split: Numbers, sizes: Floats, movable: Bools, settled: Iterable[int], fill_hz: float, goal_hz: float) -> Numbers:
+    """Return the splits of all streams after the least loaded ones were emptied.
+
+    One is emptied if all streams together are then at most `goal_hz` for each split that is left, and its own fit into those. Each row
+    of `sizes` is a time at which both must hold. `settled` are the splits that may be emptied, or filled up to `fill_hz`.
+    """
+    after, rows = split.copy(), np.flatnonzero(movable)
+    numbers = np.unique(split[rows])
+    loads = np.array([np.bincount(split[rows], each[rows])[numbers] for each in sizes])
+    most, largest = loads.max(axis=0), sizes.max(axis=0)
+    may = np.isin(numbers, list(settled))
+    total, room = float(sizes[:, rows].sum(axis=1).max()), np.where(may, fill_hz - loads, -np.inf)
+    left, whole = len(numbers), may.copy()  # those that are as they were
+    while left > 1 and whole.any() and total <= (left - 1) * goal_hz:
+        candidates = np.flatnonzero(whole)
+        emptied = int(candidates[most[candidates] == most[candidates].min()][-1])
+        members = rows[split[rows] == numbers[emptied]]
+        members = members[np.argsort(-largest[members], kind="stable")]
+        room[:, emptied] = -np.inf
+        places = []
+        for size in sizes[:, members].T:
+            free = (room - size[:, None]).min(axis=0)
+            fits = free >= -ROUNDING * fill_hz
+            if not fits.any():
+                return after
+            places.append(int(np.argmin(np.where(fits, free, np.inf))))
+            room[:, places[-1]] -= size
+        after[members] = numbers[places]
+        whole[[emptied, *places]] = False
+        left -= 1
+    return after

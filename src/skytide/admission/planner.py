@@ -1,0 +1,216 @@
+"""Which split reads which stream: Algorithm 1 of P1 §2.2, once a period; new streams are placed at once.
+
+Nobody moves without need. A stream moves only if its split is overloaded, or if its split is given up because all streams together
+need at least one split fewer, with a margin. (`Par` moves everybody, which is what the others are compared with.)
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from skytide.admission.declared import Declared
+from skytide.admission.packing import ROUNDING, Splits, given_up, leaving
+from skytide.admission.profile import Profile
+from skytide.admission.records import Bools, Counts, Floats, Numbers, Plan, Sample, State
+from skytide.admission.strategies import Drfm, Outlook, Strategy
+from skytide.admission.streams import Streams
+from skytide.errors.checks import kind_of, real, whole
+from skytide.forecasting import Holt, ahead
+
+LATENCY_WEIGHT = 0.5  # of the newest sample in the average of a split's latency
+GOAL = 0.9  # of what a split is filled up to: a split is given up only if the others are not fuller than this on average
+
+
+@dataclass(frozen=True)
+class Admission:
+    """How streams are assigned to splits, each of which reads `capacity_hz` tuples a second.
+
+    A split is overloaded if more than its capacity is expected, or if the average of its queue-based latency is above `bound_s` (SPEC
+    A5). Rates are observed once in `period_s`, and forecasts look `ahead` periods on. Splits are filled up to `fill` of their capacity,
+    P1's "certain capacity level": what is left keeps small changes from moving streams.
+
+    >>> planner = Admission(capacity_hz=100).build()
+    >>> counts = np.zeros(3, np.int64)
+    >>> sample = Sample(0.0, ("a", "b", "c"), counts, counts, np.zeros(3, np.bool_))
+    >>> planner.plan(sample, {"a": Profile(max_hz=60), "b": Profile(max_hz=50), "c": Profile(max_hz=35)}).splits
+    array([0, 1, 0], dtype=int32)
+    """
+
+    strategy: Strategy = field(default_factory=Drfm)
+    capacity_hz: float = 200_000.0
+    bound_s: float = 5.0
+    period_s: float = 5.0
+    ahead: int = 3
+    max_splits: int | None = None
+    fill: float = 0.95
+    holt: Holt = field(default_factory=Holt)
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be planned with."""
+        kind_of("strategy", self.strategy, Strategy, reason="not a strategy", remedy="choose one, as Drfm()")
+        kind_of("holt", self.holt, Holt, reason="not Holt's method", remedy="give its weights, as Holt(level=0.5, trend=0.1)")
+        real("capacity_hz", self.capacity_hz, above=0, meaning="tuples a second, more than 0")
+        real("bound_s", self.bound_s, above=0, meaning="seconds, more than 0")
+        real("period_s", self.period_s, above=0, meaning="seconds, more than 0")
+        real("fill", self.fill, above=0, up_to=1, meaning="a share of the capacity, above 0 and up to 1")
+        whole("ahead", self.ahead, 1)
+        if self.max_splits is not None:
+            whole("max_splits", self.max_splits, 1)
+
+    def build(self, resume: State | None = None) -> "Planner":
+        """Return a planner, or one that goes on from a snapshot."""
+        return Planner(self, resume)
+
+
+class Planner:
+    """Samples in, plans out."""
+
+    def __init__(self, config: Admission, resume: State | None = None) -> None:
+        """Start with no stream, or go on."""
+        self._config = config
+        self._streams = Streams(resume["streams"] if resume else None)
+        self._declared = Declared()
+        self._observed_s: float | None = resume["observed_s"] if resume else None
+        self._latency_s: dict[int, float] = {int(k): float(v) for k, v in (resume["latency_s"] if resume else {}).items()}
+        self._open: tuple[int, ...] = tuple(map(int, resume["open"])) if resume else ()
+        if config.max_splits is not None and len(self._open) > config.max_splits:  # there may be fewer now
+            self._streams.split[self._streams.split > self._open[config.max_splits - 1]] = -1
+
+    def snapshot(self) -> State:
+        """Return all that was learned: plain values, and arrays with one element a stream, whose names are among them."""
+        return {
+            "streams": self._streams.snapshot(),
+            "observed_s": self._observed_s,
+            "latency_s": dict(self._latency_s),
+            "open": self._open,
+        }
+
+    def plan(self, sample: Sample, profiles: Mapping[str, Profile], capacity_hz: float | None = None) -> Plan:
+        """Return which split reads each stream from now on; `capacity_hz` is that of a split, if it was measured."""
+        if capacity_hz is None:
+            capacity_hz = self._config.capacity_hz
+        real("capacity_hz", capacity_hz, above=0, meaning="tuples a second, more than 0")
+        streams, strategy = self._streams, self._config.strategy
+        streams.align(sample.names)
+        arrived, waiting = (column[streams.order].astype(np.int64) for column in (sample.arrived, sample.waiting))
+        active = ~sample.suspended[streams.order]
+        self._declare(profiles)
+        streams.take(sample.now_s, arrived, active)
+        period_over = self._observe(sample.now_s)
+        outlook = self._outlook(sample.now_s, active)
+        expected = np.where(active, strategy.expected_hz(outlook), 0.0)
+        work = expected + np.where(active, self._to_work_off(expected[0], waiting), 0.0)
+        before = streams.split.copy()
+        if period_over:
+            self._sample_latency(before, np.where(active, waiting, 0), capacity_hz)
+        if period_over and strategy.repacks:
+            streams.split[active] = -1
+        self._assign(period_over, expected, work, strategy.urgency(outlook), active, capacity_hz)
+        if period_over and not strategy.repacks:
+            self._give_up(before, work, active, capacity_hz)
+        return self._answer(before, outlook, expected, active)
+
+    def _declare(self, profiles: Mapping[str, Profile]) -> None:
+        if not self._config.strategy.declared:
+            return
+        known = self._declared
+        if known.names is not self._streams.names or known.profiles != profiles:
+            self._declared = Declared(self._streams.names, profiles)
+
+    def _observe(self, now_s: float) -> bool:
+        """Let a period end if it is time; whether it did."""
+        period_s = self._config.period_s
+        if self._observed_s is None or now_s < self._observed_s:  # the first time, or a clock that was put back
+            self._observed_s = now_s
+        if now_s - self._observed_s < period_s * (1 - ROUNDING):
+            return False
+        self._observed_s = now_s
+        self._streams.observe(now_s, period_s / 2, self._config.holt, self._declared)
+        return True
+
+    def _outlook(self, now_s: float, active: Bools) -> Outlook:
+        streams, k = self._streams, self._config.ahead
+        seen, typical_hz = streams.seen > 0, streams.typical_hz(active)
+        rate, after_1, after_k = (
+            np.where(seen, np.maximum(known, 0.0), typical_hz)
+            for known in (streams.rate, ahead(streams.level, streams.trend, 1), ahead(streams.level, streams.trend, k))
+        )
+        period_s = self._config.period_s
+        declared = self._declared.expected_hz(streams, now_s, k * period_s, after_k, late_s=period_s)
+        return Outlook(seen, rate, after_1, after_k, declared)
+
+    def _to_work_off(self, expected: Floats, waiting: Counts) -> Floats:
+        """Return the rates that bring what waits of each stream down to the latency bound within the time looked ahead."""
+        config = self._config
+        return np.maximum(waiting - config.bound_s * expected, 0.0) / (config.ahead * config.period_s)
+
+    def _sample_latency(self, split: Numbers, waiting: Counts, capacity_hz: float) -> None:
+        placed = split >= 0
+        waits = np.bincount(split[placed], waiting[placed])
+        for number in self._open:
+            newest = float(waits[number]) / capacity_hz if number < len(waits) else 0.0
+            older = self._latency_s.get(number, newest)
+            self._latency_s[number] = LATENCY_WEIGHT * newest + (1 - LATENCY_WEIGHT) * older
+
+    def _late(self, number: int) -> bool:
+        return self._latency_s.get(number, 0.0) > self._config.bound_s
+
+    def _loads(self, sizes: Floats) -> dict[int, float]:
+        """Return what each split has to do, at the time at which it is most."""
+        placed = np.flatnonzero(self._streams.split >= 0)
+        split = self._streams.split[placed]
+        most = np.max([np.bincount(split, size[placed]) for size in sizes], axis=0).tolist()
+        return {number: most[number] for number in np.unique(split).tolist()}
+
+    def _assign(
+        self, period_over: bool, expected: Floats, work: Floats, urgency: Floats, movable: Bools, capacity_hz: float
+    ) -> None:
+        """Place the streams without a split, and those that leave an overloaded one."""
+        split, limit_hz = self._streams.split, capacity_hz * (1 + ROUNDING)
+        full = [number for number, load in self._loads(expected).items() if load > limit_hz or self._late(number)]
+        homeless = np.flatnonzero(split < 0)
+        if period_over and full:
+            homeless = np.concatenate([homeless, leaving(split, work, urgency, movable, full, capacity_hz)])
+        if not len(homeless):
+            return
+        homeless, largest = np.sort(homeless), work.max(axis=0)
+        homeless = homeless[np.argsort(-largest[homeless], kind="stable")]
+        loads = self._loads(work)
+        splits = Splits(loads, set(loads) - set(full), self._config.fill * capacity_hz, self._config.max_splits)
+        homes = split[homeless].tolist()
+        split[homeless] = [splits.place(size, home) for size, home in zip(largest[homeless].tolist(), homes, strict=True)]
+
+    def _give_up(self, before: Numbers, sizes: Floats, movable: Bools, capacity_hz: float) -> None:
+        """Empty splits that are not needed any more, unless one was opened just now."""
+        split = self._streams.split
+        if set(np.unique(split).tolist()) - set(self._open):
+            return
+        moved = split != before
+        unsettled = set(split[moved].tolist()) | set(before[moved].tolist())
+        settled = [number for number in self._open if number not in unsettled and not self._late(number)]
+        fill_hz = self._config.fill * capacity_hz
+        self._streams.split = given_up(split, sizes, movable, settled, fill_hz, GOAL * fill_hz)
+
+    def _answer(self, before: Numbers, outlook: Outlook, expected: Floats, active: Bools) -> Plan:
+        streams, order = self._streams, self._streams.order
+        numbers = tuple(np.unique(streams.split).tolist())
+        opened, closed = (tuple(sorted(set(one) - set(other))) for one, other in ((numbers, self._open), (self._open, numbers)))
+        self._open = numbers
+        self._latency_s = {number: value for number, value in self._latency_s.items() if number in set(numbers)}
+        redirected = np.sort(order[(before >= 0) & (before != streams.split)])
+        later = np.where(np.isnan(outlook.declared_hz), outlook.later_hz, outlook.declared_hz)
+        told = np.empty((4, len(order)))
+        told[:, order] = streams.split, outlook.rate_hz, expected[0], expected[-1]
+        return Plan(
+            splits=told[0].astype(np.int32),
+            redirected=redirected,
+            open=numbers,
+            opened=opened,
+            closed=closed,
+            rate_hz=told[1],
+            next_hz=told[2],
+            expected_hz=told[3],
+            load_hz=np.array(list(self._loads(expected).values()), np.float64),
+            total_expected_hz=float(later[active].sum()),
+        )

@@ -1,0 +1,67 @@
+"""What a planner is told, and what it answers."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skytide.errors.checks import is_finite, refused
+
+Bools = NDArray[np.bool_]
+Counts = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Numbers = NDArray[np.int32]
+State = dict[str, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """The streams there are at a time.
+
+    `arrived` counts the tuples that ever came of each stream, `waiting` those of them that were not let in yet.
+    """
+
+    now_s: float
+    names: tuple[str, ...]
+    arrived: Counts
+    waiting: Counts
+    suspended: Bools
+
+    def __post_init__(self) -> None:
+        """Refuse columns that do not belong together."""
+        if not is_finite(self.now_s):
+            raise refused("now_s", self.now_s, "not a time", "give seconds")
+        if not isinstance(self.names, tuple):
+            raise refused("names", self.names, "not a tuple", "give the names of the streams as a tuple of texts")
+        for name, kind in (("arrived", "iu"), ("waiting", "iu"), ("suspended", "b")):
+            column = getattr(self, name)
+            if not (isinstance(column, np.ndarray) and column.shape == (len(self.names),) and column.dtype.kind in kind):
+                meaning = "a number of tuples" if kind == "iu" else "a yes or no"
+                raise refused(name, column, f"not {meaning} for each of {len(self.names)} streams", "give one array element a name")
+        if len(self.names) and min(int(self.arrived.min()), int(self.waiting.min())) < 0:
+            raise refused("arrived, waiting", self.arrived, "some are below 0", "give counts")
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """Which split reads each stream from now on. Arrays are in the order of the names of the sample."""
+
+    splits: Numbers
+    """The split of each stream, suspended ones too."""
+    redirected: NDArray[np.intp]
+    """Indices of the streams that had another split before."""
+    open: tuple[int, ...]
+    """Numbers of the splits that have streams, in order."""
+    opened: tuple[int, ...]
+    closed: tuple[int, ...]
+    rate_hz: Floats
+    """What came of each stream in the last period; of one that was not observed yet, what is believed."""
+    next_hz: Floats
+    """What is expected of each stream in the next period; nothing of suspended streams."""
+    expected_hz: Floats
+    """What is expected of it after as many periods as the planner looks ahead; the same for strategies that do not look ahead."""
+    load_hz: Floats
+    """What is expected of each split of `open`, in the next period or then, whichever is more."""
+    total_expected_hz: float
+    """What all streams together will send after so many periods as the planner looks ahead."""

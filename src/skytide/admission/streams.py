@@ -1,0 +1,116 @@
+"""What is known of each stream: counts become rates, rates become a level and a trend, jumps are noticed.
+
+Rows are in the order of names, whatever order the streams are told in: sums and ties come out the same.
+"""
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skytide.admission.declared import Declared
+from skytide.admission.records import Bools, Counts, Floats, State
+from skytide.errors import InvalidInput
+from skytide.forecasting import Holt
+
+COLUMNS: dict[str, tuple[type, float]] = {
+    "split": (np.int32, -1),
+    "latest": (np.int64, 0),  # tuples that have come
+    "base": (np.int64, 0),  # tuples that had come at the last observation, which was at since_s
+    "since_s": (np.float64, np.nan),
+    "suspended": (np.bool_, False),
+    "seen": (np.int32, 0),  # observations
+    "rate": (np.float64, 0.0),
+    "level": (np.float64, 0.0),
+    "trend": (np.float64, 0.0),
+    "lowest": (np.float64, np.inf),
+    "highest": (np.float64, 0.0),
+    "is_high": (np.bool_, False),  # above the middle of its range since turned_s
+    "turned_s": (np.float64, np.nan),
+}
+"""Each column with its type and its value for a stream of which nothing is known."""
+
+
+class Streams:
+    """The streams there are, as columns."""
+
+    split: Any
+    latest: Any
+    base: Any
+    since_s: Any
+    suspended: Any
+    seen: Any
+    rate: Any
+    level: Any
+    trend: Any
+    lowest: Any
+    highest: Any
+    is_high: Any
+    turned_s: Any
+
+    def __init__(self, resume: State | None = None) -> None:
+        """Start with no stream, or with those of a snapshot."""
+        self.names: tuple[str, ...] = tuple((resume or {}).get("names", ()))
+        self.order = np.arange(len(self.names))
+        self._told = self.names
+        for name, (kind, value) in COLUMNS.items():
+            setattr(self, name, np.full(len(self.names), value, kind) if resume is None else np.array(resume[name], kind))
+
+    def snapshot(self) -> State:
+        """Return all columns, and the names of their rows."""
+        return {"names": self.names, **{name: getattr(self, name).copy() for name in COLUMNS}}
+
+    def align(self, told: tuple[str, ...]) -> None:
+        """Take up new streams and forget those that left; `order` has the place of each row among the names as told."""
+        if told is self._told or told == self._told:
+            self._told = told
+            return
+        order = sorted(range(len(told)), key=told.__getitem__)
+        names = tuple([told[at] for at in order])
+        if len(set(names)) < len(names):
+            twice = next(name for name, after in pairwise(names) if name == after)
+            raise InvalidInput(value=f"the stream {twice!r}", reason="it is named twice", remedy="give each stream its own name")
+        self._told, self.order = told, np.array(order, np.intp)
+        if names == self.names:
+            return
+        known = dict(zip(self.names, range(len(self.names)), strict=True))
+        source = np.fromiter((known.get(name, -1) for name in names), np.intp, len(names))
+        kept = source >= 0
+        for name, (kind, value) in COLUMNS.items():
+            column: NDArray[Any] = np.full(len(names), value, kind)
+            column[kept] = getattr(self, name)[source[kept]]
+            setattr(self, name, column)
+        self.names = names
+
+    def take(self, now_s: float, arrived: Counts, active: Bools) -> None:
+        """Take in counts. What went back, or is or was suspended, is counted from here on: what came meanwhile is a backlog, no rate."""
+        again = arrived < self.latest
+        if again.any():  # another stream under the same name: only its place stays
+            for name, (_, value) in COLUMNS.items():
+                if name != "split":
+                    getattr(self, name)[again] = value
+        start = np.isnan(self.since_s) | ~active | self.suspended | (self.since_s > now_s)
+        self.base = np.where(start, arrived, self.base)
+        self.since_s = np.where(start, now_s, self.since_s)
+        self.latest, self.suspended = arrived, ~active
+
+    def observe(self, now_s: float, least_s: float, holt: Holt, declared: Declared) -> None:
+        """Let a period end for the streams that were there for at least so long."""
+        elapsed = now_s - self.since_s
+        due = elapsed >= least_s
+        rate = np.where(due, (self.latest - self.base) / np.where(due, elapsed, 1.0), self.rate)
+        level, trend = holt.step(rate, self.level, self.trend, self.seen)
+        self.rate = rate
+        self.level, self.trend = np.where(due, level, self.level), np.where(due, trend, self.trend)
+        self.lowest = np.where(due, np.minimum(self.lowest, rate), self.lowest)
+        self.highest = np.where(due, np.maximum(self.highest, rate), self.highest)
+        turned = declared.turned(self, now_s, elapsed, due)
+        self.turned_s[turned.rows], self.is_high[turned.rows] = turned.at_s, turned.is_high
+        self.base, self.since_s = np.where(due, self.latest, self.base), np.where(due, now_s, self.since_s)
+        self.seen += due
+
+    def typical_hz(self, active: Bools) -> float:
+        """Return the average rate of the streams that were observed, which is expected of the others (P1 §2.4)."""
+        rates: Floats = self.rate[active & (self.seen > 0)]
+        return float(rates.mean()) if len(rates) else 0.0

@@ -1,0 +1,127 @@
+"""Forecasts of a series with an interval about them: what every forecaster is, and the simplest of them.
+
+A forecaster takes in one value a step. How wide its interval is follows from how far it was off one step ahead lately, and from how
+errors of one step add up over k of them (the state space form of exponential smoothing: Hyndman et al. 2008, section 6.4). Either side
+has errors of its own: that a load fell faster than expected is no reason to expect a higher one.
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from math import isfinite, sqrt
+from statistics import NormalDist
+from typing import Any
+
+from skytide.errors import InvalidInput
+from skytide.errors.checks import is_finite, is_whole, told
+
+State = dict[str, Any]
+FORGET = 0.95  # an error of 14 steps ago counts half: long enough to tell a spread, short enough for a stream that becomes rougher
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """A value to come, and where it lies with the probability that was asked for."""
+
+    mean: float
+    low: float
+    high: float
+
+
+class ForecasterLogic(ABC):
+    """Values in, forecasts out."""
+
+    def __init__(self, values: int = 0, below: float = 0.0, above: float = 0.0, weight: float = 0.0) -> None:
+        """Start with nothing seen; `below` and `above` are sums of squares of how far values were off to either side."""
+        self._values, self._below, self._above, self._weight = values, below, above, weight
+
+    def observe(self, value: float) -> None:
+        """Take in the value of a step; what is no number is passed over."""
+        if not isfinite(value):
+            return
+        if self._values > 0 and self._judged:
+            error = value - self._ahead(1)
+            self._below = FORGET * self._below + min(error, 0.0) ** 2
+            self._above = FORGET * self._above + max(error, 0.0) ** 2
+            self._weight = FORGET * self._weight + 1
+        self._learn(value)
+        self._values += 1
+
+    def forecast(self, k: int, coverage: float = 0.9) -> Forecast:
+        """Say what comes k steps after the latest value. With a coverage of 0 the interval is the mean alone."""
+        if not (is_whole(k, 1) and is_finite(coverage) and 0 <= coverage < 1):
+            raise InvalidInput(
+                value=f"forecast({told(k)}, coverage={told(coverage)})",
+                reason="not a step to come, or not a probability",
+                remedy="choose k >= 1 and 0 <= coverage < 1",
+            )
+        if not self._values:
+            raise InvalidInput(value=f"forecast({k})", reason="nothing was seen yet", remedy="observe a value first")
+        mean = self._ahead(k)
+        if not self._weight:
+            return Forecast(mean, mean, mean)
+        reach = NormalDist().inv_cdf((1 + coverage) / 2) * sqrt(self._growth(k))
+        below, above = (reach * sqrt(2 * squares / self._weight) for squares in (self._below, self._above))
+        return Forecast(mean, mean - below, mean + above)
+
+    def snapshot(self) -> State:
+        """Give what was learned, as plain values."""
+        return {"values": self._values, "below": self._below, "above": self._above, "weight": self._weight}
+
+    @property
+    def _judged(self) -> bool:
+        """Whether forecasts mean something yet: a first guess must not count as an error."""
+        return True
+
+    @abstractmethod
+    def _learn(self, value: float) -> None:
+        """Take in a value."""
+
+    @abstractmethod
+    def _ahead(self, k: int) -> float:
+        """Give the mean k steps ahead."""
+
+    @abstractmethod
+    def _growth(self, k: int) -> float:
+        """Give the variance k steps ahead in units of that of one step."""
+
+
+class Forecaster(ABC):
+    """A way to forecast."""
+
+    @abstractmethod
+    def build(self, resume: State | None = None) -> ForecasterLogic:
+        """Give a new logic, or one that goes on from a snapshot."""
+
+
+@dataclass(frozen=True)
+class LastValue(Forecaster):
+    """It goes on as it is now.
+
+    >>> logic = LastValue().build()
+    >>> for value in (3, 5, 4):
+    ...     logic.observe(value)
+    >>> logic.forecast(7).mean
+    4.0
+    """
+
+    def build(self, resume: State | None = None) -> ForecasterLogic:
+        """Give the logic."""
+        return _Last(**(resume or {}))
+
+
+class _Last(ForecasterLogic):
+    def __init__(self, last: float = 0.0, **seen: Any) -> None:
+        super().__init__(**seen)
+        self._last = last
+
+    def _learn(self, value: float) -> None:
+        self._last = float(value)
+
+    def _ahead(self, k: int) -> float:
+        return self._last
+
+    def _growth(self, k: int) -> float:
+        return k
+
+    def snapshot(self) -> State:
+        return {**super().snapshot(), "last": self._last}
