@@ -1,4 +1,5 @@
 from collections.abc import Callable
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 
@@ -12,10 +13,11 @@ from hypothesis.extra import numpy as arrays
 from numpy.typing import NDArray
 from rich.console import Console
 
-from benchmarks import kernel
+from benchmarks import admission, kernel
 from benchmarks.stream import bursts
 from benchmarks.timing import Disagreement, Goal, announce, check_agreement, duration, durations, geometric_mean, race
 from skytide import kernels
+from skytide.admission import STRATEGIES, Admission
 from skytide.kernels.bnl import block_nested_loops
 
 Points = NDArray[np.float64]
@@ -118,3 +120,15 @@ def test_windows_are_read_from_all_batches_and_count_from_the_beginning_of_the_s
             pa.table({"window_end": pa.array(ends, pa.timestamp("us")), "id": ids}), tmp_path / f"batch={batch}" / "a.parquet"
         )
     assert bursts.results(tmp_path, first_us=1_000) == {500: (2, 3), 200: (1,)}
+
+
+def test_plans_of_fleets_are_timed_and_checked() -> None:
+    out = Console(file=StringIO(), width=130)
+    results = admission.run(out, sizes=(300,))
+    assert {cell["strategy"] for cell in results["cells"]} == set(STRATEGIES)
+    assert all(cell["new_s"] > 0 and cell["splits"] >= 2 for cell in results["cells"])
+    fleet = admission.Fleet(10, 1)
+    plan = Admission(capacity_hz=1e9).build().plan(fleet.sample(0.0), fleet.profiles)
+    admission.check(plan, fleet)
+    with pytest.raises(Disagreement, match="a split of 40,000 tuples/s"):
+        admission.check(replace(plan, load_hz=np.array([40_000.0])), fleet)

@@ -38,9 +38,9 @@ class Declared:
     def __init__(self, names: tuple[str, ...] = (), profiles: Mapping[str, Profile] | None = None) -> None:
         """Look up which stream has a profile."""
         self.names, self.profiles = names, dict(profiles or {})
-        found = [(row, self.profiles[name].row) for row, name in enumerate(names) if name in self.profiles] if self.profiles else []
-        self.rows = np.array([row for row, _ in found], np.intp)
-        table = np.array([values for _, values in found], np.float64).reshape(-1, 9).T
+        rows = [row for row, name in enumerate(names) if name in self.profiles] if self.profiles else []
+        self.rows = np.array(rows, np.intp)
+        table = np.array([self.profiles[names[row]].row for row in rows], np.float64).reshape(-1, 9).T
         self._average, self._least, self._most, self._growth, self._period, self._high, self._low, self._phase, trend = table
         self._trend = trend > 0
         self._ramp = np.where(self._trend, (self._period - self._high - self._low) / 2, 0.0)

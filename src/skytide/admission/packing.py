@@ -24,55 +24,49 @@ class Splits:
         self._least: list[tuple[float, int]] = []
         self._unused = (number for number in count() if number not in self.loads)
 
-    def best_fit(self, size: float) -> int | None:
-        """Put a stream where the least room is left, or nowhere if it fits nowhere."""
-        at = bisect_left(self._room, (size - ROUNDING * self._fill,))
-        if at == len(self._room):
-            return None
-        number = self._room.pop(at)[1]
-        self._add(number, size)
-        insort(self._room, (self._fill - self.loads[number], number))
-        return number
+    def place(self, sizes: Sequence[float], homes: Sequence[int]) -> list[int]:
+        """Put streams where they fit best; into a new split if there may be one; else where the load is least.
 
-    def place(self, size: float, home: int = -1) -> int:
-        """Put a stream where it fits best; into a new split if there may be one; else where the load is least.
-
-        A stream that has a home goes to the least loaded split only if the load there stays below that of its home: when all are full,
-        moving must make it better. So streams come to rest.
+        A stream that has a home (-1: none) goes to the least loaded split only if the load there stays below that of its home: when all
+        are full, moving must make it better. So streams come to rest.
         """
-        number = self.best_fit(size)
-        if number is None and (self._most is None or len(self.loads) < self._most):
+        room, loads, fill, rounding = self._room, self.loads, self._fill, ROUNDING * self._fill
+        places = []
+        for size, home in zip(sizes, homes, strict=True):
+            at = bisect_left(room, (size - rounding,))
+            if at < len(room):
+                number = room.pop(at)[1]
+                loads[number] += size
+                insort(room, (fill - loads[number], number))
+            else:
+                number = self._squeeze(size, home)
+            if number != home:
+                self._changed(number)
+                if home >= 0:
+                    loads[home] -= size
+                    self._changed(home)
+            places.append(number)
+        return places
+
+    def _squeeze(self, size: float, home: int) -> int:
+        """Find a split for a stream that fits nowhere."""
+        if self._most is None or len(self.loads) < self._most:
             number = next(self._unused)
-            self.loads[number] = 0.0
-            self._add(number, size)
+            self.loads[number] = size
             insort(self._room, (self._fill - size, number))
-        elif number is None:
-            number = self._least_loaded()
-            if home >= 0 and not self.loads[number] + size < self.loads[home]:
-                return home
-            accepts = self._remove(number)
-            self._add(number, size)
-            if accepts:
-                insort(self._room, (self._fill - self.loads[number], number))
-        if home >= 0:
-            self._add(home, -size)
-        return number
-
-    def withdraw(self, number: int) -> None:
-        """Count a split no more."""
-        self._remove(number)
-        del self.loads[number]
-
-    def _remove(self, number: int) -> bool:
+            return number
+        number = self._least_loaded()
+        if home >= 0 and not self.loads[number] + size < self.loads[home]:
+            return home
         entry = (self._fill - self.loads[number], number)
         at = bisect_left(self._room, entry)
-        found = at < len(self._room) and self._room[at] == entry
-        if found:
-            del self._room[at]
-        return found
-
-    def _add(self, number: int, size: float) -> None:
         self.loads[number] += size
+        if at < len(self._room) and self._room[at] == entry:
+            del self._room[at]
+            insort(self._room, (self._fill - self.loads[number], number))
+        return number
+
+    def _changed(self, number: int) -> None:
         if self._least:
             heappush(self._least, (self.loads[number], number))
 

@@ -178,8 +178,7 @@ class Planner:
         homeless = homeless[np.argsort(-largest[homeless], kind="stable")]
         loads = self._loads(work)
         splits = Splits(loads, set(loads) - set(full), self._config.fill * capacity_hz, self._config.max_splits)
-        homes = split[homeless].tolist()
-        split[homeless] = [splits.place(size, home) for size, home in zip(largest[homeless].tolist(), homes, strict=True)]
+        split[homeless] = splits.place(largest[homeless].tolist(), split[homeless].tolist())
 
     def _give_up(self, before: Numbers, sizes: Floats, movable: Bools, capacity_hz: float) -> None:
         """Empty splits that are not needed any more, unless one was opened just now."""

@@ -60,7 +60,7 @@ class Plan:
     next_hz: Floats
     """What is expected of each stream in the next period; nothing of suspended streams."""
     expected_hz: Floats
-    """What is expected of it after as many periods as the planner looks ahead; the same for strategies that do not look ahead."""
+    """What was declared lets expect of it after as many periods as the planner looks ahead; else the same."""
     load_hz: Floats
     """What is expected of each split of `open`, in the next period or then, whichever is more."""
     total_expected_hz: float

@@ -47,8 +47,8 @@ class Drf(Strategy):
     """Delta rate forecasting: streams whose forecasts rise most leave first (P1 §2.5)."""
 
     def expected_hz(self, seen: Outlook) -> Floats:
-        """Return the forecasts of the next period, and of later."""
-        return np.array([seen.next_hz, seen.later_hz])
+        """Return the forecasts of the next period."""
+        return seen.next_hz[None]
 
     def urgency(self, seen: Outlook) -> Floats:
         """Return the increase that is expected."""
@@ -57,19 +57,23 @@ class Drf(Strategy):
 
 @dataclass(frozen=True)
 class Drfm(Drf):
-    """Delta rate forecasting with meta-data: what was declared of a stream stands in for its forecast (P1 §2.5)."""
+    """Delta rate forecasting with meta-data: what was declared of a stream stands in for its forecast (P1 §2.5).
+
+    What was declared is about later, and a rate that will fall has not fallen yet. So there has to be room for both: for the next period
+    as it is forecast, and for what was declared.
+    """
 
     declared = True
 
     def expected_hz(self, seen: Outlook) -> Floats:
-        """Return the forecasts of the next period, of streams not seen yet what was declared; and what was declared, else forecasts, of later."""
+        """Return the forecasts of the next period, of streams not seen yet what was declared; and for later what was declared."""
         declared = ~np.isnan(seen.declared_hz)
-        return np.where([declared & ~seen.seen, declared], seen.declared_hz, [seen.next_hz, seen.later_hz])
+        return np.where([declared & ~seen.seen, declared], seen.declared_hz, seen.next_hz)
 
     def urgency(self, seen: Outlook) -> Floats:
-        """Return the increase that is expected by what was declared."""
-        soon, later = self.expected_hz(seen)
-        rise: Floats = later - soon
+        """Return the increase that was declared, else the one that is forecast."""
+        later = np.where(np.isnan(seen.declared_hz), seen.later_hz, seen.declared_hz)
+        rise: Floats = later - self.expected_hz(seen)[0]
         return rise
 
 

@@ -18,6 +18,7 @@ MODULES = {
     "X11": "x11_strategies",
     "X12": "x12_comparison",
     "X14": "x14_balance",
+    "X13": "x13_admission",
     "X16": "x16_fugu",
     "S1": "s01_engine",
     "F3": "f03_processes",

@@ -12,16 +12,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skytide.admission import Admission, Profile, Sample, admit
-from skytide.errors.checks import real
+from skytide.errors.checks import one_of, real
 from skytide.sim.bin_packing import fewest_bins
 from skytide.workloads.arrivals import BLOCK, OnOff
-from skytide.workloads.fleet import FLEETS, PERIOD_S, Fleet
+from skytide.workloads.fleet import FLEETS, PERIOD_S
 from skytide.workloads.identity import derive
 
 Counts = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
-TICK_US = 100_000
+TICK_US = 200_000
 TICK_S = TICK_US / 1e6
 BURST_S = IDLE_S = PERIOD_S / 2  # mean of both; P1 prints neither these nor the period of the other workloads
 WORKLOADS = (*FLEETS, "bursty")
@@ -38,7 +38,7 @@ class FleetTraffic:
     @property
     def names(self) -> tuple[str, ...]:
         """Return the names of the streams."""
-        return tuple(f"s{number:04d}" for number in range(len(self.counts)))
+        return _names(len(self.counts))
 
 
 def fleet_traffic(workload: str, streams: int, rate_hz: float, seconds: float, seed: int) -> FleetTraffic:
@@ -46,31 +46,35 @@ def fleet_traffic(workload: str, streams: int, rate_hz: float, seconds: float, s
 
     What is declared is what P1 §6.2.1 gave to DRF-M: peak rates, whether rates jump or have a trend, and the lengths of bursts.
     """
-    ticks = round(seconds / TICK_S)
-    random = derive(seed, "fleet", "tuples", workload)
-    if workload == "bursty":
-        rates = FLEETS["constw"](rate_hz, streams).rates_hz(np.zeros(1), seed)[:, 0]
-        blocks = -(-ticks // BLOCK) * BLOCK
-        bursts = [OnOff(rate, round(BURST_S * 1e6), round(IDLE_S * 1e6)) for rate in rates.tolist()]
-        expected = np.array(
-            [each.expected(0, blocks, tick_us=TICK_US, seed=seed * streams + row)[:ticks] for row, each in enumerate(bursts)]
-        )
-        come = np.floor(np.cumsum(expected, axis=1) + random.random((streams, 1)))  # at equal distances while a burst lasts
-        counts = np.diff(come, axis=1, prepend=0.0).astype(np.int64)
-        profiles = [Profile(max_hz=each.peak_hz, high=f"{BURST_S} s", low=f"{IDLE_S} s", transition="jump") for each in bursts]
-    else:
-        fleet = FLEETS[workload](rate_hz, streams)
-        rates_hz = fleet.rates_hz((np.arange(ticks, dtype=np.float64) + 0.5) * TICK_S, seed)
-        counts = random.poisson(rates_hz * TICK_S)
-        profiles = [_profile(fleet, float(peak)) for peak in rates_hz.max(axis=1)]
-    traffic = FleetTraffic(counts, {})
-    return FleetTraffic(counts, dict(zip(traffic.names, profiles, strict=True)))
+    one_of("workload", workload, WORKLOADS)
+    draw = _bursts if workload == "bursty" else _fluctuations
+    counts, profiles = draw(workload, streams, rate_hz, round(seconds / TICK_S), seed)
+    return FleetTraffic(counts, dict(zip(_names(streams), profiles, strict=True)))
 
 
-def _profile(fleet: Fleet, peak_hz: float) -> Profile:
-    if fleet.shape == "steady":
-        return Profile(max_hz=peak_hz)
-    return Profile(max_hz=peak_hz, period=f"{PERIOD_S} s", transition=TRANSITIONS[fleet.shape])
+def _names(streams: int) -> tuple[str, ...]:
+    return tuple(f"s{number:04d}" for number in range(streams))
+
+
+def _fluctuations(workload: str, streams: int, rate_hz: float, ticks: int, seed: int) -> tuple[Counts, list[Profile]]:
+    """Draw Poisson arrivals at rates that are steady, or go up and down."""
+    fleet = FLEETS[workload](rate_hz, streams)
+    rates_hz = fleet.rates_hz((np.arange(ticks, dtype=np.float64) + 0.5) * TICK_S, seed)
+    cycle = {} if fleet.shape == "steady" else {"period": f"{PERIOD_S} s", "transition": TRANSITIONS[fleet.shape]}
+    counts: Counts = derive(seed, "fleet", "tuples", workload).poisson(rates_hz * TICK_S)
+    return counts, [Profile(max_hz=peak, **cycle) for peak in rates_hz.max(axis=1).tolist()]  # type: ignore[arg-type]
+
+
+def _bursts(workload: str, streams: int, rate_hz: float, ticks: int, seed: int) -> tuple[Counts, list[Profile]]:
+    """Draw tuples at equal distances while a burst lasts, and none between bursts."""
+    rates = FLEETS["constw"](rate_hz, streams).rates_hz(np.zeros(1), seed)[:, 0].tolist()
+    bursts = [OnOff(rate, round(BURST_S * 1e6), round(IDLE_S * 1e6)) for rate in rates]
+    blocks = -(-ticks // BLOCK) * BLOCK
+    expected = [each.expected(0, blocks, tick_us=TICK_US, seed=seed * streams + row) for row, each in enumerate(bursts)]
+    first = derive(seed, "fleet", "tuples", workload).random((streams, 1))
+    come = np.floor(np.cumsum(np.array(expected)[:, :ticks], axis=1) + first).astype(np.int64)
+    lengths = {"high": f"{BURST_S} s", "low": f"{IDLE_S} s", "transition": "jump"}
+    return np.diff(come, axis=1, prepend=0), [Profile(max_hz=each.peak_hz, **lengths) for each in bursts]  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)
@@ -85,28 +89,28 @@ class FleetOutcome:
     splits: float
     optimal: float
     """Splits that cannot be done without, by a bound."""
-    above_optimal: float
-    """Share of splits used above those."""
     latency_s: float
     """What waits in the most loaded split, in seconds of its capacity."""
     violations: float
     """Share of the periods in which that was above the bound."""
 
+    @property
+    def above_optimal(self) -> float:
+        """Return the share of splits used above those."""
+        return self.splits / max(self.optimal, 1.0) - 1
 
-def run_fleet(
-    admission: Admission, traffic: FleetTraffic, *, redirect_s: float = 1.0, warm_up_s: float = PERIOD_S, declared: bool = True
-) -> FleetOutcome:
+
+def run_fleet(admission: Admission, traffic: FleetTraffic, *, redirect_s: float = 1.0, warm_up_s: float = PERIOD_S) -> FleetOutcome:
     """Play a fleet, and leave out the first seconds, in which rates are learned."""
     real("redirect_s", redirect_s, above=0, meaning="seconds, more than 0")
     planner, names, streams = admission.build(), traffic.names, len(traffic.counts)
-    profiles = traffic.profiles if declared else {}
     ticks = round(admission.period_s / TICK_S)
     budget, suspended = round(admission.capacity_hz * TICK_S), np.zeros(streams, np.bool_)
     arrived, waiting, owed = (np.zeros(streams, np.int64) for _ in range(3))
     blocked_ticks = np.zeros(streams, np.int64)
     seen: list[tuple[float, ...]] = []
     for first in range(0, traffic.counts.shape[1] - ticks + 1, ticks):
-        plan = planner.plan(Sample(first * TICK_S, names, arrived, waiting, suspended), profiles)
+        plan = planner.plan(Sample(first * TICK_S, names, arrived, waiting, suspended), traffic.profiles)
         blocked_ticks[plan.redirected] = round(redirect_s / TICK_S)
         budgets = np.full(max(plan.open) + 1, budget)
         buffered, delay_ticks, latency_s = 0, 0, 0.0
@@ -123,9 +127,6 @@ def run_fleet(
             blocked_ticks = np.maximum(blocked_ticks - 1, 0)
         optimal = fewest_bins(traffic.counts[:, first : first + ticks].sum(axis=1) / admission.period_s, admission.capacity_hz)
         if first * TICK_S >= warm_up_s:
-            used = len(plan.open)
             late = latency_s > admission.bound_s
-            seen.append(
-                (len(plan.redirected), buffered, delay_ticks * TICK_S, used, optimal, used / max(optimal, 1) - 1, latency_s, late)
-            )
+            seen.append((len(plan.redirected), buffered, delay_ticks * TICK_S, len(plan.open), optimal, latency_s, late))
     return FleetOutcome(*np.mean(seen, axis=0).tolist())
