@@ -169,6 +169,16 @@ def test_keys_are_divided_by_what_came_in_the_interval_before() -> None:
     assert divided() == [1]
 
 
+def test_silence_changes_nothing_and_turns_go_on() -> None:
+    routing = FrequencyAware(heaviest=1, interval_s=10.0).build(range(2))
+    routing.learn(Frequencies(10, ((1, 10),)), 0.0)
+    routing.learn(Frequencies(), 20.0)
+    routing.learn(Frequencies(), 40.0)
+    assert routing.snapshot()["divided"] == [[1, 16_384, 0]]
+    routing.learn(Frequencies(30, ((1, 20), (2, 10))), 45.0)
+    assert routing.snapshot()["divided"] == [[1, 16_384, 20]]
+
+
 def test_several_begin_with_other_sub_keys() -> None:
     routing = routing_of(Counter({7: 1}), range(4))
     starts = [routing.apart(task / 4).snapshot()["divided"][0][2] for task in range(4)]

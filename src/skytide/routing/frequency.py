@@ -98,7 +98,7 @@ class KeyRouting:
         self.divided = Divided()
         self.begun = False
         """Some frequencies are known: as long as not, the first tuples that come are the best guess."""
-        self._nodes = np.zeros(0, np.int32)  # of each sub-key
+        self._nodes: Nodes | None = None  # of each sub-key, once somebody asks
         self._seen = Frequencies()
         self._until_s: float | None = None
         self._settled = False  # an interval has ended: until then what is known so far counts
@@ -114,12 +114,13 @@ class KeyRouting:
         return nodes
 
     def learn(self, seen: Frequencies, at_s: float) -> None:
-        """Take in what came up to a time; at the end of an interval divide the keys that came most often in it."""
+        """Take in what others sent up to a time; at the end of an interval divide the keys that came most often in it, if any came."""
+        self._go_on(seen)
         self._seen = self._seen.beside(seen).most(self.config.remembered)
         if self._until_s is None:
             self._until_s = at_s + self.config.interval_s
         over = not self._until_s - self.config.interval_s <= at_s < self._until_s
-        if over or not self._settled:
+        if self._seen.tuples and (over or not self._settled):
             self.divide(self._seen)
         if over:
             self._until_s, self._settled, self._seen = at_s + self.config.interval_s, True, Frequencies()
@@ -144,8 +145,7 @@ class KeyRouting:
 
     def resize(self, nodes: Iterable[int]) -> None:
         """Have other nodes from now on; what is neither on a new one nor was on one that is gone stays where it is."""
-        self.ring = HashRing.of(nodes)
-        self._nodes = self.ring.owners(self.divided.positions())
+        self.ring, self._nodes = HashRing.of(nodes), None
 
     def snapshot(self) -> State:
         """Return the state, as plain values."""
@@ -162,13 +162,20 @@ class KeyRouting:
         self._seen, self.begun = Frequencies.from_json(state["seen"]), state["begun"]
         self._until_s, self._settled = state["until_s"], state["settled"]
 
+    def _go_on(self, sent: Frequencies) -> None:
+        """Take the turns that others took: they begin where it is known that others ended."""
+        counts, known = dict(sent.counts), self.divided
+        took = np.array([counts.get(key, 0) for key in known.hashes.tolist()], np.int64)
+        self.divided = Divided(known.hashes, known.parts, (known.turns + took) % known.parts)
+
     def _place(self, divided: Divided) -> None:
-        self.divided = divided
-        self._nodes = self.ring.owners(divided.positions())
+        self.divided, self._nodes = divided, None
 
     def _in_turn(self, which: NDArray[np.int64]) -> Nodes:
         """Return the node of each tuple of divided keys, in the order they come."""
         divided = self.divided
+        if self._nodes is None:
+            self._nodes = self.ring.owners(divided.positions())
         counts = np.bincount(which, minlength=len(divided))
         order = np.argsort(which.astype(np.uint16), kind="stable")  # radix sort: keys that are divided are few
         sorted_ = which[order]
