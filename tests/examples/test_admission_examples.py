@@ -19,7 +19,7 @@ def told(now_s: float, arrived: dict[str, float], waiting: dict[str, int] | None
         names,
         np.array([int(count) for count in arrived.values()], np.int64),
         np.array([(waiting or {}).get(name, 0) for name in names], np.int64),
-        np.array([name in suspended.split() for name in names]),
+        np.array([name in suspended.split() for name in names], np.bool_),
     )
 
 
@@ -165,6 +165,14 @@ def test_a_trend_is_followed_from_where_it_passed_the_middle() -> None:
         assert expectation(triangle, means) == pytest.approx(rate_hz(PERIOD_S * periods + 15), abs=1.5)
 
 
+def test_a_profile_that_says_nothing_changes_nothing() -> None:
+    for at, profiles in enumerate(({}, {"s": Profile()}, {"s": Profile(average_hz=3)}, {"s": Profile(transition="trend")})):
+        planner = Admission(capacity_hz=100, period_s=PERIOD_S).build()
+        for period, count in enumerate((0, 50, 150)):
+            plan = planner.plan(told(period * PERIOD_S, {"s": count}), profiles)
+        assert (plan.next_hz.tolist(), plan.expected_hz.tolist(), plan.total_expected_hz) == ([30], [30], 50), at
+
+
 def test_what_is_not_declared_is_observed() -> None:
     """A cycle without rates: the highest and lowest rates are those that came."""
     assert expectation(Profile(period="1 min", transition="jump"), [10, 10, 10, 40, 40]) == 40
@@ -226,6 +234,48 @@ def test_a_late_split_lets_streams_go_until_it_can_catch_up() -> None:
     plan = planner.plan(told(20, {"a": 900, "b": 900}, {"b": 3_000}), {})  # 16 s
     assert plan.splits.tolist() == [0, 1]
     assert plan.opened == (1,)
+
+
+def test_what_waits_of_a_suspended_stream_makes_nobody_late() -> None:
+    planner = Admission(strategy=Drf(), capacity_hz=100, period_s=PERIOD_S).build()
+    for at in range(6):
+        plan = planner.plan(told(at * PERIOD_S, dict.fromkeys("abc", 150 * at), {"c": 9_000, "a": 450}, suspended="c"), {})
+        assert plan.splits.tolist() == [0, 0, 0]
+
+
+def test_a_new_split_does_not_inherit_the_latency_of_an_old_one() -> None:
+    """Split 0 was late when its last stream left; the next stream that opens split 0 shares it at once."""
+    planner = Admission(strategy=Drf(), capacity_hz=100, period_s=PERIOD_S).build()
+    for at in range(3):
+        planner.plan(told(at * PERIOD_S, {"a": 0}, {"a": 9_000}), {})
+    planner.plan(told(11, {}), {})
+    planner.plan(told(12, {"b": 0}), {})
+    assert planner.plan(told(13, {"b": 0, "c": 0}), {}).splits.tolist() == [0, 0]
+
+
+def test_overload_is_looked_at_once_a_period() -> None:
+    """Two streams of 40, one of which is declared to become 90: nobody moves before the period is over."""
+    planner = Admission(capacity_hz=100, period_s=PERIOD_S).build()
+    for at in range(3):
+        planner.plan(told(at * PERIOD_S, {"a": 200 * at, "b": 200 * at}), {})
+    for now_s in (11, 12, 14.9):
+        assert len(planner.plan(told(now_s, {"a": 400, "b": 400}), {"a": Profile(max_hz=90)}).redirected) == 0
+    assert planner.plan(told(15, {"a": 600, "b": 600}), {"a": Profile(max_hz=90)}).redirected.tolist() == [0]
+
+
+def test_no_split_is_given_up_while_another_one_is_opened() -> None:
+    """A stream of 96 needs a split for itself. Splits of 30 and 35, which would fit into one, stay as they are until the next period."""
+    planner = Admission(strategy=Ard(), capacity_hz=100, period_s=PERIOD_S).build()
+    fast, slow = {"a": 90, "b": 90}, {"a": 30, "b": 35}
+    seen = [told(at * PERIOD_S, {name: rate * PERIOD_S * at for name, rate in fast.items()}) for at in range(3)]
+    plan = [planner.plan(each, {}) for each in seen][-1]
+    assert plan.open == (0, 1)
+    counts = {name: fast[name] * 10 + slow[name] * 5 for name in fast}
+    planner.plan(told(12, {name: fast[name] * 10 for name in fast} | {"c": 0}, {"c": 1_440}), {})
+    plan = planner.plan(told(15, counts | {"c": 480}, {"c": 1_440}), {})
+    assert plan.open == (0, 1, 2)
+    plan = planner.plan(told(20, {name: counts[name] + slow[name] * 5 for name in fast} | {"c": 960}), {})
+    assert len(plan.open) == 2
 
 
 def test_a_fleet_that_is_there_before_us_is_spread_by_what_waits() -> None:
@@ -319,6 +369,8 @@ def test_samples_that_do_not_belong_together_are_refused() -> None:
     for _ in range(2):
         with pytest.raises(InvalidInput, match="the stream 'a': it is named twice"):
             planner.plan(twice, {})
+    with pytest.raises(InvalidInput, match="the name of a stream=7: not a text"):
+        planner.plan(Sample(0.0, ("a", 7), good.arrived, good.waiting, good.suspended), {})  # type: ignore[arg-type]
     with pytest.raises(InvalidInput, match="capacity_hz=0"):
         planner.plan(good, {}, capacity_hz=0)
 

@@ -87,9 +87,12 @@ def test_who_leaves_is_found_one_by_one(rows: list[Stream], overloaded: set[int]
     assert leaving(split, size, urgency, movable, full, CAPACITY).tolist() == expected
 
 
-@given(rows=streams, settled=st.sets(st.integers(0, 4)), goal=st.sampled_from([5.0, 9.0]))
-def test_which_splits_are_given_up_is_found_one_by_one(rows: list[Stream], settled: set[int], goal: float) -> None:
-    rows = [(max(split, 0), now / 4, later / 4, urgency, movable) for split, now, later, urgency, movable in rows]
+@given(
+    rows=streams, unsettled=st.sets(st.integers(0, 4), max_size=2), goal=st.sampled_from([5.0, 9.0]), small=st.sampled_from([4, 16])
+)
+def test_which_splits_are_given_up_is_found_one_by_one(rows: list[Stream], unsettled: set[int], goal: float, small: int) -> None:
+    rows = [(max(split, 0), now / small, later / small, urgency, movable) for split, now, later, urgency, movable in rows]
+    settled = set(range(5)) - unsettled
     split, size, _, movable = columns(rows)
     places = dict(enumerate(split.tolist()))
     active = [at for at in range(len(rows)) if movable[at]]

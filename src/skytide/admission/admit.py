@@ -1,6 +1,7 @@
 """How many tuples of each stream its split takes: as evenly as can be, and none of what it can do is left unused."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,44 +24,50 @@ def admit(waiting: Counts, splits: Numbers, budgets: "Mapping[int, int] | NDArra
     if not len(waiting):
         return np.zeros(0, np.int64)
     budget = _by_number(budgets, splits)
+    if (np.bincount(splits, waiting, len(budget)) <= budget).all():  # enough for all, as on most days
+        return waiting.astype(np.int64)
     order = np.lexsort((waiting, splits))  # within a split the least first; ties keep their order
     of, wants = splits[order], waiting[order].astype(np.int64)
-    starts = np.flatnonzero(np.append(True, of[1:] != of[:-1]))
-    group = np.cumsum(np.append(False, of[1:] != of[:-1]))
-    sizes = np.diff(np.append(starts, len(of)))
+    group, starts, sizes = _groups(of)
     sums = np.cumsum(wants)
     before = sums - wants - (sums[starts] - wants[starts])[group]  # what the smaller ones of its split want together
     others = (starts + sizes)[group] - np.arange(len(of))  # streams of its split that want as much or more, itself too
-    full = before + wants * others <= budget[of]  # enough for all of it, even if the larger ones got as much
-    short = np.flatnonzero(~full)
-    taken = wants.copy()
-    if len(short):
-        at = np.flatnonzero(np.append(True, group[short][1:] != group[short][:-1]))
-        firsts, which = short[at], np.cumsum(np.append(False, group[short][1:] != group[short][:-1]))
-        many = np.diff(np.append(at, len(short)))
-        each, over = np.divmod(budget[of[firsts]] - before[firsts], many)
-        place = np.empty(len(short), np.int64)  # by the order of streams, not by what waits, which changes from time to time
-        by_stream = np.lexsort((order[short], which))
-        place[by_stream] = np.arange(len(short)) - at[which]
-        lucky = np.mod(place - (turn * over)[which], many[which]) < over[which]
-        taken[short] = each[which] + lucky
+    short = np.flatnonzero(before + wants * others > budget[of])  # not enough for all of it, if the larger ones get as much
+    group, starts, sizes = _groups(of[short])
+    firsts = short[starts]
+    each, over = np.divmod(budget[of[firsts]] - before[firsts], sizes)
+    by_stream = np.lexsort((order[short], group))  # not by what waits, which changes from time to time
+    place = np.empty(len(short), np.int64)
+    place[by_stream] = np.arange(len(short)) - starts[group]
+    lucky = np.mod(place - (turn * over)[group], sizes[group]) < over[group]
+    wants[short] = each[group] + lucky
     result = np.empty(len(waiting), np.int64)
-    result[order] = taken
+    result[order] = wants
     return result
+
+
+def _groups(sorted_keys: NDArray[Any]) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.intp]]:
+    """Return the group of each element, and where each group starts and how many it has."""
+    new = np.ones(len(sorted_keys), np.bool_)
+    new[1:] = sorted_keys[1:] != sorted_keys[:-1]
+    starts = np.flatnonzero(new)
+    sizes = np.diff(starts, append=len(sorted_keys))
+    return np.cumsum(new) - 1, starts, sizes
 
 
 def _by_number(budgets: "Mapping[int, int] | NDArray[np.integer]", splits: Numbers) -> Counts:
     """Return budgets as an array that split numbers index."""
     if int(splits.min()) < 0:
         raise refused("splits", int(splits.min()), "not the number of a split", "give 0 or more")
-    if not isinstance(budgets, Mapping):
-        budgets = dict(enumerate(np.asarray(budgets).tolist()))
     result = np.full(int(splits.max()) + 1, -1, np.int64)
-    for number, budget in budgets.items():
-        if 0 <= number < len(result):
-            result[number] = budget
-    if missing := set(np.unique(splits).tolist()) - set(np.flatnonzero(result >= 0).tolist()):
-        raise refused(
-            "budgets", sorted(missing)[:3], "these splits have none, or one below 0", "give each split a budget of 0 or more"
-        )
-    return result
+    if isinstance(budgets, Mapping):
+        for number, budget in budgets.items():
+            if 0 <= number < len(result):
+                result[number] = budget
+    else:
+        known = np.asarray(budgets)[: len(result)]
+        result[: len(known)] = known
+    if int(result[splits].min()) < 0:
+        missing = np.unique(splits[result[splits] < 0]).tolist()
+        raise refused("budgets", missing[:3], "these splits have none, or one below 0", "give each split a budget of 0 or more")
+    return np.maximum(result, 0)

@@ -62,10 +62,10 @@ class Declared:
         return Turned(rows[turned], at_s[turned], is_high[turned])
 
     def expected_hz(self, streams: Seen, now_s: float, ahead_s: float, forecast_hz: Floats, late_s: float) -> Floats:
-        """Return what is expected of each stream after so many seconds; NaN for a stream without a profile.
+        """Return what is expected of each stream after so many seconds; NaN for a stream of which nothing was declared that says it.
 
         A cycle says it best; else a growth; else a trend that can be observed, within the range declared; else the highest rate alone
-        (P1 §2.5). Of a stream that was not seen yet: the highest rate, or the average.
+        (P1 §2.5). Of a stream that was not seen yet: the highest rate, or the average, which says nothing more later on.
         """
         expected = np.full(len(forecast_hz), np.nan)
         rows, seen = self.rows, streams.seen[self.rows] > 0
@@ -79,7 +79,8 @@ class Declared:
         grown = np.where(seen, streams.level[rows], start) + self._growth * ahead_s
         value = np.clip(np.where(np.isnan(self._growth), value, grown), least, most)
         cycle = ~np.isnan(self._period) & np.where(np.isnan(self._phase), self._on_time(streams, now_s, late_s), known_most | seen)
-        expected[rows] = np.where(cycle, self._wave(streams, now_s, ahead_s), value)
+        says = ~seen | cycle | known_most | ~np.isnan(self._least) | ~np.isnan(self._growth)
+        expected[rows] = np.where(cycle, self._wave(streams, now_s, ahead_s), np.where(says, value, np.nan))
         return expected
 
     def _on_time(self, streams: Seen, now_s: float, late_s: float) -> Bools:

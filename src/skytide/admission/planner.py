@@ -108,7 +108,7 @@ class Planner:
             streams.split[active] = -1
         self._assign(period_over, expected, work, strategy.urgency(outlook), active, capacity_hz)
         if period_over and not strategy.repacks:
-            self._give_up(before, work, active, capacity_hz)
+            self._give_up(work, active, capacity_hz)
         return self._answer(before, outlook, expected, active)
 
     def _declare(self, profiles: Mapping[str, Profile]) -> None:
@@ -180,14 +180,12 @@ class Planner:
         splits = Splits(loads, set(loads) - set(full), self._config.fill * capacity_hz, self._config.max_splits)
         split[homeless] = splits.place(largest[homeless].tolist(), split[homeless].tolist())
 
-    def _give_up(self, before: Numbers, sizes: Floats, movable: Bools, capacity_hz: float) -> None:
+    def _give_up(self, sizes: Floats, movable: Bools, capacity_hz: float) -> None:
         """Empty splits that are not needed any more, unless one was opened just now."""
         split = self._streams.split
         if set(np.unique(split).tolist()) - set(self._open):
             return
-        moved = split != before
-        unsettled = set(split[moved].tolist()) | set(before[moved].tolist())
-        settled = [number for number in self._open if number not in unsettled and not self._late(number)]
+        settled = [number for number in self._open if not self._late(number)]
         fill_hz = self._config.fill * capacity_hz
         self._streams.split = given_up(split, sizes, movable, settled, fill_hz, GOAL * fill_hz)
 

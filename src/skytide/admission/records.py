@@ -38,7 +38,8 @@ class Sample:
             column = getattr(self, name)
             if not (isinstance(column, np.ndarray) and column.shape == (len(self.names),) and column.dtype.kind in kind):
                 meaning = "a number of tuples" if kind == "iu" else "a yes or no"
-                raise refused(name, column, f"not {meaning} for each of {len(self.names)} streams", "give one array element a name")
+                remedy = f"give an array of {'whole numbers' if kind == 'iu' else 'booleans'}, one for each name"
+                raise refused(name, column, f"not {meaning} for each of {len(self.names)} streams", remedy)
         if len(self.names) and min(int(self.arrived.min()), int(self.waiting.min())) < 0:
             raise refused("arrived, waiting", self.arrived, "some are below 0", "give counts")
 

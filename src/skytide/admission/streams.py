@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from skytide.admission.declared import Declared
 from skytide.admission.records import Bools, Counts, Floats, State
 from skytide.errors import InvalidInput
+from skytide.errors.checks import refused
 from skytide.forecasting import Holt
 
 COLUMNS: dict[str, tuple[type, float]] = {
@@ -66,6 +67,9 @@ class Streams:
         if told is self._told or told == self._told:
             self._told = told
             return
+        if not all(isinstance(name, str) for name in told):
+            other = next(name for name in told if not isinstance(name, str))
+            raise refused("the name of a stream", other, "not a text", "name streams by texts")
         order = sorted(range(len(told)), key=told.__getitem__)
         names = tuple([told[at] for at in order])
         if len(set(names)) < len(names):

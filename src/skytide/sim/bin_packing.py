@@ -23,12 +23,12 @@ def fewest_bins(sizes: "Sequence[float] | NDArray[np.float64]", capacity: float)
         raise InvalidInput(value=f"capacity={capacity!r}", reason="not the size of a bin", remedy="give more than 0")
     items = np.sort(np.minimum(np.asarray(sizes, np.float64) / capacity, 1.0))
     items = items[items > 0]
-    best = 0
-    small = items[items <= 0.5]
-    for least in np.append(0.0, np.unique(small)):
-        alone = int(np.count_nonzero(items > 1 - least + ROUNDING))
-        above = items[(items > 0.5) & (items <= 1 - least + ROUNDING)]
-        beside = len(above) - above.sum()
-        more = small[small >= least].sum() - beside
-        best = max(best, alone + len(above) + max(0, int(np.ceil(more - ROUNDING))))
-    return best
+    sums = np.append(0.0, np.cumsum(items))
+    half = np.searchsorted(items, 0.5 + ROUNDING)  # from here on items are above half a bin
+    least = np.append(0.0, items[:half])
+    alone = np.searchsorted(items, 1 - least + ROUNDING)  # from here on they have no room for one of this size
+    alone = np.maximum(alone, half)
+    beside = alone - half - (sums[alone] - sums[half])
+    more = sums[half] - sums[np.searchsorted(items, least)] - beside
+    bins = len(items) - half + np.maximum(0.0, np.ceil(more - ROUNDING))
+    return int(bins.max())

@@ -82,6 +82,8 @@ class FleetOutcome:
     """What a strategy did, as means over the periods."""
 
     redirections: float
+    given_up: float
+    """Redirections of streams whose split was given up; the others left an overloaded one."""
     buffered: float
     """Tuples that came to a client while its stream was being redirected."""
     delay_s: float
@@ -100,33 +102,48 @@ class FleetOutcome:
         return self.splits / max(self.optimal, 1.0) - 1
 
 
+class Clients:
+    """What each stream has sent, what waits of it, and for how long it is still being redirected."""
+
+    def __init__(self, streams: int) -> None:
+        """Start with nothing."""
+        self.arrived, self.waiting, self._owed, self._blocked_ticks = (np.zeros(streams, np.int64) for _ in range(4))
+
+    def redirect(self, rows: NDArray[np.intp], ticks: int) -> None:
+        """Begin to redirect streams."""
+        self._blocked_ticks[rows] = ticks
+
+    def tick(self, come: Counts, splits: NDArray[np.int32], budget: int, turn: int) -> tuple[int, int]:
+        """Let tuples come and be taken in, a budget a split; return how many were buffered, and how many streams still pay for it."""
+        blocked = self._blocked_ticks > 0
+        self.arrived, self.waiting = self.arrived + come, self.waiting + come
+        taken = admit(np.where(blocked, 0, self.waiting), splits, np.full(int(splits.max()) + 1, budget), turn=turn)
+        self.waiting = self.waiting - taken
+        self._owed = np.where(blocked, self.waiting, np.maximum(self._owed - taken, 0))
+        self._blocked_ticks = np.maximum(self._blocked_ticks - 1, 0)
+        return int(come[blocked].sum()), int(np.count_nonzero(blocked | (self._owed > 0)))
+
+
 def run_fleet(admission: Admission, traffic: FleetTraffic, *, redirect_s: float = 1.0, warm_up_s: float = PERIOD_S) -> FleetOutcome:
     """Play a fleet, and leave out the first seconds, in which rates are learned."""
     real("redirect_s", redirect_s, above=0, meaning="seconds, more than 0")
-    planner, names, streams = admission.build(), traffic.names, len(traffic.counts)
-    ticks = round(admission.period_s / TICK_S)
-    budget, suspended = round(admission.capacity_hz * TICK_S), np.zeros(streams, np.bool_)
-    arrived, waiting, owed = (np.zeros(streams, np.int64) for _ in range(3))
-    blocked_ticks = np.zeros(streams, np.int64)
+    planner, clients, suspended = admission.build(), Clients(len(traffic.counts)), np.zeros(len(traffic.counts), np.bool_)
+    names, capacity_hz, ticks = traffic.names, admission.capacity_hz, round(admission.period_s / TICK_S)
+    before = np.full(len(names), -1, np.int32)
     seen: list[tuple[float, ...]] = []
     for first in range(0, traffic.counts.shape[1] - ticks + 1, ticks):
-        plan = planner.plan(Sample(first * TICK_S, names, arrived, waiting, suspended), traffic.profiles)
-        blocked_ticks[plan.redirected] = round(redirect_s / TICK_S)
-        budgets = np.full(max(plan.open) + 1, budget)
-        buffered, delay_ticks, latency_s = 0, 0, 0.0
-        for tick in range(first, first + ticks):
-            come = traffic.counts[:, tick]
-            blocked = blocked_ticks > 0
-            arrived, waiting = arrived + come, waiting + come
-            owed = np.where(blocked, waiting, owed)
-            taken = admit(np.where(blocked, 0, waiting), plan.splits, budgets, turn=tick)
-            waiting, owed = waiting - taken, np.maximum(owed - taken, 0)
-            buffered += int(come[blocked].sum())
-            delay_ticks += int(np.count_nonzero(blocked | (owed > 0)))
-            latency_s = max(latency_s, float(np.bincount(plan.splits, waiting).max()) / admission.capacity_hz)
-            blocked_ticks = np.maximum(blocked_ticks - 1, 0)
-        optimal = fewest_bins(traffic.counts[:, first : first + ticks].sum(axis=1) / admission.period_s, admission.capacity_hz)
+        counts = traffic.counts[:, first : first + ticks]
+        plan = planner.plan(Sample(first * TICK_S, names, clients.arrived, clients.waiting, suspended), traffic.profiles)
+        clients.redirect(plan.redirected, round(redirect_s / TICK_S))
+        buffered, delayed, latency_s = 0, 0, 0.0
+        for tick, come in enumerate(counts.T, first):
+            more, still = clients.tick(come, plan.splits, round(capacity_hz * TICK_S), tick)
+            buffered, delayed = buffered + more, delayed + still
+            latency_s = max(latency_s, float(np.bincount(plan.splits, clients.waiting).max()) / capacity_hz)
         if first * TICK_S >= warm_up_s:
+            given_up = int(np.count_nonzero(np.isin(before[plan.redirected], plan.closed)))
+            optimal = fewest_bins(counts.sum(axis=1) / admission.period_s, capacity_hz)
             late = latency_s > admission.bound_s
-            seen.append((len(plan.redirected), buffered, delay_ticks * TICK_S, len(plan.open), optimal, latency_s, late))
+            seen.append((len(plan.redirected), given_up, buffered, delayed * TICK_S, len(plan.open), optimal, latency_s, late))
+        before = plan.splits
     return FleetOutcome(*np.mean(seen, axis=0).tolist())
