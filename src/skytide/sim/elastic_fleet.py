@@ -6,6 +6,7 @@ to processing nodes by the shares that frequency-aware hashing gives them. Every
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import ceil
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +29,7 @@ class Machines:
     merge_hz: float = 9_000.0
     headroom: float = 0.1
     redirect_s: float = 1.0
-    choke_s: float = 0.1
+    choke_s: float = 0.2
     """Nothing passes while nodes are added or removed."""
 
     def sized(self, forecast_hz: float) -> Sizing:
@@ -144,9 +145,9 @@ class _Plant:
     def follow(self, wanted: Assignment) -> None:
         """Redirect streams, and add or remove nodes: what waits at one that is removed is still processed there (P1 §3.3)."""
         if self._now is not None:
-            self._blocked_ticks[wanted.splits != self._now.splits] = round(self._machines.redirect_s / TICK_S)
+            self._blocked_ticks[wanted.splits != self._now.splits] = _ticks(self._machines.redirect_s)
             if wanted.nodes != self._now.nodes:
-                self._choked_ticks = round(self._machines.choke_s / TICK_S)
+                self._choked_ticks = _ticks(self._machines.choke_s)
         self._now = wanted
 
     def step(self, tick: int) -> Moment:
@@ -201,3 +202,7 @@ class _Plant:
         merged = self._machines.merge_hz * TICK_S * nodes.merging
         self._merge = max(0.0, self._merge + done * self._machines.results_per_tuple - merged)
         return max(self._nodes.values()) / self._machines.capacity_hz
+
+
+def _ticks(seconds: float) -> int:
+    return ceil(seconds / TICK_S - 1e-9)  # a part of a tick is one: nothing that takes time is free
