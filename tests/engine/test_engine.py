@@ -29,14 +29,15 @@ from support.engine import (
     windows_drawn,
 )
 
-from skytide.batch import Sent
+from skytide.batch import PaneReport, Sent, Way
 from skytide.errors import SkytideError
 from skytide.lateness import FixedSlack, KSlack, Slack
 from skytide.queries import Query
-from skytide.routing import STRATEGIES, Splitting
+from skytide.routing import KEYS, STRATEGIES, Splitting
 from skytide.spark.checkpoint import Store
 from skytide.spark.engine import Engine
 from skytide.spark.outlets import Sinks
+from skytide.spark.pane_level import PaneTask
 from skytide.windows import Windows
 
 
@@ -59,7 +60,7 @@ def test_windows_are_the_oracles(query: Query, batches: list[Batch], windows: Wi
     windows=windows_drawn,
     slack=slacks_drawn,
     sizes=st.lists(st.tuples(st.integers(1, 4), st.integers(1, 3)), min_size=6, max_size=6),
-    query=st.sampled_from([QUERIES[0], QUERIES[3]]),
+    query=st.sampled_from([QUERIES[0], QUERIES[3], QUERIES[4]]),
 )
 @settings(max_examples=40)
 def test_no_plan_changes_a_result(
@@ -76,6 +77,32 @@ def test_no_plan_changes_a_result(
             engine.run_batch(InProcess(), batch, number)
         engine.flush(InProcess())
         out.check(data, plan)
+
+
+class Watched(InProcess):
+    """Remembers how many tuples each slot got in the latest batch."""
+
+    def panes(self, batch: list[pa.Table], task: PaneTask, way: Way) -> PaneReport:
+        report = super().panes(batch, task, way)
+        self.got = [sum(part.tuples for part in each.parts) for each in report.tasks]
+        return report
+
+
+def test_a_frequent_key_is_divided_among_slots(tmp_path: Path) -> None:
+    """Nine of ten tuples have one key: in every batch, also in the first one, its slot would get them all."""
+    plan, out = plan_of(QUERIES[4], str(tmp_path), Windows(1_000, 200), KSlack(), way=Sent(KEYS), pane_slots=4), Outputs()
+    engine, jobs = Engine(plan, out.sinks), Watched()
+    data = tuples([[list(range(start, start + 100))] * 2 for start in range(0, 400, 100)])
+    keys = pa.array([n % 10 // 9 for n in range(100)])
+    data = [[part.set_column(1, "a", keys) for part in batch] for batch in data]
+    for number, batch in enumerate(data):
+        engine.run_batch(jobs, batch, number)
+        assert sum(jobs.got) == 200
+        assert max(jobs.got) < 80
+    known = plan.store.latest().router["KEYS"]["keys"]
+    assert sorted(parts for _, parts, _ in known["divided"]) == pytest.approx([0.1 * 16_384, 0.9 * 16_384], abs=1)
+    engine.flush(jobs)
+    out.check(data, plan)
 
 
 def divided(batch: list[pa.Table], parts: int) -> list[pa.Table]:

@@ -123,7 +123,14 @@ def test_strategies_as_the_papers_describe_them() -> None:
     assert sent(TB_RR, 3, [(4, 4), (5, 1)]) == [{0: 2, 1: 1, 2: 1}, {1: 1}]
     # Threshold 100: the least loaded slot owns a pane until it has so many, then the one that is it then.
     assert sent(AS, 3, [(1, 60), (2, 70), (1, 60), (3, 10)], (100, 100)) == [{0: 60}, {1: 70}, {0: 40, 2: 20}, {2: 10}]
-    assert sent(strategy_of("RATE"), 3, [(1, 150), (1, 100)], (100, 100)) == [{1: 100, 2: 50}, {2: 50, 0: 50}]
+    # Threshold 100: what is above goes to the next slot, which gets the next pane too if that was not much. Without one panes go in turn.
+    assert sent(strategy_of("RATE"), 3, [(1, 140), (2, 90), (3, 60)], (100, 100)) == [{0: 100, 1: 40}, {1: 90}, {2: 60}]
+    assert sent(strategy_of("RATE"), 3, [(1, 60), (1, 60), (2, 250)], (100, 100)) == [
+        {0: 60},
+        {0: 40, 1: 20},
+        {1: 100, 2: 100, 0: 50},
+    ]
+    assert sent(strategy_of("RATE"), 3, [(1, 150), (2, 100), (1, 60)]) == [{1: 150}, {2: 100}, {1: 60}]
 
 
 def test_where_all_slots_have_their_share_tuples_go_to_the_shortest_queue() -> None:
@@ -132,7 +139,7 @@ def test_where_all_slots_have_their_share_tuples_go_to_the_shortest_queue() -> N
 
 
 def test_an_unknown_strategy_is_refused() -> None:
-    with pytest.raises(InvalidInput, match="splitting='BEST': not known; choose one of PB_RR, TB_RR, EVEN, RATE, AS, AS_PID"):
+    with pytest.raises(InvalidInput, match="splitting='BEST': not known; choose one of PB_RR, TB_RR, EVEN, RATE, KEYS, AS, AS_PID"):
         strategy_of("BEST")
     with pytest.raises(InvalidInput, match="none would be left"):
         TB_RR.build(2).remove([0, 1], {})

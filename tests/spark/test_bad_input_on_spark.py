@@ -119,7 +119,7 @@ CASES = [
     *each("start.flush", lambda w, flush: w.start(trigger="availableNow", flush=flush), NO_BOOL, "flush="),
     Case("start.flush of a stream that goes on", lambda w: w.start(flush=True), "has no last window"),
     *each("start.name", lambda w, name: w.start(name=name), ["", " ", 3, [], "runs"], "name="),
-    *each("start.splitting", lambda w, way: w.start(splitting=way), ["", "fair", 3, [], 0], "splitting="),
+    *each("start.splitting", lambda w, way: w.start(splitting=way), ["", "fair", 3, [], 0, "KEYS"], "splitting="),
     *each("start.pane_slots", lambda w, slots: w.start(pane_slots=slots), NO_WHOLE, "pane_slots="),
     *each("start.window_slots", lambda w, slots: w.start(window_slots=slots), NO_WHOLE, "window_slots="),
     *each("start.late", lambda w, late: w.start(late=late), [3, []], "late="),

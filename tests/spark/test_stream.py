@@ -17,6 +17,7 @@ from pyspark.sql import functions as F
 import skytide
 from skytide import DropRatio, FixedSlack, InvalidInput, KSlack, high, low
 from skytide.lateness import Slack
+from skytide.routing import ByKey, FrequencyAware
 from skytide.spark.stream import ContinuousQuery, Run, Windowed
 
 START_US = 1_700_000_000_000_000
@@ -202,6 +203,33 @@ def test_no_way_to_split_panes_changes_a_result(spark: SparkSession, tmp_path: P
     assert seen[0] == seen[1] == seen[2]
     with pytest.raises(InvalidInput, match="pane_slots=0: out of range; give a whole number"):
         run.resize(pane_slots=0)
+
+
+def test_tuples_by_key_give_the_same_aggregates(spark: SparkSession, files: str, tmp_path: Path) -> None:
+    """Also with slots that change while the query runs, and on from a checkpoint that knows no keys."""
+    keys = ("city", "stars")
+    asked = windowed(play(spark, files)).aggregate(*MEASURES, keys=keys)
+    expected = rows_of(windowed(spark.read.schema(COLUMNS).parquet(files)).aggregate(*MEASURES, keys=keys))
+    run = asked.start("memory", checkpoint=str(tmp_path / "a"), trigger="availableNow", flush=True, splitting="KEYS", pane_slots=3)
+    run.resize(pane_slots=4)
+    assert run.await_termination()
+    assert rows_of(run.results()) == expected
+    assert run.status().pane_slots in (3, 4)
+    known = run._engine.plan.store.latest().router["KEYS"]["keys"]
+    assert 0 < len(known["divided"]) <= 100
+    assert run.status().splitting_factor >= 1
+    before = finish(asked, "memory", tmp_path / "b", flush=False).results()
+    after = finish(asked, "memory", tmp_path / "b", splitting=ByKey(FrequencyAware(heaviest=2)), pane_slots=2).results()
+    assert rows_of(pa.concat_tables([before, after])) == expected
+
+
+def test_tuples_by_key_need_keys_and_work_with_an_own_source(spark: SparkSession, tmp_path: Path) -> None:
+    source = workload(2, batch="1700 ms")
+    with pytest.raises(InvalidInput, match=r"splitting='KEYS': the query has no keys; give it some, as in aggregate"):
+        best(windowed(source)).start("memory", checkpoint=str(tmp_path / "none"), splitting="KEYS")
+    grouped = windowed(source, FixedSlack("300 ms")).skyline(low("x0"), high("x1"), skytide.diff("id"))
+    plain, by_key = (finish(grouped, "memory", tmp_path / str(way), splitting=way).results() for way in (None, "KEYS"))
+    assert rows_of(plain) == rows_of(by_key)
 
 
 def test_sinks_get_the_same_as_functions_and_as_parquet(

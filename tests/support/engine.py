@@ -27,12 +27,14 @@ QUERIES: list[Query] = [
     KDominant(low("a") * high("b"), k=1),
     TopK(low("a") & high("b"), k=2),
     Aggregate((Measure.parse("count(*)"), Measure.parse("sum(a)"), Measure.parse("last(b)")), time="ts"),
+    Aggregate((Measure.parse("count(*)"), Measure.parse("last(b)")), keys=("a",), time="ts"),
 ]
 ASKED = [
     oracle.skyline(("low", "a"), ("high", "b")),
     oracle.k_dominant(1, ("low", "a"), ("high", "b")),
     oracle.top_k(2, ("low", "a"), ("high", "b")),
     oracle.aggregate([("count", "*", "count"), ("sum", "a", "sum_a"), ("last", "b", "last_b")]),
+    oracle.aggregate([("count", "*", "count"), ("last", "b", "last_b")], keys=("a",)),
 ]
 """What the oracle is asked for each of the queries."""
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)

@@ -153,7 +153,7 @@ class Machine:
             output=Output(late=report.files("late"), invalid=report.files("invalid")),
         )
         router = rules.router(before)
-        measured = self._learn(router, report, state)
+        measured = self._learn(router, event, state)
         state = replace(state, pane_slots=self.pane_slots, router={rules.way.splitting.name: router.snapshot()})
         self._seen = report, router, measured
         self._batch = replace(self._batch, state=state, report=report)
@@ -216,10 +216,10 @@ class Machine:
         self._batch = replace(self._batch, state=state)
         return [Record(state), *_again(state)]
 
-    def _learn(self, router: Router, report: PaneReport, state: State) -> float | None:
+    def _learn(self, router: Router, event: PanesReported, state: State) -> float | None:
         """Tell the router what its slots did, and return their utilisation."""
         assert self._batch is not None
-        windows = self.rules.windows
+        report, windows = event.report, self.rules.windows
         router.renumber(self.rules.way.slots_of(report, len(router.slots)))
         for (pane, slot), tuples in sorted(report.sent().items()):
             router.record(pane, slot, tuples)
@@ -227,6 +227,8 @@ class Machine:
             router.close(windows.pane_of(state.clock.punctuation_us))
         measured = utilisation(report.uses(router.slots), self._batch.period_s)
         router.sample(measured)
+        if router.keys:
+            router.keys.learn(report.keys(), event.at_s)
         router.renumber(self.pane_slots)
         return measured
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from skytide.lateness import Arrivals, Crowd
 from skytide.lateness.delays import BUCKETS
-from skytide.routing import SlotUse
+from skytide.routing import Frequencies, SlotUse
 
 
 @dataclass(frozen=True)
@@ -46,18 +46,22 @@ class PaneTaskReport:
     source_end: int = 0
     hold_us: int | None = None
     """A time that tuples may have that came, and that the source keeps waiting."""
+    keys: Frequencies = field(default_factory=Frequencies)
+    """How often keys came to the split tasks whose reports this task passes on."""
 
     def to_text(self) -> str:
         """Return the report as it travels."""
         parts = [[part.pane, part.tuples, *vars(part.piece).values()] for part in self.parts]
-        return json.dumps({**vars(self), "arrivals": arrivals_to_json(self.arrivals), "parts": parts})
+        arrivals, keys = arrivals_to_json(self.arrivals), self.keys.to_json()
+        return json.dumps({**vars(self), "arrivals": arrivals, "parts": parts, "keys": keys})
 
     @staticmethod
     def from_text(text: str) -> "PaneTaskReport":
         """Read a report."""
         known = json.loads(text)
         parts = tuple(PanePart(pane, tuples, Piece(*piece)) for pane, tuples, *piece in known["parts"])
-        return PaneTaskReport(**{**known, "arrivals": arrivals_from_json(known["arrivals"]), "parts": parts})
+        arrivals, keys = arrivals_from_json(known["arrivals"]), Frequencies.from_json(known["keys"])
+        return PaneTaskReport(**{**known, "arrivals": arrivals, "parts": parts, "keys": keys})
 
 
 def arrivals_to_json(arrivals: Arrivals) -> dict[str, Any]:
@@ -101,6 +105,13 @@ class PaneReport:
         whole = Arrivals()
         for task in self.tasks:
             whole = whole.beside(task.arrivals, leap_us)
+        return whole
+
+    def keys(self) -> Frequencies:
+        """Return how often keys came with the batch."""
+        whole = Frequencies()
+        for task in self.tasks:
+            whole = whole.beside(task.keys)
         return whole
 
     def files(self, kind: str) -> tuple[str, ...]:

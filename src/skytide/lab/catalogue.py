@@ -18,6 +18,8 @@ MODULES = {
     "X11": "x11_strategies",
     "X12": "x12_comparison",
     "X13": "x13_admission",
+    "X14": "x14_balance",
+    "X15": "x15_elastic_fleet",
     "X16": "x16_fugu",
     "S1": "s01_engine",
     "F3": "f03_processes",

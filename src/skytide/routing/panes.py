@@ -1,9 +1,11 @@
-"""The ways to give the tuples of a pane to slots (P3 §4.1.2, P1 §4.2, SPEC S1 to S5)."""
+"""The ways to give the tuples of a pane to slots (P3 §4.1.2, P1 §4, SPEC S1 to S5, A7)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from math import isinf
 
 from skytide.errors.checks import kind_of, one_of
+from skytide.routing.frequency import FrequencyAware
 from skytide.routing.pid import Pid, PidLogic
 from skytide.routing.router import Given, Queued, Router, Splitting
 
@@ -62,26 +64,67 @@ class EqualParts(TuplesInTurn):
 
 @dataclass(frozen=True)
 class RateAware(Splitting):
-    """P1's way: what exceeds the size that is usual goes to the next slot in turn."""
+    """P1's way: panes to slots in turn; what exceeds the size that is usual goes to the next slot, and a small pane's slot gets another.
+
+    As long as no pane has closed, and nobody knows what is usual, pane i goes to slot i mod n.
+    """
 
     name = "RATE"
 
     def send(self, router: "Router", pane: int, tuples: int, queued: Queued) -> Given:
         """Fill up slot after slot."""
-
-        def choose(owner: int | None) -> int:
-            place = pane if owner is None else router.slots.index(owner) + 1
-            return router.slots[place % len(router.slots)]
-
-        return router.fill(pane, tuples, queued, router.base_threshold, choose)
+        if isinf(router.base_threshold):
+            return router.give(pane, {_in_turn(router, pane): tuples}, queued)
+        given = router.fill(pane, tuples, queued, router.base_threshold, lambda owner: self._next(router, owner))
+        router.filled += given.get(_in_turn(router, router.turn), 0)
+        return given
 
     def slot_for(self, router: "Router", pane: int, tuples: int, queued: Queued) -> int:
         """Give the owner, or the next slot if it has its share."""
+        if isinf(router.base_threshold):
+            return super().slot_for(router, pane, tuples, queued)
         opened = router.open.get(pane)
-        owner = super().slot_for(router, pane, tuples, queued)
-        if opened is None or opened.sent.get(owner, 0) + tuples / 2 <= router.base_threshold:
-            return owner
-        return router.slots[(router.slots.index(owner) + 1) % len(router.slots)]
+        slot = opened.owner if opened and opened.owner in router.slots else None
+        if opened is None or slot is None or opened.sent.get(slot, 0) + tuples / 2 > router.base_threshold:
+            slot = self._next(router, slot)
+        router.filled += tuples if slot == _in_turn(router, router.turn) else 0
+        return slot
+
+    def recorded(self, router: "Router", tuples: int) -> None:
+        """Take as many turns as those who sent these have taken together."""
+        if not isinf(router.base_threshold):
+            turns, router.filled = divmod(router.filled + tuples, max(1, int(router.base_threshold)))
+            router.turn = (router.turn + turns) % len(router.slots)
+
+    def _next(self, router: "Router", owner: int | None) -> int:
+        """Give the slot whose turn it is to a pane that begins, unless that is half full already; to one that goes on the next."""
+        if owner is not None or router.filled > router.base_threshold / 2:
+            router.turn, router.filled = router.turn + 1, 0
+        return _in_turn(router, router.turn)
+
+
+def _in_turn(router: "Router", turn: int) -> int:
+    return router.slots[turn % len(router.slots)]
+
+
+@dataclass(frozen=True)
+class ByKey(RateAware):
+    """KEYS: tuples of a query with keys go to slots by their keys, of which the most frequent are divided (P1 §4).
+
+    Where keys are not known, as in a simulation by counts, tuples go by the rate: P1's rule for queries without keys.
+    """
+
+    name = "KEYS"
+    keys: FrequencyAware = field(default_factory=FrequencyAware)
+
+    def __post_init__(self) -> None:
+        """Refuse what divides no keys."""
+        remedy = "pass FrequencyAware(), for instance with another number of keys to divide"
+        kind_of("keys", self.keys, FrequencyAware, reason="no way to divide keys", remedy=remedy)
+
+    def key_routing(self) -> FrequencyAware:
+        """Give the hashing."""
+        return self.keys
 
 
 @dataclass(frozen=True)
@@ -119,15 +162,16 @@ class LeastLoaded(Splitting):
         return opened.owner if has_room else router.least_loaded(queued)
 
 
-PB_RR, TB_RR, EVEN, RATE, AS, AS_PID = (
+PB_RR, TB_RR, EVEN, RATE, KEYS, AS, AS_PID = (
     PanesInTurn(),
     TuplesInTurn(),
     EqualParts(),
     RateAware(),
+    ByKey(),
     LeastLoaded(pid=None),
     LeastLoaded(),
 )
-STRATEGIES = {strategy.name: strategy for strategy in (PB_RR, TB_RR, EVEN, RATE, AS, AS_PID)}
+STRATEGIES = {strategy.name: strategy for strategy in (PB_RR, TB_RR, EVEN, RATE, KEYS, AS, AS_PID)}
 
 
 def strategy_of(name: object) -> Splitting:

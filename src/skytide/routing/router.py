@@ -11,6 +11,7 @@ from math import inf
 from typing import Any, ClassVar
 
 from skytide.errors import InvalidInput
+from skytide.routing.frequency import FrequencyAware
 from skytide.routing.pid import PidLogic
 from skytide.routing.sizes import RecentSizes
 
@@ -61,9 +62,16 @@ class Splitting(ABC):
         """Give what moves the threshold, if something does."""
         return None
 
+    def key_routing(self) -> FrequencyAware | None:
+        """Give how tuples go to slots by their keys, if they do."""
+        return None
+
     @abstractmethod
     def send(self, router: "Router", pane: int, tuples: int, queued: Queued) -> Given:
         """Give the slots that get some more tuples of a pane, and how many each."""
+
+    def recorded(self, router: "Router", tuples: int) -> None:
+        """Take in that others have sent tuples."""
 
     def plan(self, router: "Router", runs: Sequence[tuple[int, int]]) -> list[int]:
         """Give a slot to each of some runs of tuples: their panes, and how many, in the order they come."""
@@ -89,9 +97,11 @@ class Router:
         if not self.slots:
             raise InvalidInput(value="no slots", reason="tuples must go somewhere", remedy="give at least 1")
         self.open: dict[int, OpenPane] = {}
-        self.turn = 0
-        self.sizes, self._whole = RecentSizes(self.recent), RecentSizes(self.recent)
+        self.turn = self.filled = 0
+        self.sizes, self.whole = RecentSizes(self.recent), RecentSizes(self.recent)
         self.pid = strategy.regulator()
+        by_key = strategy.key_routing()
+        self.keys = by_key.build(self.slots) if by_key else None
         self.base_threshold = inf
         self.threshold = inf
         self._closed_panes = self._closed_partitions = 0
@@ -109,12 +119,31 @@ class Router:
     def route_whole(self, pane: int, tuples: int, queued: Queued) -> int:
         """Say which slot gets some more tuples of a pane that cannot be told apart, and must go to one."""
         slot = self.strategy.slot_for(self, pane, tuples, queued)
-        self.record(pane, slot, tuples)
+        self._note(pane, slot, tuples)
         queued[slot] = queued.get(slot, 0) + tuples
         return slot
 
     def record(self, pane: int, slot: int, tuples: int) -> None:
-        """Take in that a slot got tuples of a pane, whoever sent them."""
+        """Take in that others sent tuples of a pane to a slot."""
+        self._note(pane, slot, tuples)
+        self.strategy.recorded(self, tuples)
+
+    def apart(self, part: int, share: float) -> Queued:
+        """Be one of several routers that send at once, with so large a share of each threshold; give the queues it begins with.
+
+        They begin with other slots and sub-keys, so that not all fill the same one at first.
+        """
+        self.threshold, self.base_threshold, self.filled = (
+            self.threshold * share,
+            self.base_threshold * share,
+            int(self.filled * share),
+        )
+        if self.keys:
+            self.keys = self.keys.apart(part * share % 1)
+        n = len(self.slots)
+        return {self.slots[(part + turn) % n]: turn for turn in range(n)}
+
+    def _note(self, pane: int, slot: int, tuples: int) -> None:
         opened = self.open.setdefault(pane, OpenPane(slot))
         opened.sent[slot] = opened.sent.get(slot, 0) + tuples
         opened.owner = slot
@@ -128,7 +157,7 @@ class Router:
             closed += [Partition(pane, slot, tuples, count) for slot, tuples in opened.sent.items()]
             sizes = [size for size in (*opened.sent.values(), *opened.given_up) if size]
             self.sizes.add(sizes)
-            self._whole.add([sum(sizes)] if sizes else [])
+            self.whole.add([sum(sizes)] if sizes else [])
             self._closed_panes += 1
             self._closed_partitions += count
         if closed:
@@ -137,14 +166,14 @@ class Router:
 
     def add(self, slots: Iterable[int]) -> None:
         """Let more slots take part."""
-        self.slots += [slot for slot in slots if slot not in self.slots]
+        self._have([*self.slots, *(slot for slot in slots if slot not in self.slots)])
 
     def remove(self, slots: Sequence[int], queued: Queued) -> list[Partition]:
         """Take slots out, and give the results they hold: out at once, and marked with 0 partitions as more may follow."""
         left = [slot for slot in self.slots if slot not in slots]
         if not left:
             raise InvalidInput(value=f"slots {list(slots)}", reason="none would be left", remedy="keep at least 1")
-        self.slots = left
+        self._have(left)
         given_up = []
         for pane, opened in sorted(self.open.items()):
             for slot in [slot for slot in opened.sent if slot in slots]:
@@ -158,14 +187,14 @@ class Router:
 
     def renumber(self, slots: int) -> None:
         """Have so many slots from now on, where results that were begun are safe and nobody has to give them up."""
-        self.slots = list(range(slots))
+        self._have(list(range(slots)))
         for opened in self.open.values():
             opened.owner %= slots
 
     def sample(self, utilisation: float | None) -> None:
         """End a sampling period: the threshold moves with the utilisation, if the strategy wants that."""
         if self.pid:
-            whole, base = self._whole.snapshot(), self.base_threshold
+            whole, base = self.whole.snapshot(), self.base_threshold
             # A threshold below an even share splits no further, and one above the largest pane splits nothing.
             low, high = (sum(whole) / len(whole) / len(self.slots) / base / 2, max(whole) / base) if whole else (0.0, inf)
             self.pid.sample(utilisation, low, high)
@@ -209,23 +238,31 @@ class Router:
         """Give the state, as plain values."""
         panes = {pane: vars(opened) for pane, opened in self.open.items()}
         closed = [self._closed_panes, self._closed_partitions]
-        pid = self.pid.snapshot() if self.pid else None
-        sizes = {"sizes": self.sizes.snapshot(), "whole": self._whole.snapshot()}
-        known = {"slots": self.slots, "open": panes, "turn": self.turn, "closed": closed, "pid": pid, "chosen": self._chosen}
-        return {**known, **sizes}
+        regulated = {name: logic.snapshot() if logic else None for name, logic in (("pid", self.pid), ("keys", self.keys))}
+        sizes = {"sizes": self.sizes.snapshot(), "whole": self.whole.snapshot()}
+        turns = {"turn": self.turn, "filled": self.filled, "chosen": self._chosen}
+        return {"slots": self.slots, "open": panes, "closed": closed, **turns, **sizes, **regulated}
 
     def restore(self, state: State) -> None:
         """Go on from a snapshot."""
-        self.slots, self.turn = list(state["slots"]), state["turn"]
+        self.turn, self.filled = state["turn"], state.get("filled", 0)
         for pane, known in state["open"].items():
             sent = {int(slot): n for slot, n in known["sent"].items()}
             self.open[int(pane)] = OpenPane(known["owner"], sent, list(known["given_up"]))
-        self.sizes, self._whole = (RecentSizes(self.recent, state[name]) for name in ("sizes", "whole"))
+        self.sizes, self.whole = (RecentSizes(self.recent, state[name]) for name in ("sizes", "whole"))
         self._closed_panes, self._closed_partitions = state["closed"]
         self._chosen = {int(slot): times for slot, times in state["chosen"].items()}
         if self.pid and state["pid"]:
             self.pid.restore(state["pid"])
+        if self.keys and state.get("keys"):
+            self.keys.restore(state["keys"])
+        self._have(list(state["slots"]))
         self._set_threshold()
+
+    def _have(self, slots: list[int]) -> None:
+        self.slots = slots
+        if self.keys:
+            self.keys.resize(slots)
 
     def _give(self, opened: OpenPane, slot: int, n: int, queued: Queued, given: Given) -> None:
         opened.sent[slot] = opened.sent.get(slot, 0) + n

@@ -52,6 +52,7 @@ def check_streamed(df: DataFrame) -> None:
 
 def check_start(
     df: DataFrame,
+    query: Query,
     results: pa.Schema,
     *,
     sink: Any,
@@ -66,8 +67,9 @@ def check_start(
     """Refuse arguments of a start that make no sense, before anything is written."""
     kind_of("trigger", trigger, (str, timedelta), reason="not a trigger", remedy='pass an interval as "500 ms", or "availableNow"')
     yes_or_no("flush", flush)
-    if splitting is not None:
-        strategy_of(splitting)
+    if splitting is not None and strategy_of(splitting).key_routing() and not query.groups():
+        reason, remedy = "the query has no keys", 'give it some, as in aggregate("count(*)", keys="symbol"), or choose "RATE"'
+        raise InvalidInput(value=f"splitting={strategy_of(splitting).name!r}", reason=reason, remedy=remedy)
     for level, count in slots.items():
         check_slots(level, count)
     if name is not None:

@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 
 from skytide.batch import PanePart, PaneReport, PaneTaskReport, Piece, RunPanes
 from skytide.batch.reports import arrivals_from_json, arrivals_to_json
+from skytide.kernels import Indices
 from skytide.lateness import Arrivals, Order, observe
 from skytide.lateness.crowds import FAR_US
 from skytide.queries import Query
-from skytide.routing import Router
+from skytide.routing import Frequencies, KeyCounter, Keys, Router
 from skytide.spark.checkpoint import Files
 from skytide.spark.checkpoint.files import fresh_name
 from skytide.spark.tasks import Reducer
@@ -25,7 +26,7 @@ from skytide.windows import Windows
 REPORT = pa.schema([("report", pa.string())])
 SLOT, KIND, SEEN = "__skytide_slot", "__skytide_kind", "__skytide_seen"
 ROUTED = pa.schema([(SLOT, pa.int32()), (KIND, pa.int8()), (SEEN, pa.string())])
-"""What a split task adds to tuples: their slot and their kind; and to one empty row what it saw of arrivals."""
+"""What a split task adds to tuples: their slot and their kind; and to one empty row what it saw of arrivals and keys."""
 IN_TIME, SUSPECT, LATE, INVALID = range(4)
 """The kinds of tuples. Suspects are in time, and so far ahead that their time may turn out to be wrong."""
 
@@ -68,40 +69,37 @@ class PaneTask:
         yield work.report(watch.arrivals, source_end, min(holds, default=None))
 
     def split(self, batches: Iterable[pa.RecordBatch], router: Router, part: int, share: float) -> Iterator[pa.RecordBatch]:
-        """Give each tuple its slot by the plan of the driver's router, of whose threshold this task has a `share`.
-
-        Slots are numbered from 0. Tasks of a batch begin with other slots, so that not all fill the first one at first.
-        """
-        watch = _Watch(self)
-        router.threshold, router.base_threshold = router.threshold * share, router.base_threshold * share
-        queued = {(part + turn) % len(router.slots): turn for turn in range(len(router.slots))}
+        """Give each tuple its slot by the plan of the driver's router, of whose threshold this task has a `share`."""
+        watch, choice = _Watch(self), _Choice(self, router, router.apart(part, share))
         for batch in batches:
             rows, times, kinds = watch.judge(batch)
             slots = np.full(len(times), router.slots[0], np.int32)
             in_time = np.flatnonzero(kinds < LATE)
-            slots[in_time] = _slots(self.windows.pane_of(times[in_time]), router, queued)
+            slots[in_time] = choice.slots(rows, times, in_time)
             marks = [pa.array(slots), pa.array(kinds), pa.nulls(len(times), pa.string())]
             for field, column in zip(ROUTED, marks, strict=True):
                 rows = rows.append_column(field, column)
             yield from rows.to_batches()
-        seen = json.dumps(arrivals_to_json(watch.arrivals))
+        seen = json.dumps([arrivals_to_json(watch.arrivals), choice.keys_seen().to_json()])
         marks = [pa.array([router.slots[0]], pa.int32()), pa.array([IN_TIME], pa.int8()), pa.array([seen])]
         nothing = [pa.nulls(1, field.type) for field in self.columns]
         yield pa.RecordBatch.from_arrays([*nothing, *marks], names=[*self.columns.names, *ROUTED.names])
 
     def run_routed(self, batches: Iterable[pa.RecordBatch], slot: int) -> Iterator[pa.RecordBatch]:
         """Reduce tuples that a split task sent here, and pass on what it saw."""
-        work, arrivals = _Work(self, slot), Arrivals()
+        work, arrivals, keys = _Work(self, slot), Arrivals(), Frequencies()
         for batch in batches:
             table = pa.Table.from_batches([batch])
             seen = np.asarray(pc.is_valid(table[SEEN]))
             if seen.any():
                 for text in table[SEEN].drop_null().to_pylist():
-                    arrivals = arrivals.beside(arrivals_from_json(json.loads(text)), self.plan.leap_us)
+                    arrived, frequent = json.loads(text)
+                    arrivals = arrivals.beside(arrivals_from_json(arrived), self.plan.leap_us)
+                    keys = keys.beside(Frequencies.from_json(frequent))
                 table = table.filter(pa.array(~seen))
             rows = table.drop_columns(list(ROUTED.names)).cast(self.columns)
             work.add(rows, times_us(rows, self.time), table[KIND].to_numpy())
-        yield work.report(arrivals)
+        yield work.report(arrivals, keys=keys)
 
 
 class _Watch:
@@ -148,6 +146,30 @@ class _Watch:
         kinds[suspects] = SUSPECT
 
 
+class _Choice:
+    """Chooses slots for tuples: by their keys if the strategy wants that and the query has some, otherwise by their panes."""
+
+    def __init__(self, task: PaneTask, router: Router, queued: dict[int, int]) -> None:
+        self._task, self._router, self._queued = task, router, queued
+        self._keys = router.keys if task.query.groups() else None
+        self._counter = KeyCounter()
+
+    def slots(self, rows: pa.Table, times: Times, in_time: Indices) -> NDArray[np.int32]:
+        """Return a slot for each tuple that is in time."""
+        if self._keys is None:
+            return _slots_by_pane(self._task.windows.pane_of(times[in_time]), self._router, self._queued)
+        mine = rows.select(list(self._task.query.groups()))
+        keys = Keys.of((mine if len(in_time) == len(times) else mine.take(pa.array(in_time))).columns)
+        self._counter.observe(keys)
+        if not self._keys.begun:
+            self._keys.divide(self._counter.frequencies())
+        return self._keys.route(keys)
+
+    def keys_seen(self) -> Frequencies:
+        """Return how often keys came here, of as many as the driver wants to know of."""
+        return self._counter.frequencies().most(self._keys.config.remembered) if self._keys else Frequencies()
+
+
 class _Work:
     """What a slot does with its tuples.
 
@@ -177,7 +199,9 @@ class _Work:
             if wanted[kind] and mine.any():
                 kept.append(rows.filter(pa.array(mine)))
 
-    def report(self, arrivals: Arrivals, source_end: int = 0, hold_us: int | None = None) -> pa.RecordBatch:
+    def report(
+        self, arrivals: Arrivals, source_end: int = 0, hold_us: int | None = None, keys: Frequencies | None = None
+    ) -> pa.RecordBatch:
         sequence = self._task.plan.sequence
         parts = self._write_panes(fresh_name("panes", sequence))
         names = {kind: fresh_name(folder, sequence) for kind, folder in _FOLDERS.items() if self._aside[kind]}
@@ -194,6 +218,7 @@ class _Work:
             suspect_file=names.get(SUSPECT),
             source_end=source_end,
             hold_us=hold_us,
+            keys=keys or Frequencies(),
         )
         return pa.RecordBatch.from_arrays([pa.array([report.to_text()])], schema=REPORT)
 
@@ -219,7 +244,7 @@ def read_reports(reports: pa.Table) -> PaneReport:
     return PaneReport(tuple(map(PaneTaskReport.from_text, reports["report"].to_pylist())))
 
 
-def _slots(panes: Times, router: Router, queued: dict[int, int]) -> NDArray[np.int32]:
+def _slots_by_pane(panes: Times, router: Router, queued: dict[int, int]) -> NDArray[np.int32]:
     """Choose a slot for each tuple, in order of arrival within its pane."""
     slots = np.empty(len(panes), np.int32)
     if not len(panes):

@@ -181,12 +181,13 @@ class ContinuousQuery:
         rows that the query refuses, which would otherwise fail it. `trigger` is an interval or "availableNow", with which `flush` also closes the last windows.
 
         `splitting` says how tuples come to the `pane_slots`, the tasks of the pane level: "PB_RR", "TB_RR", "RATE", "AS" or "AS_PID", as
-        the papers name them, or "EVEN". Without it tuples are worked on where they are: in the partitions of the DataFrame, or
+        the papers name them, "EVEN", or, for a query with keys, "KEYS", which divides the most frequent ones. Without it tuples are worked on where they are: in the partitions of the DataFrame, or
         evenly, where the source is a workload. The window level has up to `window_slots` tasks at once, if that is worth it.
         """
         kept = arrow_schema(self.rows.schema)
         check_start(
             self.rows,
+            self.query,
             self.query.schema(kept),
             sink=sink,
             late=late,
@@ -248,9 +249,13 @@ class ContinuousQuery:
         return windows_of_rows(self.rows, self.time, self.windows, self.query).drop(*self.helpers)
 
     def _way(self, splitting: str | Splitting | None) -> Way:
-        """Return how tuples reach slots: expressions are Spark's to compute, and tuples in turn or in equal parts need no shuffle."""
+        """Return how tuples reach slots: expressions are Spark's to compute, and tuples in turn or in equal parts need no shuffle.
+
+        A source of our own makes tuples in slots before anybody knows their keys.
+        """
         given = None if splitting is None else strategy_of(splitting)
-        inside = self.source.way(given) if self.source is not None and not self.helpers else None
+        by_key = given is not None and given.key_routing() is not None
+        inside = self.source.way(given) if self.source is not None and not self.helpers and not by_key else None
         if inside is not None:
             return inside
         strategy = given or TB_RR

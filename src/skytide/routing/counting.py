@@ -1,0 +1,80 @@
+"""Which keys come most often: counted by a sketch, so that memory is bounded whatever number of keys there is (P1 §4.1, §6.4.4)."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from datasketches import frequent_items_error_type, frequent_items_sketch
+
+from skytide.routing.hashing import Keys
+
+COUNTED = 8_192
+"""Of the keys that come together, so many at most are counted: the others are rarer than one tuple in so many."""
+LG_COUNTERS = 14
+
+
+@dataclass(frozen=True)
+class Frequencies:
+    """How often the most frequent keys came among some tuples: by the hash of the key, the most frequent first."""
+
+    tuples: int = 0
+    counts: tuple[tuple[int, int], ...] = ()
+
+    def beside(self, other: "Frequencies") -> "Frequencies":
+        """Return what two saw of different tuples.
+
+        >>> Frequencies(10, ((7, 5), (8, 2))).beside(Frequencies(4, ((8, 4),)))
+        Frequencies(tuples=14, counts=((8, 6), (7, 5)))
+        """
+        total = dict(self.counts)
+        for key, count in other.counts:
+            total[key] = total.get(key, 0) + count
+        return Frequencies(self.tuples + other.tuples, _most_first(total.items()))
+
+    def most(self, keys: int) -> "Frequencies":
+        """Return what is known of so many keys at most."""
+        return Frequencies(self.tuples, self.counts[:keys])
+
+    def to_json(self) -> list[Any]:
+        """Return plain values."""
+        return [self.tuples, [list(each) for each in self.counts]]
+
+    @staticmethod
+    def from_json(values: list[Any]) -> "Frequencies":
+        """Return what `to_json` gave as frequencies."""
+        tuples, counts = values
+        return Frequencies(tuples, tuple((key, count) for key, count in counts))
+
+
+class KeyCounter:
+    """Counts keys as they come.
+
+    >>> counter = KeyCounter()
+    >>> counter.observe(Keys.of_hashes(np.array([7, 8, 7, 7], np.uint64)))
+    >>> counter.frequencies()
+    Frequencies(tuples=4, counts=((7, 3), (8, 1)))
+    """
+
+    def __init__(self) -> None:
+        """Begin with no tuple."""
+        self._sketch = frequent_items_sketch(LG_COUNTERS)
+        self._tuples = 0
+
+    def observe(self, keys: Keys) -> None:
+        """Count the keys of some tuples."""
+        self._tuples += len(keys)
+        counts = keys.counts()
+        mine = np.arange(len(counts))
+        if len(counts) > COUNTED:
+            mine = np.flatnonzero(counts > np.partition(counts, -COUNTED)[-COUNTED])
+        for key, count in zip(keys.hashes[mine].tolist(), counts[mine].tolist(), strict=True):
+            self._sketch.update(key, count)
+
+    def frequencies(self) -> Frequencies:
+        """Return the keys that came most often; those that the sketch cannot tell from rare ones are left out."""
+        found = self._sketch.get_frequent_items(frequent_items_error_type.NO_FALSE_POSITIVES)
+        return Frequencies(self._tuples, _most_first((key, count) for key, count, *_ in found))
+
+
+def _most_first(counts: Any) -> tuple[tuple[int, int], ...]:
+    return tuple(sorted(counts, key=lambda each: (-each[1], each[0])))

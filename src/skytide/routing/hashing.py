@@ -1,0 +1,127 @@
+"""Keys as numbers: the same 64-bit hash for the same key on every machine, computed over whole columns."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+Hashes = NDArray[np.uint64]
+Codes = NDArray[np.int64]
+
+GOLDEN = np.uint64(0x9E3779B97F4A7C15)  # 2**64 over the golden ratio
+BASE = np.uint64(0x100000001B3)  # of the polynomial over the bytes of a text
+NULL = np.uint64(0x6E756C6C)
+
+
+def mixed(numbers: Hashes) -> Hashes:
+    """Return numbers whose bits all depend on all bits of the given ones: the last steps of splitmix64, a bijection.
+
+    >>> [hex(number) for number in mixed(np.array([0, 1], np.uint64)).tolist()]
+    ['0x0', '0x5692161d100b05e5']
+    """
+    numbers = (numbers ^ (numbers >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    numbers = (numbers ^ (numbers >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return numbers ^ (numbers >> np.uint64(31))
+
+
+@dataclass(frozen=True, eq=False)
+class Keys:
+    """The keys of some tuples: of each tuple the number of its key, and of each key its hash.
+
+    >>> keys = Keys.of([pa.chunked_array([["a", "b", "a"]])])
+    >>> keys.codes.tolist(), len(keys.hashes)
+    ([0, 1, 0], 2)
+    """
+
+    codes: Codes
+    hashes: Hashes
+
+    @staticmethod
+    def of(columns: Sequence[pa.ChunkedArray]) -> "Keys":
+        """Return the keys that rows have in one or several columns; each different value is hashed once."""
+        first, *others = map(_encoded, columns)
+        if not others:
+            return first
+        rows = first.of_tuples()
+        for other in others:
+            rows = mixed(rows * GOLDEN + other.of_tuples())
+        return Keys.of_hashes(rows)
+
+    @staticmethod
+    def of_hashes(rows: Hashes) -> "Keys":
+        """Return the keys of tuples of each of which the hash is known."""
+        encoded = pa.array(rows).dictionary_encode()
+        return Keys(_codes(encoded), np.asarray(encoded.dictionary))
+
+    def __len__(self) -> int:
+        """Return how many tuples there are."""
+        return len(self.codes)
+
+    def of_tuples(self) -> Hashes:
+        """Return the hash of the key of each tuple."""
+        return self.hashes[self.codes]
+
+    def counts(self) -> Codes:
+        """Return how many tuples each key has."""
+        return np.bincount(self.codes, minlength=len(self.hashes))
+
+
+def _encoded(column: pa.ChunkedArray) -> Keys:
+    whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    encoded = pc.dictionary_encode(whole, null_encoding="encode")
+    return Keys(_codes(encoded), _hashed(encoded.dictionary))
+
+
+def _codes(encoded: pa.DictionaryArray) -> Codes:
+    return np.asarray(encoded.indices.to_numpy(zero_copy_only=False)).astype(np.int64)
+
+
+def _hashed(values: pa.Array) -> Hashes:
+    """Return the hash of each of some different values."""
+    kind = values.type
+    if pa.types.is_null(kind):
+        return np.full(len(values), mixed(np.array([NULL]))[0])
+    if pa.types.is_floating(kind):
+        floats = np.asarray(values.cast(pa.float64()).to_numpy(zero_copy_only=False)) + 0.0  # one zero
+        hashes = mixed(np.where(np.isnan(floats), np.nan, floats).view(np.uint64) + GOLDEN)
+    elif pa.types.is_integer(kind) or pa.types.is_boolean(kind) or pa.types.is_temporal(kind):
+        hashes = mixed(_integers(values).view(np.uint64) + GOLDEN)
+    else:
+        hashes = _of_bytes(values)
+    if values.null_count:
+        hashes = np.where(np.asarray(values.is_null()), mixed(np.array([NULL])), hashes)
+    return hashes
+
+
+def _integers(values: pa.Array) -> Codes:
+    kind = values.type
+    if pa.types.is_date32(kind) or pa.types.is_time32(kind):
+        values = values.cast(pa.int32())
+    if pa.types.is_uint64(kind):
+        values = values.view(pa.int64())
+    return np.asarray(values.cast(pa.int64()).fill_null(0))
+
+
+def _of_bytes(values: pa.Array) -> Hashes:
+    """Return a polynomial over the bytes of each value, mixed with its length; what has no bytes of its own is written as a text."""
+    if pa.types.is_decimal(values.type):
+        values = values.cast(pa.string())
+    starts, letters = _bytes(values.cast(pa.large_binary()))
+    lengths = np.diff(starts)
+    places = np.arange(len(letters)) - np.repeat(starts[:-1], lengths)
+    powers = np.cumprod(np.full(int(lengths.max(initial=0)) + 1, BASE))
+    total = np.concatenate([np.zeros(1, np.uint64), np.cumsum((letters + np.uint64(1)) * powers[places])])
+    return mixed(total[starts[1:]] - total[starts[:-1]] + (lengths.astype(np.uint64) + np.uint64(1)) * GOLDEN)
+
+
+def _bytes(values: pa.Array) -> tuple[Codes, NDArray[np.uint8]]:
+    """Return all bytes of some values, and where each value begins and the last one ends."""
+    if not len(values):
+        return np.zeros(1, np.int64), np.zeros(0, np.uint8)
+    _, offsets, letters = values.buffers()
+    starts = np.frombuffer(offsets, np.int64)[values.offset : values.offset + len(values) + 1]
+    inside = np.frombuffer(letters, np.uint8)[starts[0] : starts[-1]] if letters else np.zeros(0, np.uint8)
+    return starts - starts[0], inside
