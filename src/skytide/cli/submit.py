@@ -16,8 +16,7 @@ from typing import Any
 from skytide.cli.folders import writable
 from skytide.control import Guard, controller_of
 from skytide.errors import InvalidInput
-from skytide.spark import autoscale
-from skytide.spark.scaling import Event, Scaler
+from skytide.spark.scaling import Event, Scaler, autoscale
 from skytide.spark.scaling.attach import each_query
 from skytide.windows import duration_us
 

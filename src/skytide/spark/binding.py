@@ -8,13 +8,14 @@ import pyarrow as pa
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import from_arrow_type, to_arrow_type
-from pyspark.sql.types import DataType, StringType, StructField, StructType
+from pyspark.sql.pandas.types import from_arrow_type
+from pyspark.sql.types import StringType, StructField, StructType
 
 from skytide.errors import InvalidInput
 from skytide.errors.checks import refused
 from skytide.queries import Query
 from skytide.queries.aggregate import ORIGIN
+from skytide.spark.types import arrow_schema, arrow_type
 
 HELPER = "__skytide_"
 Batches = Iterator[pa.RecordBatch]
@@ -40,14 +41,9 @@ def bind(df: DataFrame, query: Query) -> tuple[DataFrame, Query, list[str]]:
     return df, bound, helpers
 
 
-def arrow_schema(schema: StructType) -> pa.Schema:
-    """Give the Arrow schema; types that Arrow lacks appear as null."""
-    return pa.schema([pa.field(field.name, _arrow_type(field.dataType)) for field in schema.fields])
-
-
 def spark_schema(rows: StructType, columns: pa.Schema) -> StructType:
     """Give the Spark schema of some Arrow columns: fields of the rows as they are, and others by their Arrow type."""
-    own = {(field.name, _arrow_type(field.dataType)): field for field in rows.fields}
+    own = {(field.name, arrow_type(field.dataType)): field for field in rows.fields}
 
     def found(column: pa.Field) -> StructField:
         origin = (column.metadata or {}).get(ORIGIN, column.name.encode()).decode()
@@ -115,10 +111,3 @@ def _with_expression(df: DataFrame, name: str, what: Any) -> DataFrame:
         reason = str(error).strip().partition("\n")[0]
         raise InvalidInput(value=str(what), reason=reason, remedy=f"use columns of {', '.join(df.columns)}") from error
     return extended
-
-
-def _arrow_type(kind: DataType) -> pa.DataType:
-    try:
-        return to_arrow_type(kind, timezone="UTC")
-    except Exception:
-        return pa.null()

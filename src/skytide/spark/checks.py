@@ -11,7 +11,8 @@ from skytide.errors import InvalidInput
 from skytide.errors.checks import kind_of, refused, told, whole, words, yes_or_no
 from skytide.queries import Query
 from skytide.routing import strategy_of
-from skytide.spark.binding import HELPER, arrow_schema
+from skytide.spark.binding import HELPER
+from skytide.spark.types import arrow_schema
 from skytide.spark.window_level import BOUNDS
 
 MOST_SLOTS = 100_000

@@ -10,9 +10,10 @@ from pyspark.sql.types import StructType
 from skytide.errors import InvalidInput
 from skytide.queries import KDominant, Levels, Nulls, Query, Skyband, Skyline, TopDelta, TopK, combine, high
 from skytide.queries.preferences import Preference
-from skytide.spark.binding import arrow_schema, bind, map_in_arrow, spark_schema
+from skytide.spark.binding import bind, map_in_arrow, spark_schema
 from skytide.spark.checks import check_asked, check_columns
 from skytide.spark.tasks import keep, share, whole
+from skytide.spark.types import arrow_schema
 
 MOST_SLOTS = 32  # every slot of a shared merge gets a copy of what was kept
 SLOT = "__skytide_slot"

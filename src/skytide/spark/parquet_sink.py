@@ -11,8 +11,8 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from skytide.errors import InvalidInput, SkytideError
-from skytide.spark.binding import arrow_schema
 from skytide.spark.checkpoint import Files, fresh_name, sequence_of
+from skytide.spark.types import arrow_schema
 
 OWN = "_skytide"
 OWNER = f"{OWN}/owner.json"

@@ -16,7 +16,8 @@ from pyspark.sql.udtf import AnalyzeArgument, AnalyzeResult, PartitioningColumn,
 from skytide.errors import InvalidInput
 from skytide.errors.checks import kind_of
 from skytide.queries import KDominant, Levels, Query, Skyband, Skyline, TopDelta, TopK, parse_preferences
-from skytide.spark.binding import HELPER, arrow_schema, spark_schema
+from skytide.spark.binding import HELPER, spark_schema
+from skytide.spark.types import arrow_schema
 
 ROW = "__skytide_row"
 BUFFER_ROWS = 65_536

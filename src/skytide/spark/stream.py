@@ -19,7 +19,7 @@ from skytide.queries import Aggregate, KDominant, Levels, Measure, Nulls, Query,
 from skytide.queries.preferences import Preference
 from skytide.records import Status, WindowRow
 from skytide.routing import EVEN, TB_RR, Splitting, strategy_of
-from skytide.spark.binding import arrow_schema, bind, bounded
+from skytide.spark.binding import bind, bounded
 from skytide.spark.checkpoint import SparkNotes, Store, checkpoint_place
 from skytide.spark.checks import check_asked, check_slots, check_start, check_streamed
 from skytide.spark.dataframe import count_of
@@ -30,6 +30,7 @@ from skytide.spark.outlets import Sinks
 from skytide.spark.pane_source import OwnSource, load_panes
 from skytide.spark.parquet_sink import claim_all
 from skytide.spark.sinks import MemorySink, side_sink_of, sink_of
+from skytide.spark.types import arrow_schema
 from skytide.spark.window_level import BOUNDS
 from skytide.spark.windows_of_rows import windows_of_rows
 from skytide.spark.workload_source import WorkloadStream
@@ -249,13 +250,9 @@ class ContinuousQuery:
         return windows_of_rows(self.rows, self.time, self.windows, self.query).drop(*self.helpers)
 
     def _way(self, splitting: str | Splitting | None) -> Way:
-        """Return how tuples reach slots: expressions are Spark's to compute, and tuples in turn or in equal parts need no shuffle.
-
-        A source of our own makes tuples in slots before anybody knows their keys.
-        """
+        """Return how tuples reach slots: expressions are Spark's to compute, and tuples in turn or in equal parts need no shuffle."""
         given = None if splitting is None else strategy_of(splitting)
-        by_key = given is not None and given.key_routing() is not None
-        inside = self.source.way(given) if self.source is not None and not self.helpers and not by_key else None
+        inside = self.source.way(given) if self.source is not None and not self.helpers else None
         if inside is not None:
             return inside
         strategy = given or TB_RR

@@ -14,9 +14,10 @@ from pyspark.sql import DataFrame
 
 from skytide.queries import Query, sliding_memory
 from skytide.queries.sliding import Panes
-from skytide.spark.binding import arrow_schema, bounded, map_in_arrow, plainly_named, spark_schema
+from skytide.spark.binding import bounded, map_in_arrow, plainly_named, spark_schema
 from skytide.spark.pane_level import by_pane
 from skytide.spark.tasks import Reducer
+from skytide.spark.types import arrow_schema
 from skytide.spark.window_level import WINDOWS_AT_ONCE, result_columns, slide_over, with_bounds
 from skytide.windows import Windows, stretches, windows_with_panes
 

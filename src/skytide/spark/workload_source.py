@@ -74,9 +74,10 @@ class WorkloadStream:
         register_sources(spark)
         return spark.readStream.format(FORMAT).options(**self.options()).load()
 
-    def way(self, splitting: Splitting | None) -> Way:
-        """Return how tuples reach slots inside the source: it makes them wherever it is told to."""
-        return InSource(splitting or EVEN)
+    def way(self, splitting: Splitting | None) -> Way | None:
+        """Return how tuples reach slots inside the source: it makes them wherever it is told to, before anybody knows their keys."""
+        by_key = splitting is not None and splitting.key_routing() is not None
+        return None if by_key else InSource(splitting or EVEN)
 
     def expected_hz(self) -> float | None:
         """Return what is expected soon: a workload does not tell, as what it stands for would not."""

@@ -20,8 +20,9 @@ from skytide.records.fleet import FleetStatus, SplitStatus
 from skytide.routing import Splitting
 from skytide.spark.checkpoint import Files
 from skytide.spark.fleet.board import Board, Control
+from skytide.spark.fleet.feeds import STREAM
 from skytide.spark.fleet.reader import FleetReader
-from skytide.spark.fleet.settings import STREAM, Settings, schema_text
+from skytide.spark.fleet.settings import Settings, schema_text
 from skytide.spark.fleet.source import FORMAT, register_fleet
 from skytide.spark.fleet.standing import splits_of, status_of
 from skytide.windows import duration_us

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,17 +20,18 @@ from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailable
 
 from skytide.admission import Admission, Plan, Sample, admit
 from skytide.errors import SkytideError
-from skytide.routing import Router
 from skytide.spark.checkpoint import Files
 from skytide.spark.fleet.board import Board, Control
 from skytide.spark.fleet.capacity import Capacity
 from skytide.spark.fleet.feeds import Feed, Look, Range, Records
 from skytide.spark.fleet.notes import NOTHING, FileNotes, InlineNotes, Note, Notes, Offset
 from skytide.spark.fleet.reports import Counts, Inbox, Reporter
-from skytide.spark.fleet.rows import as_tuples, named
 from skytide.spark.fleet.settings import Settings
 from skytide.spark.fleet.standing import standing, streams_table
-from skytide.spark.pane_level import PaneTask, Tuples
+
+if TYPE_CHECKING:  # the pane level loads the compiled queries, which not everybody needs
+    from skytide.routing import Router
+    from skytide.spark.pane_level import PaneTask, Tuples
 
 TELL_STREAMS_S = 1.0
 """How each stream is doing is told no more often than this."""
@@ -124,7 +125,7 @@ class FleetReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Read what a split is to read."""
         assert isinstance(partition, Split)
         for records in self.records(partition):
-            yield from named(records.rows, records.ranges, partition.ranges).to_batches()
+            yield from records.named(partition.ranges).to_batches()
 
     def records(self, split: Split) -> Iterator[Records]:
         """Read the ranges of a split, and report what there was to say."""
@@ -136,13 +137,15 @@ class FleetReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             yield records
         reporter.write(time.perf_counter() - began)
 
-    def panes(self, start: Offset, end: Offset, task: PaneTask, router: Router) -> list[tuple[int, InputPartition]]:
+    def panes(self, start: Offset, end: Offset, task: "PaneTask", router: "Router") -> list[tuple[int, InputPartition]]:
         """Return the splits of a batch, each a slot of the pane level."""
         return list(enumerate(self.partitions(start, end)))
 
-    def tuples(self, partition: InputPartition, task: PaneTask) -> Iterator[Tuples]:
+    def tuples(self, partition: InputPartition, task: "PaneTask") -> "Iterator[Tuples]":
         """Read what a split is to read. Records that cannot be read are tuples without a time."""
         assert isinstance(partition, Split)
+        from skytide.spark.fleet.rows import as_tuples
+
         yield from as_tuples(self.records(partition), partition.ranges, task)
 
     def position(self, offset: Offset) -> int:

@@ -1,22 +1,14 @@
-"""From records of ranges to rows with the name of their stream, and to tuples for the pane level."""
+"""From records of ranges to tuples for the pane level."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from skytide.lateness import Order
 from skytide.lateness.clock import STAY_US
-from skytide.spark.fleet.feeds import Range, Records
-from skytide.spark.fleet.settings import STREAM
+from skytide.spark.fleet.feeds import STREAM, Range, Records
 from skytide.spark.pane_level import PaneTask, Tuples, times_us
-
-
-def named(rows: pa.Table, numbers: NDArray[np.int64], ranges: Sequence[Range]) -> pa.Table:
-    """Return rows with the name of the stream of each."""
-    names = pa.array([each.stream for each in ranges], pa.string())
-    return rows.append_column(STREAM, names.take(pa.array(numbers)))
 
 
 def as_tuples(read: Iterable[Records], ranges: Sequence[Range], task: PaneTask) -> Iterator[Tuples]:
@@ -29,7 +21,7 @@ def as_tuples(read: Iterable[Records], ranges: Sequence[Range], task: PaneTask) 
     holding = np.array([each.is_behind for each in ranges], np.bool_)
     newest = np.full(len(ranges), STAY_US)
     for records in read:
-        rows = named(records.rows, records.ranges, ranges)
+        rows = records.named(ranges)
         behind = waited[records.ranges]
         if holding.any() and rows.num_rows:
             np.maximum.at(newest, records.ranges, times_us(rows, task.time))

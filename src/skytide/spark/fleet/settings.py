@@ -10,16 +10,15 @@ from pyspark.sql.types import StructType
 
 from skytide.errors import InvalidInput
 from skytide.errors.checks import given_if, is_whole, kind_of, one_of, refused, words
-from skytide.spark.binding import arrow_schema
 from skytide.spark.fleet.feeds import Feed
 from skytide.spark.fleet.feeds.arrow_streams import ArrowFolder
 from skytide.spark.fleet.feeds.kafka import Kafka
 from skytide.spark.fleet.feeds.lines import CsvFolder, JsonFolder
 from skytide.spark.fleet.feeds.redis import Redis
 from skytide.spark.fleet.formats import check_readable
+from skytide.spark.types import arrow_schema
 from skytide.windows import duration_us
 
-STREAM = "stream"
 FOLDER, REDIS, KAFKA = "a folder", "Redis", "Kafka"
 SCHEMES = {"file": FOLDER, "redis": REDIS, "rediss": REDIS, "kafka": KAFKA}
 FOLDERS = {kind.extension: kind for kind in (JsonFolder, CsvFolder, ArrowFolder)}

@@ -4,8 +4,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
+from skytide.spark.fleet.feeds import STREAM
 from skytide.spark.fleet.reader import FleetReader
-from skytide.spark.fleet.settings import STREAM, Settings
+from skytide.spark.fleet.settings import Settings
 
 FORMAT = "skytide-fleet"
 

@@ -16,6 +16,8 @@ Positions = NDArray[np.int64]
 """Where streams stand: three numbers each, such as (byte, 0, 0). The first counts."""
 Counts = NDArray[np.int64]
 
+STREAM = "stream"
+"""The column with the name of each row's stream."""
 MOST_AWAY = 1_000
 REPLACED, TRUNCATED, TRIMMED, VANISHED, UNREADABLE = "replaced", "truncated", "trimmed", "vanished", "unreadable"
 
@@ -78,6 +80,11 @@ class Records:
     ranges: NDArray[np.int64]
     broken: tuple[Broken, ...] = ()
     skipped: tuple[Skipped, ...] = ()
+
+    def named(self, ranges: Sequence[Range]) -> pa.Table:
+        """Return the rows with the name of the stream of each."""
+        names = pa.array([each.stream for each in ranges], pa.string())
+        return self.rows.append_column(STREAM, names.take(pa.array(self.ranges)))
 
 
 class Feed(ABC):
