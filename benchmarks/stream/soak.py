@@ -51,7 +51,7 @@ def main() -> None:
         started.query.stop()
         spark.stop()
         shutil.rmtree(folder, ignore_errors=True)
-    _report(console, samples, options.rate)
+    report(console, samples, f"at {options.rate:,} tuples a second", "soak")
 
 
 def live_mb(spark: SparkSession) -> float:
@@ -80,7 +80,8 @@ def sizes(folder: str) -> Sample:
     return {**found, "checkpoint MB": sum(state) / 1e6, "checkpoint files": float(len(state))}
 
 
-def _report(console: Console, samples: list[Sample], rate: int) -> None:
+def report(console: Console, samples: list[Sample], load: str, name_of_file: str) -> None:
+    """Print what was sampled under a load, keep it, and end with a code that says whether something grew."""
     quarter = len(samples) // 4
     rows, grown = [], []
     for name in samples[0]:
@@ -93,9 +94,9 @@ def _report(console: Console, samples: list[Sample], rate: int) -> None:
         rows.append([name, f"{early:,.1f}", f"{late:,.1f}", f"{late / early:.2f}"])
         if late > FLAT * early and name not in ("latency s", "JVM MB"):
             grown.append(name)
-    title = f"{samples[-1]['seconds'] / 60:.0f} minutes at {rate:,} tuples a second (medians; of the checkpoint the highest)"
+    title = f"{samples[-1]['seconds'] / 60:.0f} minutes {load} (medians; of the checkpoint the highest)"
     show(console, title, ["what", "second quarter", "last quarter", "ratio"], rows)
-    out = ROOT / "out" / "soak.json"
+    out = ROOT / "out" / f"{name_of_file}.json"
     out.parent.mkdir(exist_ok=True)
     out.write_text(json.dumps(samples, indent=2) + "\n")
     console.print(f"Not flat: {', '.join(grown)}" if grown else "Flat: nothing grew by more than 10 %")
