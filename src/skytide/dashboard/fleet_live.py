@@ -46,7 +46,8 @@ def line(history: FleetHistory, *, progress: str) -> str:
     fleet = latest.fleet
     latency = f"latency {window.latency_s:.2f} s" if window else "no window yet"
     return (
-        f"{progress}: {fleet.streams:,} streams ({standing(fleet)}), {fleet.rate_hz:,.0f} tuples/s, {fleet.expected_hz:,.0f} expected, "
+        f"{progress}: {fleet.streams:,} streams ({standing(fleet)}), {latest.query.input_rate_hz:,.0f} tuples/s, "
+        f"{fleet.expected_hz:,.0f} expected, "
         f"{fleet.splits:,} {plural(fleet.splits, 'split')} ({_loads(latest)}), {fleet.redirections:,} redirections, "
         f"{fleet.buffered:,} buffered, planning {fleet.planning_s * 1e3:,.0f} ms, {latest.query.windows_out:,} windows, {latency}, "
         f"{lost(fleet, latest.query)}"
@@ -105,8 +106,8 @@ def _numbers(history: FleetHistory, latest: FleetLook, bars: int) -> RenderableT
         return Text(sparkline(values, bars), style=colour)
 
     add("streams", f"{fleet.streams:,}", "there", Text(standing(fleet), style="dim"))
-    rates = spark([look.fleet.rate_hz for look in looks], "cyan")
-    add("input", f"{fleet.rate_hz:,.0f}", "tuples/s", rates, f"{query.tuples:,} tuples so far")
+    rates = spark([batch.input_rate_hz for batch in history.query.batches], "cyan")
+    add("input", f"{query.input_rate_hz:,.0f}", "tuples/s", rates, f"{query.tuples:,} tuples so far")
     add("expected", f"{fleet.expected_hz:,.0f}", "tuples/s", spark([look.fleet.expected_hz for look in looks], "blue"))
     capacity = Text(f"each can take {fleet.capacity_hz:,.0f} tuples/s", style="dim")
     add("splits", f"{fleet.splits:,}", "open", capacity)

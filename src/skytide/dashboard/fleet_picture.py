@@ -9,7 +9,7 @@ from matplotlib.ticker import MaxNLocator
 
 from skytide.dashboard.fleet_history import FleetHistory, FleetLook
 from skytide.dashboard.fleet_live import plural
-from skytide.dashboard.picture import INPUT, QUIET, area, title
+from skytide.dashboard.picture import INPUT, QUIET, START, title
 
 EXPECTED, SPLITS, MOVED, BUFFERED = "#d35400", "#7b3294", "#2e8540", "#c0392b"
 
@@ -24,10 +24,11 @@ def draw(history: FleetHistory, *, name: str, ahead_s: float) -> Figure:
     _splits(panels[1], times, history)
     _buffered(panels[2], times, history)
     for panel in panels:
+        panel.axvspan(0, _first_batch_s(history), color=START, zorder=-1, linewidth=0)
         panel.spines[["top", "right"]].set_visible(False)
         panel.grid(axis="y", color="#e3e6ea", linewidth=0.8)
         panel.set_axisbelow(True)
-    panels[-1].set(xlim=(0, max(times[-1], 1)), xlabel="seconds since the streams began")
+    panels[-1].set(xlim=(0, max(times[-1], 1)), xlabel="seconds since the streams began (grey: until the first batch was done)")
     return figure
 
 
@@ -40,12 +41,23 @@ def _rates(panel: Axes, times: Any, history: FleetHistory, ahead_s: float) -> No
     panel.plot(
         seen, [batch.input_rate_hz for batch in batches], color=QUIET, alpha=0.5, linewidth=0.8, label="let in, batch by batch"
     )
-    area(panel, times, rates, INPUT)
-    panel.lines[-1].set_label("came, of the last five seconds")
+    _steps(panel, times, rates, INPUT, "came, in the last period")
     expected = [look.fleet.expected_hz for look in history.looks]
-    panel.plot(times, expected, color=EXPECTED, linewidth=1.5, linestyle=(0, (4, 3)), label=f"expected {ahead_s:.0f} s later")
+    dashes, label = (0, (4, 3)), f"expected {ahead_s:.0f} s later"
+    panel.step(times, expected, where="post", color=EXPECTED, linewidth=1.5, linestyle=dashes, label=label)
     panel.set(ylabel="tuples a second", ylim=(0, 1.35 * max(rates.max(), *expected, 1.0)))
     panel.legend(loc="upper right", ncols=3, frameon=False)
+
+
+def _steps(panel: Axes, times: Any, values: Any, colour: str, label: str | None = None) -> None:
+    """Draw values that hold until the next one."""
+    panel.fill_between(times, values, step="post", color=colour, alpha=0.2, linewidth=0)
+    panel.step(times, values, where="post", color=colour, linewidth=1.5, label=label)
+    panel.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+
+
+def _first_batch_s(history: FleetHistory) -> float:
+    return next((look.at_s for look in history.looks if look.query.batch >= 0), 0.0)
 
 
 def _first_looks(history: FleetHistory) -> list[FleetLook]:
@@ -62,11 +74,13 @@ def _splits(panel: Axes, times: Any, history: FleetHistory) -> None:
     moves = np.array(history.moves())
     most, moved = int(splits.max()), int(moves.sum())
     title(panel, f"Splits: up to {most:,} {plural(most, 'task')} read all streams; {moved:,} {plural(moved, 'redirection')}")
-    panel.fill_between(times, splits, step="post", color=SPLITS, alpha=0.2, linewidth=0)
-    panel.step(times, splits, where="post", color=SPLITS, linewidth=1.5)
-    panel.set(ylabel="splits", ylim=(0, most + 0.9), yticks=range(0, most + 1, max(1, most // 5)))
+    _steps(panel, times, splits, SPLITS)
+    top = max(most, 2)
+    panel.set(ylabel="splits", ylim=(0, 1.3 * top), yticks=range(0, top + 1, max(1, top // 5)))
+    if not moved:
+        return
     right = panel.twinx()
-    right.vlines(times[moves > 0], 0, moves[moves > 0], color=MOVED, linewidth=3)
+    right.vlines(times[moves > 0], 0, moves[moves > 0], color=MOVED, linewidth=4)
     right.spines[["top"]].set_visible(False)
     right.spines[["right"]].set_color(MOVED)
     right.tick_params(axis="y", colors=MOVED)
@@ -78,5 +92,5 @@ def _splits(panel: Axes, times: Any, history: FleetHistory) -> None:
 def _buffered(panel: Axes, times: Any, history: FleetHistory) -> None:
     buffered = np.array([look.fleet.buffered for look in history.looks])
     title(panel, f"Buffered: up to {buffered.max():,} tuples had come and were not let in yet")
-    area(panel, times, buffered, BUFFERED)
+    _steps(panel, times, buffered, BUFFERED)
     panel.set(ylabel="tuples", ylim=(0, 1.2 * max(buffered.max(), 1)))

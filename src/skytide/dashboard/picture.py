@@ -42,7 +42,7 @@ def draw(history: History, windows: Sequence[WindowRow], *, drop_ratio: float) -
 def _input(panel: Axes, ends: Any, windows: Sequence[WindowRow]) -> None:
     rates = np.array([row.tuples / (row.window_end_us - row.window_start_us) * 1e6 for row in windows])
     title(panel, f"Input: bursts of up to {rates.max():,.0f} tuples a second, {rates.mean():,.0f} on average")
-    area(panel, ends, rates, INPUT)
+    _area(panel, ends, rates, INPUT)
     panel.set(ylabel="tuples a second")
 
 
@@ -65,7 +65,7 @@ def _skyline(panel: Axes, ends: Any, windows: Sequence[WindowRow]) -> None:
     kept = np.array([row.kept for row in windows])
     share = kept.sum() / max(sum(row.tuples for row in windows), 1)
     title(panel, f"Skyline: up to {kept.max():,} rows, {share:.1%} of the tuples; it grows far less than a burst")
-    area(panel, ends, kept, SKYLINE)
+    _area(panel, ends, kept, SKYLINE)
     panel.set(ylabel="rows")
 
 
@@ -77,8 +77,7 @@ def _late(panel: Axes, ends: Any, history: History, drop_ratio: float) -> None:
     panel.set(ylim=(0, 125 * max(drop_ratio, *shares)), ylabel="% so far")
 
 
-def area(panel: Axes, ends: Any, values: Any, colour: str) -> None:
-    """Draw values from zero."""
+def _area(panel: Axes, ends: Any, values: Any, colour: str) -> None:
     panel.fill_between(ends, values, color=colour, alpha=0.2, linewidth=0)
     panel.plot(ends, values, color=colour, linewidth=1.5)
     panel.set_ylim(0, None)
