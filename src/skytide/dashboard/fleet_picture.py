@@ -73,7 +73,8 @@ def _splits(panel: Axes, times: Any, history: FleetHistory) -> None:
     splits = np.array([look.fleet.splits for look in history.looks])
     moves = np.array(history.moves())
     most, moved = int(splits.max()), int(moves.sum())
-    title(panel, f"Splits: up to {most:,} {plural(most, 'task')} read all streams; {moved:,} {plural(moved, 'redirection')}")
+    tasks = f"up to {most:,} tasks read" if most > 1 else "one task reads"
+    title(panel, f"Splits: {tasks} all streams; {moved:,} {plural(moved, 'redirection')}")
     _steps(panel, times, splits, SPLITS)
     top = max(most, 2)
     panel.set(ylabel="splits", ylim=(0, 1.3 * top), yticks=range(0, top + 1, max(1, top // 5)))
@@ -91,6 +92,7 @@ def _splits(panel: Axes, times: Any, history: FleetHistory) -> None:
 
 def _buffered(panel: Axes, times: Any, history: FleetHistory) -> None:
     buffered = np.array([look.fleet.buffered for look in history.looks])
-    title(panel, f"Buffered: up to {buffered.max():,} tuples had come and were not let in yet")
+    most = f"up to {buffered.max():,} tuples had come and were not let in yet" if buffered.any() else "nothing had to wait"
+    title(panel, f"Buffered: {most}")
     _steps(panel, times, buffered, BUFFERED)
-    panel.set(ylabel="tuples", ylim=(0, 1.2 * max(buffered.max(), 1)))
+    panel.set(ylabel="tuples", ylim=(0, 1.2 * max(buffered.max(), 10)))
