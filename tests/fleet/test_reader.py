@@ -218,6 +218,19 @@ def test_a_burst_does_not_hold_up_the_others(asked: Asked) -> None:
     assert asked.given["burst"] == list(range(5_000))
 
 
+def test_a_split_that_takes_less_than_what_comes_is_relieved_at_once(asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes 700 a second of the 1,000 that it could do if it did nothing else, and 800 come."""
+    monkeypatch.setattr(asked.reader._capacity, "measured", lambda *_: None)
+    asked.reader._capacity.hz = 1_000
+    for second in range(20):
+        for stream in range(40):
+            _write(asked, f"s{stream}", *range(20 * second, 20 * second + 20))
+        asked.batch()
+    told = _status(asked)
+    assert told["splits"] == 2 and told["redirections"] > 0
+    assert told["buffered"] < 5 * 100  # what it lagged behind until a period was over, and not what it lags behind in 20 seconds
+
+
 def test_latest_passes_over_what_is_there_but_not_streams_that_join(tmp_path: Path) -> None:
     asked = Asked(None, place=str(tmp_path), starting="latest", splits=1)
     _write(asked, "a", 1)

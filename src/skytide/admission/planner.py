@@ -197,8 +197,8 @@ class Planner:
         self._latency_s = {number: value for number, value in self._latency_s.items() if number in set(numbers)}
         redirected = np.sort(order[(before >= 0) & (before != streams.split)])
         later = np.where(np.isnan(outlook.declared_hz), outlook.later_hz, outlook.declared_hz)
-        told = np.empty((4, len(order)))
-        told[:, order] = streams.split, outlook.rate_hz, expected[0], expected[-1]
+        told = np.empty((5, len(order)))
+        told[:, order] = streams.split, outlook.rate_hz, expected[0], expected[-1], outlook.seen
         return Plan(
             splits=told[0].astype(np.int32),
             redirected=redirected,
@@ -210,4 +210,5 @@ class Planner:
             expected_hz=told[3],
             load_hz=np.array(list(self._loads(expected).values()), np.float64),
             total_expected_hz=float(later[active].sum()),
+            observed=told[4].astype(np.bool_),
         )

@@ -66,3 +66,5 @@ class Plan:
     """What is expected of each split of `open`, in the next period or then, whichever is more."""
     total_expected_hz: float
     """What all streams together will send after so many periods as the planner looks ahead."""
+    observed: Bools
+    """Which streams were watched for a period already."""

@@ -19,6 +19,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     run.add_argument("--rate", type=float, default=20_000, help="tuples a second on average (default: %(default)s)")
     run.add_argument("--out", type=Path, default=Path("out"), help="folder for the results (default: %(default)s)")
     run.set_defaults(run=_run)
+    _add_fleet(
+        commands.add_parser("fleet", help="windows over hundreds of streams that come and go, watched live, and as a picture")
+    )
     hotels = commands.add_parser("hotels", help="the skyline of 100,000 made-up hotels, as a table and a picture")
     hotels.add_argument("--out", type=Path, default=Path("out"), help="folder for the results (default: %(default)s)")
     hotels.set_defaults(run=_hotels)
@@ -34,6 +37,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     except KeyboardInterrupt:
         return 130  # as a shell says it
+
+
+def _add_fleet(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--seconds", type=float, default=30, help="how long to stream (default: %(default)s)")
+    parser.add_argument("--streams", type=int, default=500, help="how many to make up (default: %(default)s)")
+    parser.add_argument("--rate", type=float, default=20_000, help="tuples a second of all on average (default: %(default)s)")
+    parser.add_argument(
+        "--cabs",
+        type=Path,
+        nargs="?",
+        const=Path("cabs_20080520.parquet"),
+        metavar="FILE",
+        help="a Parquet file of ts, cab, lat, lon, occupied: replay these instead, a stream a cab; a name is looked up in SKYTIDE_DATA too",
+    )
+    parser.add_argument("--speed", type=float, default=600, help="how many times as fast as the cabs were (default: %(default)s)")
+    parser.add_argument("--out", type=Path, default=Path("out"), help="folder for the results (default: %(default)s)")
+    names = ("seconds", "streams", "rate", "cabs", "speed", "out")
+    parser.set_defaults(run=lambda o: _module("fleet").run(**{name: getattr(o, name) for name in names}))
 
 
 def _add_lab(parser: argparse.ArgumentParser) -> None:

@@ -83,7 +83,7 @@ def _warm_up(source: WorkloadStream, folder: Path, interrupt: Interrupt, show: S
     while running.query.isActive:
         show(History(), ENDING if interrupt.asked else WARMING_UP)
         time.sleep(LOOK_EVERY_S)
-    _end(running, folder.parent)
+    end(running, folder.parent)
     shutil.rmtree(folder)
 
 
@@ -99,13 +99,13 @@ def _watch(source: WorkloadStream, folder: Path, seconds: float, interrupt: Inte
         history = history.after(running.status(), running.windows())
         since_s = (now_us() - history.out_us) / 1e6 if history.out_us else 0.0
     show(history, ENDING)
-    _end(running, folder)
+    end(running, folder)
     history = history.after(running.status(), running.windows())
     show(history, "done")
     return history
 
 
-def _end(running: Any, folder: Path) -> None:
+def end(running: Any, folder: Path) -> None:
     """End a query, and raise if it had failed."""
     running.stop()
     if failure := running.query.exception():

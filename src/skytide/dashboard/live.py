@@ -97,13 +97,14 @@ def _numbers(history: History, latest: Status, last: WindowRow, bars: int, drop_
     add("slack", f"{latest.slack_us / 1e3:,.0f}", "ms", spark([batch.slack_us for batch in batches], "yellow"))
     dropped = Text(f"{latest.late:,} tuples; up to {drop_ratio:.0%} is allowed", style="dim")
     add("late", f"{_late(latest):.2%}", "dropped", dropped)
-    add("utilisation", f"{latest.utilisation:.0%}", "", _gauge(latest.utilisation, bars))
+    add("utilisation", f"{latest.utilisation:.0%}", "", gauge(latest.utilisation, bars))
     add("windows", f"{latest.windows_out:,}", "out", Text(f"the last one {_clock(last)}", style="dim"))
     add("panes", f"{latest.open_panes:,}", "open", "")
     return table
 
 
-def _gauge(share: float, width: int) -> RenderableType:
+def gauge(share: float, width: int) -> RenderableType:
+    """Draw a share as a bar: green while there is room, red when there is none."""
     colour = "green" if share < 0.8 else "yellow" if share < 1 else "red"
     return ProgressBar(total=1, completed=min(share, 1), width=width, complete_style=colour, finished_style=colour)
 

@@ -41,7 +41,7 @@ def draw(history: History, windows: Sequence[WindowRow], *, drop_ratio: float) -
 
 def _input(panel: Axes, ends: Any, windows: Sequence[WindowRow]) -> None:
     rates = np.array([row.tuples / (row.window_end_us - row.window_start_us) * 1e6 for row in windows])
-    _title(panel, f"Input: bursts of up to {rates.max():,.0f} tuples a second, {rates.mean():,.0f} on average")
+    title(panel, f"Input: bursts of up to {rates.max():,.0f} tuples a second, {rates.mean():,.0f} on average")
     _area(panel, ends, rates, INPUT)
     panel.set(ylabel="tuples a second")
 
@@ -51,7 +51,7 @@ def _latency(panel: Axes, ends: Any, windows: Sequence[WindowRow], since_us: int
     counted = seconds[[row.window_end_us >= since_us for row in windows]]
     steady = latency(windows, since_us=since_us)
     said = f"mean {steady.mean_s:.2f} s, p99 {steady.p99_s:.2f} s" if steady else "none ended after the first batch"
-    _title(panel, f"Latency, from the end of a window to its result: {said}")
+    title(panel, f"Latency, from the end of a window to its result: {said}")
     panel.plot(ends, seconds, color=LATENCY, linewidth=1.2, marker=".", markersize=3.5, label="a window", zorder=3)
     panel.set(ylim=(0, 1.3 * (counted if len(counted) else seconds).max()), ylabel="seconds")
 
@@ -64,14 +64,14 @@ def _slack(panel: Axes, ends: Any, history: History) -> None:
 def _skyline(panel: Axes, ends: Any, windows: Sequence[WindowRow]) -> None:
     kept = np.array([row.kept for row in windows])
     share = kept.sum() / max(sum(row.tuples for row in windows), 1)
-    _title(panel, f"Skyline: up to {kept.max():,} rows, {share:.1%} of the tuples; it grows far less than a burst")
+    title(panel, f"Skyline: up to {kept.max():,} rows, {share:.1%} of the tuples; it grows far less than a burst")
     _area(panel, ends, kept, SKYLINE)
     panel.set(ylabel="rows")
 
 
 def _late(panel: Axes, ends: Any, history: History, drop_ratio: float) -> None:
     shares = [batch.late / max(batch.tuples, 1) for batch in history.batches if batch.last_window]
-    _title(panel, f"Late: {shares[-1]:.2%} of the tuples came too late and were dropped; up to {drop_ratio:.0%} is allowed")
+    title(panel, f"Late: {shares[-1]:.2%} of the tuples came too late and were dropped; up to {drop_ratio:.0%} is allowed")
     panel.axhline(100 * drop_ratio, color=LATE, linewidth=1, linestyle=(0, (4, 3)))
     panel.plot(ends, 100 * np.array(shares), color=LATE, linewidth=1.5)
     panel.set(ylim=(0, 125 * max(drop_ratio, *shares)), ylabel="% so far")
@@ -84,7 +84,8 @@ def _area(panel: Axes, ends: Any, values: Any, colour: str) -> None:
     panel.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
 
 
-def _title(panel: Axes, text: str) -> None:
+def title(panel: Axes, text: str) -> None:
+    """Say above a panel what is seen in it."""
     panel.set_title(text, loc="left", fontsize=11.5)
 
 

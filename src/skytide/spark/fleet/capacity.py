@@ -37,6 +37,11 @@ class Capacity:
             self._interval_s = min(gap_s, self._longest_s)
 
     @property
+    def sustained_hz(self) -> float:
+        """Tuples a second of all time that a split takes: what plans have to count on, or it falls behind for good."""
+        return self.hz * USED
+
+    @property
     def budget(self) -> int:
         """How many tuples a split takes in a batch."""
-        return max(1, ceil(self.hz * self._interval_s * USED))
+        return max(1, ceil(self.sustained_hz * self._interval_s))

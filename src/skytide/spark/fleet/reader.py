@@ -87,7 +87,7 @@ class FleetReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         control = self._board.asked() if self._board else Control()
         look = self._look(start, control)
         waiting = np.where(look.book.suspended, 0, look.waiting)
-        plan = self._planner.plan(_sample(look, now_s), control.profiles, capacity_hz=self._capacity.hz)
+        plan = self._planner.plan(_sample(look, now_s), control.profiles, capacity_hz=self._capacity.sustained_hz)
         take = admit(waiting, plan.splits, dict.fromkeys(plan.open, self._capacity.budget), turn=start["sequence"])
         ends = self.feed.cut(look, take)
         self._waiting = int((waiting - take).sum())
@@ -196,7 +196,7 @@ class FleetReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _tell(self, look: Look, plan: Plan, buffered: NDArray[np.int64], offset: Offset, now_s: float, took_s: float) -> None:
         if self._board is None:
             return
-        told = standing(look, plan, buffered, self._odd, self._redirections, self._capacity.hz, offset, took_s)
+        told = standing(look, plan, buffered, self._odd, self._redirections, self._capacity.sustained_hz, offset, took_s)
         streams = None
         if now_s - self._told_s >= TELL_STREAMS_S:
             streams, self._told_s = streams_table(look.book, plan, buffered), now_s

@@ -34,7 +34,7 @@ def standing(
         "streams": int((~away).sum()),
         "missing": int(away.sum()),
         "suspended": int(look.book.suspended.sum()),
-        "silent": int((plan.rate_hz[~away] == 0).sum()),
+        "silent": int((~away & plan.observed & (plan.rate_hz == 0)).sum()),
         "splits": len(plan.open),
         "batches": offset["sequence"],
         "tuples": offset["tuples"],

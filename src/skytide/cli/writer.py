@@ -1,0 +1,86 @@
+"""A process that writes streams in real time, a file each; it ends with the one that started it, however that ends."""
+
+import os
+import signal
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from skytide.cli.traffic import Traffic
+from skytide.errors import SkytideError
+from skytide.spark.workload_source import now_us
+
+EVERY_S = 0.2
+PATIENCE_S = 10.0
+
+
+class Writer:
+    """The process, as a context. It writes nothing until it is told when the streams began."""
+
+    def __init__(self, folder: Path, traffic: Traffic) -> None:
+        """Start the process."""
+        folder.mkdir()
+        processes = get_context("spawn")
+        self._pipe, theirs = processes.Pipe()
+        self._process = processes.Process(target=_main, args=(theirs, folder, traffic), daemon=True)
+        self._process.start()
+        theirs.close()
+
+    def __enter__(self) -> Self:
+        """Give itself."""
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        """End it."""
+        self.stop()
+
+    def begin(self, began_us: int) -> None:
+        """Let the streams begin at some time of the day."""
+        self._pipe.send(began_us)
+
+    def check(self) -> None:
+        """Raise if it failed."""
+        if self._pipe.closed or (self._process.is_alive() and not self._pipe.poll()):
+            return
+        try:
+            reason = str(self._pipe.recv())
+        except EOFError:
+            reason = f"its process ended with status {self._process.exitcode}"
+        raise SkytideError(f"the streams could not be written: {reason}")
+
+    def stop(self) -> None:
+        """End the process, once what it is writing is written."""
+        self._pipe.close()
+        self._process.join(PATIENCE_S)
+        if self._process.is_alive():
+            self._process.terminate()
+            self._process.join()
+
+
+def _main(pipe: Connection, folder: Path, traffic: Traffic) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is for the one that started us
+    try:
+        _write(pipe, folder, traffic)
+    except EOFError:
+        pass  # we are not wanted any more
+    except Exception as error:
+        pipe.send(f"{type(error).__name__}: {error}")
+
+
+def _write(pipe: Connection, folder: Path, traffic: Traffic) -> None:
+    """Write until the other end of the pipe is closed."""
+    began_us = pipe.recv()
+    done_s, gone = 0.0, set[str]()
+    while True:
+        at_s = max((now_us() - began_us) / 1e6, done_s)
+        for name, lines in traffic.due(done_s, at_s, began_us):
+            with open(folder / f"{name}.jsonl", "ab") as file:
+                file.write(lines)
+        for name in set(traffic.gone(at_s)) - gone:
+            os.remove(folder / f"{name}.jsonl")
+            gone.add(name)
+        done_s = at_s
+        if pipe.poll(max(EVERY_S - ((now_us() - began_us) / 1e6 - at_s), 0.001)):
+            pipe.recv()
