@@ -236,6 +236,14 @@ def test_a_late_split_lets_streams_go_until_it_can_catch_up() -> None:
     assert plan.opened == (1,)
 
 
+def test_a_split_may_be_left_alone_until_it_is_late() -> None:
+    planner = Admission(strategy=Ard(), capacity_hz=100, period_s=PERIOD_S, early=False).build()
+    for at, waiting in enumerate((0, 0, 400, 600)):
+        plan = planner.plan(told(at * PERIOD_S, dict.fromkeys("ab", 300 * at), {"a": waiting}), {})
+        assert plan.splits.tolist() == [0, 0]  # 120 of 100 are expected, but 5 s wait at most on average
+    assert planner.plan(told(20, dict.fromkeys("ab", 1_200), {"a": 700}), {}).redirected.tolist() == [0]
+
+
 def test_what_waits_of_a_suspended_stream_makes_nobody_late() -> None:
     """4.5 s wait, which is below the bound; would it be late, one of both had to go, as 450 of a stream of 45 a second are too many."""
     planner = Admission(strategy=Drf(), capacity_hz=100, period_s=PERIOD_S).build()
@@ -270,7 +278,7 @@ def test_no_split_is_given_up_while_another_one_is_opened() -> None:
     for at in range(3):
         plan = planner.plan(told(at * PERIOD_S, dict.fromkeys("ab", 450 * at)), {})
     assert plan.open == (0, 1)
-    plan = planner.plan(told(15, dict.fromkeys("ab", 900 + 150) | {"c": 0}, {"c": 1_440}), {})
+    plan = planner.plan(told(15, dict.fromkeys("ab", 900 + 150) | {"c": 0}, {"c": 1_100}), {})
     assert (plan.open, plan.opened, len(plan.redirected)) == ((0, 1, 2), (2,), 0)
     plan = planner.plan(told(20, dict.fromkeys("ab", 900 + 300) | {"c": 450}), {})
     assert (plan.open, len(plan.closed), len(plan.redirected)) == ((0, 2), 1, 1)
@@ -382,6 +390,7 @@ def test_samples_that_do_not_belong_together_are_refused() -> None:
         {"ahead": 0},
         {"max_splits": 0},
         {"fill": 1.1},
+        {"early": "no"},
         {"strategy": Drf},
         {"holt": 0.5},
     ],
