@@ -236,11 +236,20 @@ def test_a_late_split_lets_streams_go_until_it_can_catch_up() -> None:
     assert plan.opened == (1,)
 
 
+def test_a_split_may_be_left_alone_until_it_is_late() -> None:
+    planner = Admission(strategy=Ard(), capacity_hz=100, period_s=PERIOD_S, early=False).build()
+    for at, waiting in enumerate((0, 0, 400, 600)):
+        plan = planner.plan(told(at * PERIOD_S, dict.fromkeys("ab", 300 * at), {"a": waiting}), {})
+        assert plan.splits.tolist() == [0, 0]  # 120 of 100 are expected, but 5 s wait at most on average
+    assert planner.plan(told(20, dict.fromkeys("ab", 1_200), {"a": 700}), {}).redirected.tolist() == [0]
+
+
 def test_what_waits_of_a_suspended_stream_makes_nobody_late() -> None:
+    """4.5 s wait, which is below the bound; would it be late, one of both had to go, as 450 of a stream of 45 a second are too many."""
     planner = Admission(strategy=Drf(), capacity_hz=100, period_s=PERIOD_S).build()
     for at in range(6):
-        plan = planner.plan(told(at * PERIOD_S, dict.fromkeys("abc", 150 * at), {"c": 9_000, "a": 450}, suspended="c"), {})
-        assert plan.splits.tolist() == [0, 0, 0]
+        seen = told(at * PERIOD_S, dict.fromkeys("abc", 225 * at), {"a": 450, "c": 9_000}, suspended="c")
+        assert planner.plan(seen, {}).splits.tolist() == [0, 0, 0]
 
 
 def test_a_new_split_does_not_inherit_the_latency_of_an_old_one() -> None:
@@ -264,18 +273,15 @@ def test_overload_is_looked_at_once_a_period() -> None:
 
 
 def test_no_split_is_given_up_while_another_one_is_opened() -> None:
-    """A stream of 96 needs a split for itself. Splits of 30 and 35, which would fit into one, stay as they are until the next period."""
+    """Streams that fell from 90 to 30 fit into one split, but a new one needs a split for itself: they stay until the next period."""
     planner = Admission(strategy=Ard(), capacity_hz=100, period_s=PERIOD_S).build()
-    fast, slow = {"a": 90, "b": 90}, {"a": 30, "b": 35}
-    seen = [told(at * PERIOD_S, {name: rate * PERIOD_S * at for name, rate in fast.items()}) for at in range(3)]
-    plan = [planner.plan(each, {}) for each in seen][-1]
+    for at in range(3):
+        plan = planner.plan(told(at * PERIOD_S, dict.fromkeys("ab", 450 * at)), {})
     assert plan.open == (0, 1)
-    counts = {name: fast[name] * 10 + slow[name] * 5 for name in fast}
-    planner.plan(told(12, {name: fast[name] * 10 for name in fast} | {"c": 0}, {"c": 1_440}), {})
-    plan = planner.plan(told(15, counts | {"c": 480}, {"c": 1_440}), {})
-    assert plan.open == (0, 1, 2)
-    plan = planner.plan(told(20, {name: counts[name] + slow[name] * 5 for name in fast} | {"c": 960}), {})
-    assert len(plan.open) == 2
+    plan = planner.plan(told(15, dict.fromkeys("ab", 900 + 150) | {"c": 0}, {"c": 1_100}), {})
+    assert (plan.open, plan.opened, len(plan.redirected)) == ((0, 1, 2), (2,), 0)
+    plan = planner.plan(told(20, dict.fromkeys("ab", 900 + 300) | {"c": 450}), {})
+    assert (plan.open, len(plan.closed), len(plan.redirected)) == ((0, 2), 1, 1)
 
 
 def test_a_fleet_that_is_there_before_us_is_spread_by_what_waits() -> None:
@@ -384,6 +390,7 @@ def test_samples_that_do_not_belong_together_are_refused() -> None:
         {"ahead": 0},
         {"max_splits": 0},
         {"fill": 1.1},
+        {"early": "no"},
         {"strategy": Drf},
         {"holt": 0.5},
     ],

@@ -213,6 +213,9 @@ def test_the_laws_hold(name: str, history: History, most: int) -> None:
     law_order_does_not_matter(plan.build, history)
     law_a_snapshot_is_all_there_is(plan.build, history)
     law_never_more_splits(replace(plan, max_splits=most).build(), history, most)
+    patient = replace(plan, early=False)
+    law_every_stream_has_one_split(patient.build(), history)
+    law_order_does_not_matter(patient.build, history)
 
 
 @pytest.mark.parametrize("name", STRATEGIES)

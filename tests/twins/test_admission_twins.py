@@ -14,7 +14,7 @@ from skytide.errors import InvalidInput
 from skytide.forecasting import Holt
 
 # Sizes are quarters, so that sums are exact in any order and twins may compare for equality.
-sizes = st.integers(0, 60).map(lambda quarters: quarters / 4)
+sizes = st.just(0.0) | st.integers(0, 60).map(lambda quarters: quarters / 4)
 FILL, CAPACITY = 10.0, 12.0
 
 

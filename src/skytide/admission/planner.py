@@ -6,6 +6,7 @@ need at least one split fewer, with a margin. (`Par` moves everybody, which is w
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import inf
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from skytide.admission.profile import Profile
 from skytide.admission.records import Bools, Counts, Floats, Numbers, Plan, Sample, State
 from skytide.admission.strategies import Drfm, Outlook, Strategy
 from skytide.admission.streams import Streams
-from skytide.errors.checks import kind_of, real, whole
+from skytide.errors.checks import kind_of, real, whole, yes_or_no
 from skytide.forecasting import Holt, ahead
 
 LATENCY_WEIGHT = 0.5  # of the newest sample in the average of a split's latency
@@ -26,8 +27,8 @@ GOAL = 0.9  # of what a split is filled up to: a split is given up only if the o
 class Admission:
     """How streams are assigned to splits, each of which reads `capacity_hz` tuples a second.
 
-    A split is overloaded if more than its capacity is expected, or if the average of its queue-based latency is above `bound_s` (SPEC
-    A5). Rates are observed once in `period_s`, and forecasts look `ahead` periods on. Splits are filled up to `fill` of their capacity,
+    A split is overloaded if the average of its queue-based latency is above `bound_s` (SPEC A5, P1 §2.5), and, if `early`, as soon as
+    more than its capacity is expected (as in P1's figure 5): more streams are redirected then, and fewer are late. Rates are observed once in `period_s`, and forecasts look `ahead` periods on. Splits are filled up to `fill` of their capacity,
     P1's "certain capacity level": what is left keeps small changes from moving streams.
 
     >>> planner = Admission(capacity_hz=100).build()
@@ -43,6 +44,7 @@ class Admission:
     period_s: float = 5.0
     ahead: int = 3
     max_splits: int | None = None
+    early: bool = True
     fill: float = 0.95
     holt: Holt = field(default_factory=Holt)
 
@@ -55,6 +57,7 @@ class Admission:
         real("period_s", self.period_s, above=0, meaning="seconds, more than 0")
         real("fill", self.fill, above=0, up_to=1, meaning="a share of the capacity, above 0 and up to 1")
         whole("ahead", self.ahead, 1)
+        yes_or_no("early", self.early)
         if self.max_splits is not None:
             whole("max_splits", self.max_splits, 1)
 
@@ -167,7 +170,7 @@ class Planner:
         self, period_over: bool, expected: Floats, work: Floats, urgency: Floats, movable: Bools, capacity_hz: float
     ) -> None:
         """Place the streams without a split, and those that leave an overloaded one."""
-        split, limit_hz = self._streams.split, capacity_hz * (1 + ROUNDING)
+        split, limit_hz = self._streams.split, capacity_hz * (1 + ROUNDING) if self._config.early else inf
         full = [number for number, load in self._loads(expected).items() if load > limit_hz or self._late(number)]
         homeless = np.flatnonzero(split < 0)
         if period_over and full:
