@@ -22,6 +22,7 @@ MODULES = {
     "X15": "x15_elastic_fleet",
     "X16": "x16_fugu",
     "S1": "s01_engine",
+    "S2": "s02_fleet",
     "F3": "f03_processes",
     "F11": "f11_even_splitting",
     "F17": "f17_sensitivity",

@@ -18,18 +18,22 @@ LEAST_BUSY_S = 0.02
 class Capacity:
     """Tuples a second of a split's own time, and the time between two batches."""
 
-    def __init__(self, interval_s: float, longest_s: float) -> None:
-        """Expect a batch every so many seconds; one may be as long as the other bound if they come more rarely."""
+    def __init__(self, interval_s: float, longest_s: float, fixed_hz: float | None = None) -> None:
+        """Expect a batch every so many seconds; one may be as long as the other bound if they come more rarely.
+
+        A capacity that is fixed is not measured.
+        """
+        self._fixed = fixed_hz is not None
         self._interval_s, self._longest_s = interval_s, max(interval_s, longest_s)
         self._asked_s: float | None = None
-        self.hz = START_HZ
+        self.hz = START_HZ if fixed_hz is None else fixed_hz / USED
 
     def measured(self, reports: Sequence[Report], now_s: float) -> None:
         """Learn from what the tasks since the last time report."""
         gap_s = 0.0 if self._asked_s is None else now_s - self._asked_s
         self._asked_s = now_s
         told = [report for report in reports if report.busy_s >= LEAST_BUSY_S]
-        if told:
+        if told and not self._fixed:
             seen_hz = sum(report.tuples for report in told) / sum(report.busy_s for report in told)
             self.hz = max(LEAST_HZ, (1 - WEIGHT) * self.hz + WEIGHT * seen_hz)
         busy_s = max((report.busy_s for report in reports), default=0.0)

@@ -131,6 +131,8 @@ def fleet(
     splits: int | None = None,
     interval: Any = "1 s",
     latency: Any = "5 s",
+    strategy: str = "drfm",
+    capacity_hz: float | None = None,
     invalid: str | os.PathLike[str] | None = None,
 ) -> Fleet:
     """Describe many streams that are read together.
@@ -145,7 +147,8 @@ def fleet(
     - From when: `starting` "earliest", or "latest": what is there when a query first looks is passed over.
     - How much: a batch has up to so many `splits` (tasks; by default as many as there are cores), of which only those are opened that are
       needed. A split takes what it can do in an `interval`, which should be the trigger's; streams are moved away from one that is
-      more than the `latency` behind.
+      more than the `latency` behind. Which ones move is up to the `strategy`: "drfm", or P1's others, "drf", "ari", "ard" and "par". What a split
+      can do is measured, unless `capacity_hz` says so many tuples a second.
     """
     text = os.fspath(place) if isinstance(place, str | os.PathLike) else None
     if not isinstance(text, str) or not text.strip():
@@ -162,6 +165,8 @@ def fleet(
             splits=splits,
             interval_us=duration_us(interval, "interval"),
             latency_us=duration_us(latency, "latency"),
+            strategy=strategy,
+            capacity_hz=capacity_hz,
             invalid=None if invalid is None else _folder("invalid", invalid),
         )
     )

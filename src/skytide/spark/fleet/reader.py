@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 
-from skytide.admission import Admission, Plan, Sample, admit
+from skytide.admission import STRATEGIES, Admission, Plan, Sample, admit
 from skytide.errors import SkytideError
 from skytide.spark.checkpoint import Files
 from skytide.spark.fleet.board import Board, Control
@@ -53,8 +53,8 @@ class FleetReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.settings, self.feed, self.clock = settings, feed, clock
         self.max_splits = settings.splits or os.cpu_count() or 1
         self._board = Board(settings.board) if settings.board else None
-        self._capacity = Capacity(settings.interval_us / 1e6, settings.latency_us / 1e6)
-        self._planner = Admission(bound_s=settings.latency_us / 1e6, max_splits=self.max_splits).build()
+        self._capacity = Capacity(settings.interval_us / 1e6, settings.latency_us / 1e6, settings.capacity_hz)
+        self._planner = self._admission().build()
         self._latest: tuple[Offset, Note] = {"sequence": 0, "tuples": 0}, NOTHING
         self._waiting = 0
         self._sampled = self._freezing = False
@@ -62,6 +62,14 @@ class FleetReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._odd: Counts = Counter()
         self._redirections = 0
         self._told_s = 0.0
+
+    def _admission(self) -> Admission:
+        return Admission(
+            strategy=STRATEGIES[self.settings.strategy](),
+            bound_s=self.settings.latency_us / 1e6,
+            period_s=max(1.0, self.settings.interval_us / 1e6),
+            max_splits=self.max_splits,
+        )
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Travel as what it was made of: to the process that keeps it, and to the tasks."""
@@ -138,7 +146,10 @@ class FleetReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         reporter.write(time.perf_counter() - began)
 
     def panes(self, start: Offset, end: Offset, task: "PaneTask", router: "Router") -> list[tuple[int, InputPartition]]:
-        """Return the splits of a batch, each a slot of the pane level."""
+        """Return the splits of a batch, each a slot of the pane level; from the next one on there may be as many as the query has slots."""
+        if task.plan.slots != self.max_splits:
+            self.max_splits = task.plan.slots
+            self._planner = self._admission().build(self._planner.snapshot())
         return list(enumerate(self.partitions(start, end)))
 
     def tuples(self, partition: InputPartition, task: "PaneTask") -> "Iterator[Tuples]":

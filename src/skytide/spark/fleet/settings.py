@@ -8,8 +8,9 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.types import StructType
 
+from skytide.admission import STRATEGIES
 from skytide.errors import InvalidInput
-from skytide.errors.checks import given_if, is_whole, kind_of, one_of, refused, words
+from skytide.errors.checks import given_if, is_whole, kind_of, one_of, read_real, real, refused, words
 from skytide.spark.fleet.feeds import Feed
 from skytide.spark.fleet.feeds.arrow_streams import ArrowFolder
 from skytide.spark.fleet.feeds.kafka import Kafka
@@ -42,6 +43,8 @@ class Settings:
     splits: int | None = None
     interval_us: int = 1_000_000
     latency_us: int = 5_000_000
+    strategy: str = "drfm"
+    capacity_hz: float | None = None
     invalid: str | None = None
     board: str | None = None
     notes: str | None = None
@@ -52,6 +55,9 @@ class Settings:
         words("schema", self.schema, "ts timestamp, x double")
         one_of("starting", self.starting, STARTS)
         self._check_kind()
+        one_of("strategy", self.strategy, STRATEGIES)
+        if self.capacity_hz is not None:
+            real("capacity_hz", self.capacity_hz, above=0, meaning="tuples a second that a split takes, more than 0")
         if self.splits is not None and not is_whole(self.splits, 1, 100_000):
             raise refused("splits", self.splits, "out of range", "give the most tasks of a batch, from 1 to 100000")
 
@@ -133,6 +139,8 @@ def _option(name: str, value: Any) -> tuple[str, str]:
 def _value(option: str, text: str) -> Any:
     if option in ("interval", "latency"):
         return duration_us(text, option)
+    if option == "capacity_hz":
+        return read_real(option, text)
     if option == "splits":
         if not text.isdecimal():
             raise refused(option, text, "not a whole number", "write digits only")
