@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from skytide.admission import Admission, Ard, Drf, Drfm, Planner, Profile, Sample, Strategy
+from skytide.admission import Admission, Ard, Ari, Drf, Drfm, Planner, Profile, Sample, Strategy
 from skytide.errors import InvalidInput
 
 PERIOD_S = 5.0
@@ -234,6 +234,13 @@ def test_a_late_split_lets_streams_go_until_it_can_catch_up() -> None:
     plan = planner.plan(told(20, {"a": 900, "b": 900}, {"b": 3_000}), {})  # 16 s
     assert plan.splits.tolist() == [0, 1]
     assert plan.opened == (1,)
+
+
+def test_to_move_a_silent_stream_would_help_nobody() -> None:
+    planner = Admission(strategy=Ari(), capacity_hz=100, period_s=PERIOD_S).build()
+    for at in range(2):
+        plan = planner.plan(told(at * PERIOD_S, {"a": 0, "b": 300 * at, "c": 275 * at}), {})
+    assert plan.redirected.tolist() == [2]  # the slowest that sends anything
 
 
 def test_a_split_may_be_left_alone_until_it_is_late() -> None:

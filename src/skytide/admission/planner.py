@@ -101,7 +101,7 @@ class Planner:
         self._declare(profiles)
         streams.take(sample.now_s, arrived, active)
         period_over = self._observe(sample.now_s)
-        outlook = self._outlook(sample.now_s, active)
+        outlook = self._outlook(sample.now_s)
         expected = np.where(active, strategy.expected_hz(outlook), 0.0)
         work = expected + np.where(active, self._to_work_off(expected[0], waiting), 0.0)
         before = streams.split.copy()
@@ -132,9 +132,9 @@ class Planner:
         self._streams.observe(now_s, period_s / 2, self._config.holt, self._declared)
         return True
 
-    def _outlook(self, now_s: float, active: Bools) -> Outlook:
+    def _outlook(self, now_s: float) -> Outlook:
         streams, k = self._streams, self._config.ahead
-        seen, typical_hz = streams.seen > 0, streams.typical_hz(active)
+        seen, typical_hz = streams.seen > 0, streams.typical_hz()
         rate, after_1, after_k = (
             np.where(seen, np.maximum(known, 0.0), typical_hz)
             for known in (streams.rate, ahead(streams.level, streams.trend, 1), ahead(streams.level, streams.trend, k))

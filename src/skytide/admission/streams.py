@@ -114,7 +114,7 @@ class Streams:
         self.base, self.since_s = np.where(due, self.latest, self.base), np.where(due, now_s, self.since_s)
         self.seen += due
 
-    def typical_hz(self, active: Bools) -> float:
+    def typical_hz(self) -> float:
         """Return the average rate of the streams that were observed, which is expected of the others (P1 §2.4)."""
-        rates: Floats = self.rate[active & (self.seen > 0)]
+        rates: Floats = self.rate[self.seen > 0]
         return float(rates.mean()) if len(rates) else 0.0
