@@ -14,7 +14,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import SparkSession
 from rich.console import Console
 
 from skytide.cli import main
@@ -256,7 +255,7 @@ class Command:
 
 
 @pytest.mark.slow
-def test_the_command_runs_to_its_end(spark: SparkSession, tmp_path: Path) -> None:
+def test_the_command_runs_to_its_end(tmp_path: Path) -> None:
     made = tmp_path / "made"
     status, out, err = Command(tmp_path, "--seconds", "5").end()
     assert (status, err) == (0, "")
@@ -264,17 +263,16 @@ def test_the_command_runs_to_its_end(spark: SparkSession, tmp_path: Path) -> Non
     assert (made / "fleet.png").read_bytes().startswith(b"\x89PNG")
     assert re.search(r"^[^:]+: \d+ streams \(\d+ silent, 0 suspended, \d+ missing\), .* tuples/s, .* expected, ", out, re.MULTILINE)
     assert re.search(r"^Streams:  \d+ \(\d+ silent, 0 suspended, \d+ missing\)$", out, re.MULTILINE)
-    assert re.search(r"^Splits:   up to [12], and \d+ redirections? of streams to another one$", out, re.MULTILINE)
+    assert re.search(r"^Splits:   up to \d+, and \d+ redirections? of streams to another one$", out, re.MULTILINE)
 
     windows = read_windows(made / "fleet" / "results" / "_windows")
     starts = [row.window_start_us for row in windows]
     assert starts == list(range(starts[0], starts[-1] + 1, SECOND_US))
     assert f"Windows:  {len(windows):,}, " in out
-    in_spark = re.search(r"In Spark: (.*)\.show\(\)", out)
-    assert in_spark is not None
-    results = eval(in_spark[1].replace("made", str(made)), {"spark": spark})
-    assert results.count() == sum(row.kept for row in windows) > 0
-    assert results.columns[:2] == ["window_start", "window_end"] and "stream" in results.columns
+    results = pq.read_table(made / "fleet" / "results")
+    assert results.num_rows == sum(row.kept for row in windows) > 0
+    assert {"window_start", "window_end", "stream", "tuples", "mean", "highest"} <= set(results.column_names)
+    assert sum(results["tuples"].to_pylist()) == sum(row.tuples for row in windows)
 
 
 @pytest.mark.slow
