@@ -1,5 +1,6 @@
 import datetime
 import json
+import os
 import re
 import signal
 import subprocess
@@ -13,7 +14,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import SparkSession
 from rich.console import Console
 
 from skytide.cli import main
@@ -28,6 +28,7 @@ from skytide.dashboard.live import WARMING_UP
 from skytide.errors import SkytideError
 from skytide.records import Status, WindowRow
 from skytide.records.fleet import FleetStatus, SplitStatus
+from skytide.spark.workload_source import now_us
 
 SECOND_US = 1_000_000
 DEADLINE_S = 300
@@ -69,10 +70,11 @@ def test_the_view_has_all_numbers_and_fits_the_terminal(history: FleetHistory) -
     text = "\n".join(lines)
     assert {len(line) for line in lines} == {80}
     assert "…" not in text
-    for number in ("480 there", "11 silent, 2 suspended, 3 missing", "20,500 tuples/s", "23,456 tuples/s", "2 open", "75% of 0"):
+    for number in ("480 there", "11 silent, 2 suspended, 3 missing", "20,500 tuples/s", "23,456 tuples/s", "2 open"):
         assert number in text, number
     for number in (
-        "30% of 1",
+        "75% full",
+        "30% full",
         "3 streams, 15,000/s",
         "37 streams",
         "1,400 tuples",
@@ -193,8 +195,10 @@ def test_a_writer_that_cannot_write_says_why(tmp_path: Path, cabs: Path) -> None
     folder = tmp_path / "feeds"
     with Writer(folder, Cabs(cabs, 600.0)) as writer:
         writer.check()
+        assert writer._process.pid is not None
+        os.kill(writer._process.pid, signal.SIGINT)  # as a terminal does
         (folder / "cab004.jsonl").mkdir()
-        writer.begin(0)  # long ago: all is due at once
+        writer.begin(now_us())
         assert writer._pipe.poll(DEADLINE_S)
         with pytest.raises(SkytideError, match="could not be written: IsADirectoryError"):
             writer.check()
@@ -251,25 +255,24 @@ class Command:
 
 
 @pytest.mark.slow
-def test_the_command_runs_to_its_end(spark: SparkSession, tmp_path: Path) -> None:
+def test_the_command_runs_to_its_end(tmp_path: Path) -> None:
     made = tmp_path / "made"
     status, out, err = Command(tmp_path, "--seconds", "5").end()
     assert (status, err) == (0, "")
     assert {entry.name for entry in (made / "fleet").iterdir()} - {"broken"} == {"feeds", "results", "checkpoint", MARK}
     assert (made / "fleet.png").read_bytes().startswith(b"\x89PNG")
-    assert re.search(r"^done: \d+ streams \(\d+ silent, 0 suspended, \d+ missing\), .* tuples/s, .* expected, ", out, re.MULTILINE)
+    assert re.search(r"^[^:]+: \d+ streams \(\d+ silent, 0 suspended, \d+ missing\), .* tuples/s, .* expected, ", out, re.MULTILINE)
     assert re.search(r"^Streams:  \d+ \(\d+ silent, 0 suspended, \d+ missing\)$", out, re.MULTILINE)
-    assert re.search(r"^Splits:   up to [12], and \d+ redirections? of streams to another one$", out, re.MULTILINE)
+    assert re.search(r"^Splits:   up to \d+, and \d+ redirections? of streams to another one$", out, re.MULTILINE)
 
     windows = read_windows(made / "fleet" / "results" / "_windows")
     starts = [row.window_start_us for row in windows]
     assert starts == list(range(starts[0], starts[-1] + 1, SECOND_US))
     assert f"Windows:  {len(windows):,}, " in out
-    in_spark = re.search(r"In Spark: (.*)\.show\(\)", out)
-    assert in_spark is not None
-    results = eval(in_spark[1].replace("made", str(made)), {"spark": spark})
-    assert results.count() == sum(row.kept for row in windows) > 0
-    assert results.columns[:2] == ["window_start", "window_end"] and "stream" in results.columns
+    results = pq.read_table(made / "fleet" / "results")
+    assert results.num_rows == sum(row.kept for row in windows) > 0
+    assert {"window_start", "window_end", "stream", "tuples", "mean", "highest"} <= set(results.column_names)
+    assert sum(results["tuples"].to_pylist()) == sum(row.tuples for row in windows)
 
 
 @pytest.mark.slow

@@ -13,6 +13,7 @@ from skytide.errors import SkytideError
 from skytide.spark.workload_source import now_us
 
 EVERY_S = 0.2
+MOST_S = 1.0  # so much is written at once where there is much to catch up with
 PATIENCE_S = 10.0
 
 
@@ -25,7 +26,9 @@ class Writer:
         processes = get_context("spawn")
         self._pipe, theirs = processes.Pipe()
         self._process = processes.Process(target=_main, args=(theirs, folder, traffic), daemon=True)
+        before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # which it inherits: a terminal's Ctrl-C is for us alone
         self._process.start()
+        signal.signal(signal.SIGINT, before)
         theirs.close()
 
     def __enter__(self) -> Self:
@@ -60,7 +63,6 @@ class Writer:
 
 
 def _main(pipe: Connection, folder: Path, traffic: Traffic) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is for the one that started us
     try:
         _write(pipe, folder, traffic)
     except EOFError:
@@ -74,7 +76,7 @@ def _write(pipe: Connection, folder: Path, traffic: Traffic) -> None:
     began_us = pipe.recv()
     done_s, gone = 0.0, set[str]()
     while True:
-        at_s = max((now_us() - began_us) / 1e6, done_s)
+        at_s = min(max((now_us() - began_us) / 1e6, done_s), done_s + MOST_S)
         for name, lines in traffic.due(done_s, at_s, began_us):
             with open(folder / f"{name}.jsonl", "ab") as file:
                 file.write(lines)

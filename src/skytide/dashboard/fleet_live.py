@@ -116,7 +116,7 @@ def _numbers(history: FleetHistory, latest: FleetLook, bars: int) -> RenderableT
         row = Table.grid(padding=(0, 1))
         told = Text(f"{load.streams:,} {plural(load.streams, 'stream')}, {load.rate_hz:,.0f}/s", style="dim", overflow="ellipsis")
         row.add_row(gauge(share, GAUGE), told)
-        table.add_row("", f"{share:.0%}", f"of {load.split}", row)
+        table.add_row(f"  split {load.split}", f"{share:.0%}", "full", row)
     if (more := len(latest.splits) - SPLITS_SHOWN) > 0:
         table.add_row("", "", "", Text(f"and {more:,} more", style="dim"))
     add("redirected", f"{fleet.redirections:,}", "streams", spark(history.moves()[-bars:], "magenta"))
