@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 
 from skytide.spark.session import local_session
 
-hypothesis.settings.register_profile("skytide", derandomize=True, deadline=None, max_examples=60)
+hypothesis.settings.register_profile("skytide", derandomize=True, deadline=None, max_examples=40)
 hypothesis.settings.register_profile("quick", hypothesis.settings.get_profile("skytide"), max_examples=12)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "skytide"))
 

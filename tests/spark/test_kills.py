@@ -28,7 +28,7 @@ pytestmark = [
     pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="finds processes in /proc"),
 ]
 DEADLINE_S = 600  # only against hanging, on a machine that is busy with other work
-KILLS = 5  # `make campaign` has more
+KILLS = 4  # `make campaign` has more
 QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xlog:disable"  # a Java that is soon killed
 WORKER, SOURCE = "daemon pyspark.worker", "python_streaming_source_runner"
 Rows = dict[str, list[str]]
