@@ -28,7 +28,26 @@ Offset = dict[str, Any]
 """Where a fleet stands: "sequence", the batches so far; "tuples", about how many were let in; and where the note is."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
+class Ranges:
+    """What a split reads, as columns: so it travels to its task in no time, however many streams there are."""
+
+    names: tuple[str, ...]
+    begin: NDArray[np.int64]
+    end: NDArray[np.int64]
+    identity: NDArray[np.int64]
+    head: NDArray[np.int64]
+    was_behind: NDArray[np.bool_]
+    is_behind: NDArray[np.bool_]
+
+    def each(self) -> tuple[Range, ...]:
+        """Return the ranges one by one."""
+        positions = (map(tuple, self.begin.tolist()), map(tuple, self.end.tolist()))
+        rest = (self.identity, self.head, self.was_behind, self.is_behind)
+        return tuple(map(Range, self.names, *positions, *(column.tolist() for column in rest)))
+
+
+@dataclass(frozen=True, eq=False)
 class Note:
     """What a batch lets in: the book after it, where each stream stood before, and whether something of it was waiting."""
 
@@ -36,18 +55,27 @@ class Note:
     begin: NDArray[np.int64]
     was_behind: NDArray[np.bool_]
 
-    def ranges(self) -> dict[int, list[Range]]:
+    def splits(self) -> dict[int, "Ranges"]:
         """Return what each split reads."""
+        moved = np.flatnonzero((self.begin != self.book.at).any(axis=1))
+        rows = moved[np.argsort(self.book.split[moved], kind="stable")]
+        if not len(rows):
+            return {}
+        numbers, starts = np.unique(self.book.split[rows], return_index=True)
+        parts = np.split(rows, starts[1:])
+        return {number: self._ranges(part) for number, part in zip(numbers.tolist(), parts, strict=True)}
+
+    def _ranges(self, rows: NDArray[np.int64]) -> "Ranges":
         book = self.book
-        found: dict[int, list[Range]] = {}
-        moved = (self.begin != book.at).any(axis=1)
-        begins, ends = self.begin[moved].tolist(), book.at[moved].tolist()
-        rows = np.flatnonzero(moved).tolist()
-        columns = (book.identity, book.head, self.was_behind, book.behind)
-        known = zip(*(column[moved].tolist() for column in columns), strict=True)
-        for row, begin, end, split, rest in zip(rows, begins, ends, book.split[moved].tolist(), known, strict=True):
-            found.setdefault(split, []).append(Range(book.names[row], tuple(begin), tuple(end), *rest))
-        return dict(sorted(found.items()))
+        return Ranges(
+            names=tuple(map(book.names.__getitem__, rows.tolist())),
+            begin=self.begin[rows],
+            end=book.at[rows],
+            identity=book.identity[rows],
+            head=book.head[rows],
+            was_behind=self.was_behind[rows],
+            is_behind=book.behind[rows],
+        )
 
     def packed(self) -> bytes:
         """Return the note as bytes."""

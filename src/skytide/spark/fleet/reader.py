@@ -24,7 +24,7 @@ from skytide.spark.checkpoint import Files
 from skytide.spark.fleet.board import Board, Control
 from skytide.spark.fleet.capacity import Capacity
 from skytide.spark.fleet.feeds import Feed, Look, Range, Records
-from skytide.spark.fleet.notes import NOTHING, FileNotes, InlineNotes, Note, Notes, Offset
+from skytide.spark.fleet.notes import NOTHING, FileNotes, InlineNotes, Note, Notes, Offset, Ranges
 from skytide.spark.fleet.reports import Counts, Inbox, Reporter
 from skytide.spark.fleet.settings import Settings
 from skytide.spark.fleet.standing import standing, streams_table
@@ -37,13 +37,18 @@ TELL_STREAMS_S = 1.0
 """How each stream is doing is told no more often than this."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Split(InputPartition):
     """What one task reads."""
 
     split: int
     sequence: int
-    ranges: tuple[Range, ...]
+    columns: Ranges
+
+    @cached_property
+    def ranges(self) -> tuple[Range, ...]:
+        """The ranges one by one."""
+        return self.columns.each()
 
 
 class FleetReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -122,8 +127,7 @@ class FleetReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: Offset, end: Offset) -> list[Split]:
         """Return what each split reads, as the note says."""
-        ranges = self._note(end).ranges()
-        return [Split(split, end["sequence"], tuple(found)) for split, found in ranges.items()]
+        return [Split(split, end["sequence"], found) for split, found in self._note(end).splits().items()]
 
     def commit(self, end: Offset) -> None:
         """Forget what came long before."""

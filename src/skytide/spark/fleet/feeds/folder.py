@@ -115,22 +115,18 @@ class Folder(Feed):
     def _listed(self) -> dict[str, tuple[int, int]] | None:
         """Return size and inode of each stream's file, or None if the folder cannot be listed now."""
         ending = f".{self.extension}"
-        cut = -len(ending)
-        found: dict[str, tuple[int, int]] = {}
         try:
-            with os.scandir(self.path) as listing:
-                for entry in listing:
-                    name = entry.name
-                    if name.endswith(ending) and name[0] not in "._":
-                        try:
-                            known = entry.stat()
-                        except OSError:  # removed since
-                            continue
-                        found[name[:cut]] = known.st_size, known.st_ino
+            names = [name for name in os.listdir(self.path) if name.endswith(ending) and name[0] not in "._"]
         except OSError as error:
             _log.warning("%s cannot be listed now: %s", self.path, error)
             return None
-        return found
+        paths, cut = [f"{self.path}/{name}" for name in names], -len(ending)
+        try:
+            known = list(map(os.stat, paths))
+        except OSError:  # some were removed since
+            there = [(name, found) for name, path in zip(names, paths, strict=True) if (found := _stat(path)) is not None]
+            names, known = [name for name, _ in there], [found for _, found in there]
+        return {name[:cut]: (found.st_size, found.st_ino) for name, found in zip(names, known, strict=True)}
 
     def _replaced(self, book: Book, sizes: Counts) -> list[int]:
         """Look how some of the files begin that have grown, each time others."""
@@ -175,6 +171,13 @@ class Folder(Feed):
             raise NotThereError(UNREADABLE) from None
         finally:
             os.close(number)
+
+
+def _stat(path: str) -> os.stat_result | None:
+    try:
+        return os.stat(path)
+    except OSError:
+        return None
 
 
 def _head(data: bytes) -> int:
