@@ -74,3 +74,12 @@ def test_a_folder_of_results_belongs_to_its_query(spark: SparkSession, tmp_path:
     with pytest.raises(InvalidInput, match="not empty and not a folder of a query"):
         run(spark, tmp_path, out="mine", checkpoint="third")
     assert [path.name for path in (tmp_path / "mine").iterdir()] == ["thesis.parquet"]
+
+
+def test_a_driver_that_was_killed_while_it_noted_its_first_batch_can_start_again(spark: SparkSession, tmp_path: Path) -> None:
+    write_files(tmp_path / "in")
+    offsets = tmp_path / "ck" / "spark" / "offsets"
+    offsets.mkdir(parents=True)
+    for name in (".0.54e5125b-dd82-419b-85d2-9063a96d554f.tmp", "..0.54e5125b-dd82-419b-85d2-9063a96d554f.tmp.crc"):
+        (offsets / name).touch()
+    assert run(spark, tmp_path)

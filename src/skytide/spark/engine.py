@@ -121,6 +121,8 @@ class Engine:
         """Go on from where the plan's store stands; `notes` are Spark's own, which have to fit."""
         plan.check_store()
         plan.store.take_over(notes)
+        if notes is not None:
+            notes.remove_drafts()
         self.plan, self.sinks = plan, sinks
         self._outlet = plan.outlet(sinks)
         self._machine = Machine(plan.rules, plan.store.latest(), time.time())

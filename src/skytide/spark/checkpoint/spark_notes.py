@@ -8,6 +8,8 @@ from skytide.spark.checkpoint.files import Files
 
 _ENTRY = re.compile(r"\.?(\d+)(\.compact)?(?:\.\w+)*")
 
+_DRAFT = re.compile(r"\.{1,2}\d+\.[0-9a-f-]{36}\.tmp(\.crc)?")
+
 
 class SparkNotes:
     """Spark's notes below a folder. They are taken back only while no query runs."""
@@ -15,6 +17,13 @@ class SparkNotes:
     def __init__(self, files: Files) -> None:
         """Use a folder."""
         self._files = files
+
+    def remove_drafts(self) -> None:
+        """Remove what a killed driver was about to note: Spark refuses to begin where such a draft of its first note lies."""
+        for folder in ("offsets", "commits"):
+            for entry in self._files.entries(folder):
+                if _DRAFT.fullmatch(entry.name):
+                    self._files.delete(f"{folder}/{entry.name}")
 
     def back_to(self, batch: int) -> None:
         """Let Spark go on after a batch, as if no later one were done. The next one keeps its tuples, if Spark had chosen them."""
