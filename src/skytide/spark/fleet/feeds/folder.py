@@ -81,7 +81,7 @@ class Folder(Feed):
         if newest:
             at[new, 0] = sizes[new]
         self._fingerprint(book, sizes, head)
-        skipped |= dict.fromkeys(np.flatnonzero(~there & (book.away == 0)).tolist(), VANISHED)
+        skipped |= dict.fromkeys(np.flatnonzero(~there & (book.away == 0) & book.behind).tolist(), VANISHED)
         told = tuple(Skipped(book.names[row], reason) for row, reason in skipped.items())
         away = np.where(there, 0, book.away + 1).astype(np.int32)
         kept = fewest_missing(away)

@@ -78,7 +78,7 @@ class Kafka(Feed):
         at[:, 0] = np.where(there & ((at[:, 0] < low) | (at[:, 0] > high)), low, at[:, 0])
         if newest:
             at[new, 0] = high[new]
-        skipped |= dict.fromkeys(np.flatnonzero(~there & (book.away == 0)).tolist(), VANISHED)
+        skipped |= dict.fromkeys(np.flatnonzero(~there & (book.away == 0) & book.behind).tolist(), VANISHED)
         told = tuple(Skipped(book.names[row], reason) for row, reason in skipped.items())
         away = np.where(there, 0, book.away + 1).astype(np.int32)
         kept = fewest_missing(away)

@@ -86,7 +86,7 @@ class Redis(Feed):
         at[list(skipped)] = 0
         if newest:
             at[new] = ends[new]
-        skipped |= dict.fromkeys(np.flatnonzero(~there & (book.away == 0)).tolist(), VANISHED)
+        skipped |= dict.fromkeys(np.flatnonzero(~there & (book.away == 0) & book.behind).tolist(), VANISHED)
         told = tuple(Skipped(book.names[row], reason) for row, reason in skipped.items())
         away = np.where(there, 0, book.away + 1).astype(np.int32)
         kept = fewest_missing(away)
