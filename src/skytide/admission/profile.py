@@ -24,8 +24,8 @@ class Profile:
 
     Rates are tuples a second. A stream that goes up and down spends `high` of each `period` at its highest rate and `low` at its lowest;
     by `transition` it jumps from one to the other, or goes there by a trend in what is left of the period. Two of the three lengths give
-    the third of a stream that jumps; a period alone is halved. Highs begin at `phase` after the zero of the clock and every period
-    from then on ("9.5 hours": half past nine of each day, if the clock counts from a midnight); for zero itself write a whole period.
+    the third of a stream that jumps; a period alone is halved. Highs begin at `phase` after the zero of the planner's clock and every
+    period from then on ("9.5 hours": half past nine of each day, if the clock counts from a midnight); for zero itself write a whole period.
     `burstiness` is the highest rate over the average, so with one of them it declares the other. `growth_hz_per_s` is a rise, or a fall,
     that goes on for long.
 

@@ -247,7 +247,7 @@ def _notes(rows: Sequence[Row]) -> str:
     given_up = fmean(_mean(_of(rows), workload, "drfm", "given_up") for workload in ("sfvar", "tfvar"))
     return (
         f"Not printed by P1 and chosen here: rates, a load of {LEVEL} splits, cycles of a minute from 0.4 to 1.6 times the mean, 5 s between plans, 3 periods "
-        f"ahead, a bound of 5 s on latency, a redirection of {REDIRECT_S:g} s. P1 does not say how splits are given up; here, if all fits into fewer with a margin, "
+        f"ahead, a bound of 5 s on latency, a redirection of {REDIRECT_S:g} s, splits filled up to 95 %, so that nobody, PAR neither, can be much below 5 % unless late. P1 does not say how splits are given up; here, if all fits into fewer with a margin, "
         f"which makes {given_up:.1f} of DRF-M's redirections a period in sfvar and tfvar. Optimal is the bound L2 of Martello and Toth on the rates of each period. "
         f"Means over the workloads, with overload by latency alone (P1 §2.5): {_summary(_of(rows))}. "
         f"With overload as soon as too much is expected, skytide's default, {sum(hold)} of {len(hold)} claims hold: {_summary(early)}. "
