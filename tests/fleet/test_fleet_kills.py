@@ -61,14 +61,14 @@ def test_each_record_comes_once_whatever_is_killed(tmp_path: Path) -> None:
     dice = random.Random(11)
     feeds, out = Feeds(tmp_path / "feeds", dice), tmp_path / "out"
     out.mkdir()
-    for splits in (2, 1, 3):
+    for splits in (2, 3):
         job, before = _start(feeds.folder, out, splits, "never"), _batches(out)
         deadline = time.monotonic() + DEADLINE_S
-        while _batches(out) < before + 4:
+        while _batches(out) < before + 3:
             assert job.poll() is None and time.monotonic() < deadline, (out / "log").read_text()
             feeds.grow()
             with contextlib.suppress(subprocess.TimeoutExpired):
-                job.wait(dice.uniform(0.01, 0.2))
+                job.wait(dice.uniform(0.1, 0.5))
         os.killpg(job.pid, signal.SIGKILL)
         job.wait(DEADLINE_S)
     feeds.grow()
@@ -81,8 +81,9 @@ def test_each_record_comes_once_whatever_is_killed(tmp_path: Path) -> None:
     kept = {Path(entry["path"].removeprefix("file://")) for entry in metadata}
     rows = [row for file in kept for row in pq.read_table(file).to_pylist()]
     assert Counter(row["n"] for row in rows) == Counter(range(1, feeds.written + 1))
-    windows = [row for file in (out / "windows").glob("[!_]*.parquet") for row in pq.read_table(file).to_pylist()]
+    files = [file for file in (out / "windows").rglob("*.parquet") if "_windows" not in str(file)]
+    windows = [row for file in files for row in pq.read_table(file).to_pylist()]
     late = feeds.written - sum(row["count"] for row in windows)
     assert len({row["window_start"] for row in windows}) == len(windows)
-    assert 0 <= late <= feeds.written * 0.2, "late tuples are those of a stream that was read after newer ones"
+    assert 0 <= late <= feeds.written * 0.05, "late tuples are those of a stream that was read after newer ones"
     assert sum(row["sum_n"] for row in windows) <= sum(range(feeds.written + 1))
