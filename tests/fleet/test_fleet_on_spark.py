@@ -1,6 +1,7 @@
 """A fleet as people use it, on Spark: a DataFrame, a format, windows, and what can be asked and told meanwhile."""
 
 import datetime
+import gc
 import json
 import time
 from pathlib import Path
@@ -178,3 +179,9 @@ def test_what_cannot_be_asked_of_a_fleet_is_refused(folder: Path) -> None:
         with pytest.raises(InvalidInput):
             wrong()
     assert fleet.status().streams == 0 and fleet.splits() == []
+
+
+def test_a_fleet_that_nobody_holds_any_more_is_read_to_its_end(spark: SparkSession, feeds: Path, tmp_path: Path) -> None:
+    df = skytide.fleet(feeds, schema=SCHEMA).load(spark)
+    gc.collect()
+    assert len(_all(df, tmp_path)) == sum(40 + 13 * n for n in range(12))

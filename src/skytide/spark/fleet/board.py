@@ -78,6 +78,8 @@ class Board:
         return os.path.join(self.path, name)
 
     def _write(self, name: str, data: Any) -> None:
+        if not os.path.isdir(self.path):  # whoever would look is gone
+            return
         number, draft = tempfile.mkstemp(dir=self.path)
         with open(number, "wb") as file:
             file.write(data)

@@ -1,9 +1,9 @@
 """Many small streams as people write them: `fleet("/data/feeds", schema="ts timestamp, x double")`."""
 
+import atexit
 import os
 import shutil
 import tempfile
-import weakref
 from dataclasses import replace
 from typing import Any
 
@@ -34,7 +34,7 @@ class Fleet:
     def __init__(self, settings: Settings) -> None:
         """Open a board, through which this object and the readers of its queries talk."""
         path = tempfile.mkdtemp(prefix="skytide-fleet-")
-        weakref.finalize(self, shutil.rmtree, path, ignore_errors=True)
+        atexit.register(shutil.rmtree, path, ignore_errors=True)  # a query may go on when nobody holds this object any more
         self.settings = replace(settings, board=path)
         self._board, self._control = Board(path), Control()
 
