@@ -111,8 +111,22 @@ class Feed(ABC):
         """Return the records of ranges: the same every time."""
 
 
-def fewest_missing(away: NDArray[np.int32], most: int = MOST_AWAY) -> NDArray[np.bool_]:
-    """Say which streams to keep in the book: of those that are missing only so many, the ones that left last."""
+def settled(
+    book: Book, at: Positions, there: NDArray[np.bool_], begun: dict[int, str]
+) -> tuple[Book, NDArray[np.bool_], tuple[Skipped, ...]]:
+    """Return the book after a look, which of its rows were kept, and what was lost.
+
+    Streams are at new positions, `begun` anew for a reason, or missing: those keep their place for a while.
+    """
+    lost = begun | dict.fromkeys(np.flatnonzero(~there & (book.away == 0) & book.behind).tolist(), VANISHED)
+    skipped = tuple(Skipped(book.names[row], reason) for row, reason in lost.items())
+    away = np.where(there, 0, book.away + 1).astype(np.int32)
+    kept = _fewest_missing(away)
+    return book.with_(at=at, away=away).keeping(kept), kept, skipped
+
+
+def _fewest_missing(away: NDArray[np.int32], most: int = MOST_AWAY) -> NDArray[np.bool_]:
+    """Say which streams to keep: of those that are missing only so many, the ones that left last."""
     missing = away > 0
     if missing.sum() <= most:
         return np.ones(len(away), np.bool_)

@@ -28,7 +28,7 @@ from skytide.spark.fleet.feeds.feed import (
     Positions,
     Range,
     Skipped,
-    fewest_missing,
+    settled,
 )
 
 HEAD_BYTES = 64
@@ -81,11 +81,7 @@ class Folder(Feed):
         if newest:
             at[new, 0] = sizes[new]
         self._fingerprint(book, sizes, head)
-        skipped |= dict.fromkeys(np.flatnonzero(~there & (book.away == 0) & book.behind).tolist(), VANISHED)
-        told = tuple(Skipped(book.names[row], reason) for row, reason in skipped.items())
-        away = np.where(there, 0, book.away + 1).astype(np.int32)
-        kept = fewest_missing(away)
-        book = book.with_(at=at, identity=identity, head=head, away=away).keeping(kept)
+        book, kept, told = settled(book.with_(identity=identity, head=head), at, there, skipped)
         ends = book.at.copy()
         ends[:, 0] = np.maximum(sizes[kept], book.at[:, 0])
         self._whole_records(book, ends)

@@ -16,7 +16,6 @@ from skytide.spark.fleet.book import Book
 from skytide.spark.fleet.feeds.feed import (
     REPLACED,
     TRIMMED,
-    VANISHED,
     Counts,
     Feed,
     Look,
@@ -24,7 +23,7 @@ from skytide.spark.fleet.feeds.feed import (
     Range,
     Records,
     Skipped,
-    fewest_missing,
+    settled,
 )
 from skytide.spark.fleet.formats import Csv, JsonLines, LineFormat
 
@@ -78,11 +77,7 @@ class Kafka(Feed):
         at[:, 0] = np.where(there & ((at[:, 0] < low) | (at[:, 0] > high)), low, at[:, 0])
         if newest:
             at[new, 0] = high[new]
-        skipped |= dict.fromkeys(np.flatnonzero(~there & (book.away == 0) & book.behind).tolist(), VANISHED)
-        told = tuple(Skipped(book.names[row], reason) for row, reason in skipped.items())
-        away = np.where(there, 0, book.away + 1).astype(np.int32)
-        kept = fewest_missing(away)
-        book = book.with_(at=at, away=away).keeping(kept)
+        book, kept, told = settled(book, at, there, skipped)
         ends = book.at.copy()
         ends[:, 0] = np.maximum(high[kept], book.at[:, 0])
         return self._seen(book, ends, told)

@@ -23,7 +23,6 @@ from skytide.spark.fleet.book import Book
 from skytide.spark.fleet.feeds.feed import (
     REPLACED,
     TRIMMED,
-    VANISHED,
     Counts,
     Feed,
     Look,
@@ -31,7 +30,7 @@ from skytide.spark.fleet.feeds.feed import (
     Range,
     Records,
     Skipped,
-    fewest_missing,
+    settled,
 )
 from skytide.spark.fleet.formats import Cells, Csv, JsonLines, LineFormat
 
@@ -86,11 +85,7 @@ class Redis(Feed):
         at[list(skipped)] = 0
         if newest:
             at[new] = ends[new]
-        skipped |= dict.fromkeys(np.flatnonzero(~there & (book.away == 0) & book.behind).tolist(), VANISHED)
-        told = tuple(Skipped(book.names[row], reason) for row, reason in skipped.items())
-        away = np.where(there, 0, book.away + 1).astype(np.int32)
-        kept = fewest_missing(away)
-        book = book.with_(at=at, away=away).keeping(kept)
+        book, kept, told = settled(book, at, there, skipped)
         ends = np.where(there[kept, None], ends[kept], book.at)
         return self._seen(book, ends, length[kept], told)
 
