@@ -8,7 +8,7 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from rich.console import Console
 
 import skytide
 from benchmarks.fleet.feeding import Files, RedisKeys, Timed
-from benchmarks.fleet.peers import COLUMNS, a_task_each, closed_files, one_reader
+from benchmarks.fleet.peers import COLUMNS, closed_files, plain_files, plain_redis
 from benchmarks.timing import Disagreement, Goal, announce, show
 from skytide.spark import local_session
 
@@ -27,6 +27,9 @@ ROOT = Path(__file__).resolve().parents[2]
 ROWS = 100_000
 """Of a batch, over all streams."""
 ROUNDS = 7
+OURS, ONE_READER, CLOSED, A_TASK_EACH = CONTESTANTS = ("skytide", "(b) one reader", "(c) closed files", "(a) a task each")
+GOALS = {A_TASK_EACH: 5.0, ONE_READER: 1.5}
+"""How many times as long as ours their batches are to take."""
 
 
 def main() -> None:
@@ -56,69 +59,59 @@ class _Bench:
         self.spark, self.console, self.place, self.goals, self.sizes = spark, console, place, goals, sizes
 
     def folder(self) -> dict[str, Any]:
-        """Measure 1,000 and 10,000 streams in a folder."""
+        """Measure streams in a folder."""
         found = {}
         for streams in self.sizes:
-            fleets: list[skytide.spark.fleet.Fleet] = []
-
-            def fleet(folder: str, fleets: list[Any] = fleets) -> DataFrame:
-                fleets.append(skytide.fleet(folder, schema=COLUMNS))
-                return fleets[0].load(self.spark, checkpoint=f"{folder}.notes")
-
-            contestants: dict[str, Callable[[str], DataFrame]] = {
-                "skytide": fleet,
-                "(b) one reader": lambda f: one_reader(self.spark, f),
-            }
+            place = self.place / f"folder{streams}"
+            feeds = {name: Files(place / name[:3].strip("()"), streams, closed="closed" in name) for name in CONTESTANTS}
+            fleet = skytide.fleet(feeds[OURS].folder, schema=COLUMNS)
+            contestants = [
+                Timed(
+                    OURS,
+                    feeds[OURS],
+                    fleet.load(self.spark, checkpoint=place / "notes"),
+                    lambda fleet=fleet: fleet.status().planning_s,
+                ),  # type: ignore[misc]
+                Timed(ONE_READER, feeds[ONE_READER], plain_files(self.spark, feeds[ONE_READER].folder)),
+            ]
             if streams == 1_000:  # with ten times as many these two take minutes a batch
-                contestants["(c) closed files"] = lambda f: closed_files(self.spark, f)
-                contestants["(a) a task each"] = lambda f: a_task_each(self.spark, f)
-            timed = self._race(streams, contestants)
-            planning_s = fleets[0].status().planning_s
-            found[str(streams)] = self._shown(f"{streams:,} streams in a folder", timed, planning_s)
-            mine = timed["skytide"].median_s
-            if streams == 1_000:
-                self.goals.append(Goal("1,000 streams: times (a), a task each", timed["(a) a task each"].median_s / mine, 5))
-                self.goals.append(Goal("1,000 streams: times (b), one reader", timed["(b) one reader"].median_s / mine, 1.5))
-            else:
-                self.goals.append(
-                    Goal("10,000 streams: batch over ten times what planning and offsets take", mine / planning_s / 10, 1)
+                contestants.append(Timed(CLOSED, feeds[CLOSED], closed_files(self.spark, feeds[CLOSED].folder)))
+                contestants.append(
+                    Timed(A_TASK_EACH, feeds[A_TASK_EACH], plain_files(self.spark, feeds[A_TASK_EACH].folder, one_each=True))
                 )
+            found[str(streams)] = self._race(f"{streams:,} streams in a folder", streams, contestants)
         return found
 
     def redis(self) -> dict[str, Any]:
-        """Measure 1,000 and 10,000 streams in Redis."""
+        """Measure streams in Redis."""
         found = {}
         with _redis(self.place) as url:
             for streams in self.sizes:
-                keys = RedisKeys(url, str(streams), streams)
-                keys.write(1)
-                fleet = skytide.fleet(url, streams=f"{streams}:*", schema=COLUMNS)
-                timed = Timed(
-                    "skytide", fleet.load(self.spark, checkpoint=self.place / f"notes{streams}"), self.place / f"redis{streams}"
-                )
-                timed.start()
-                for _ in range(ROUNDS):
-                    timed.round(lambda keys=keys, streams=streams: keys.write(ROWS // streams))  # type: ignore[misc]
-                timed.stop()
-                if {count for count, _ in timed.answers[1:]} != {ROWS}:
-                    raise Disagreement(f"{streams} keys: {timed.answers}")
-                found[str(streams)] = self._shown(f"{streams:,} streams in Redis", {"skytide": timed}, fleet.status().planning_s)
+                keys = {name: RedisKeys(url, f"{name}{streams}", streams) for name in CONTESTANTS}
+                fleet = skytide.fleet(url, streams=keys[OURS].pattern, schema=COLUMNS)
+                df = fleet.load(self.spark, checkpoint=self.place / f"redis{streams}")
+                contestants = [
+                    Timed(OURS, keys[OURS], df, lambda fleet=fleet: fleet.status().planning_s),  # type: ignore[misc]
+                    Timed(ONE_READER, keys[ONE_READER], plain_redis(self.spark, url, keys[ONE_READER].pattern)),
+                ]
+                if streams == 1_000:
+                    each = plain_redis(self.spark, url, keys[A_TASK_EACH].pattern, one_each=True)
+                    contestants.append(Timed(A_TASK_EACH, keys[A_TASK_EACH], each))
+                found[str(streams)] = self._race(f"{streams:,} streams in Redis", streams, contestants)
         return found
 
     def silent(self) -> dict[str, Any]:
         """Measure a batch of ten streams beside 10,000 that are silent, and without them."""
         timed: dict[int, Timed] = {}
-        feeds = {}
         for streams in (10, 10_000):
             place = self.place / f"silent{streams}"
-            feeds[streams] = Files(place / "feeds", streams)
-            feeds[streams].write(1)
-            df = skytide.fleet(place / "feeds", schema=COLUMNS).load(self.spark, checkpoint=place / "checkpoint")
-            timed[streams] = Timed(f"{streams} streams", df, place / "checkpoint")
-            timed[streams].start()
+            feed = Files(place / "feeds", streams)
+            df = skytide.fleet(feed.folder, schema=COLUMNS).load(self.spark, checkpoint=place / "checkpoint")
+            timed[streams] = Timed(f"{streams} streams", feed, df)
+            timed[streams].start(1)
         for _ in range(2 * ROUNDS):
-            for streams, query in timed.items():
-                query.round(lambda streams=streams: feeds[streams].write(10, active=10))  # type: ignore[misc]
+            for query in timed.values():
+                query.round(10, active=10)
         for query in timed.values():
             query.stop()
         ratio = timed[10_000].median_s / timed[10].median_s
@@ -164,40 +157,35 @@ class _Bench:
         late = [(at * count - sent, count) for at, sent, count in found if at - began > seconds / 4 and count]
         return sum(each for each, _ in late) / sum(count for _, count in late)
 
-    def _race(self, streams: int, contestants: dict[str, Callable[[str], DataFrame]]) -> dict[str, Timed]:
-        """Let contestants read the same records, round by round in turn."""
-        timed: dict[str, Timed] = {}
-        feeds: dict[str, Files] = {}
-        for number, (name, load) in enumerate(contestants.items()):
-            place = self.place / f"{streams}-{number}"
-            feeds[name] = Files(place / "feeds", streams, closed="closed" in name)
-            feeds[name].write(1, active=1)
-            timed[name] = Timed(name, load(str(place / "feeds")), place / "checkpoint")
-            timed[name].start()
+    def _race(self, title: str, streams: int, contestants: list[Timed]) -> dict[str, Any]:
+        """Let contestants read the same records, round by round in turn, and show how long a batch takes."""
+        for query in contestants:
+            query.start(1, active=1)
         for _ in range(ROUNDS):
-            for name, query in timed.items():
+            for query in contestants:
                 if not query.seconds or query.seconds[0] < 5:  # who takes long has one round
-                    query.round(lambda name=name: feeds[name].write(ROWS // streams))  # type: ignore[misc]
-        for query in timed.values():
+                    query.round(ROWS // streams)
+        for query in contestants:
             query.stop()
-        if len({query.answers[1] for query in timed.values()}) > 1:
-            raise Disagreement(f"{streams} streams: contestants counted other rows: {[q.answers[1] for q in timed.values()]}")
-        return timed
-
-    def _shown(self, title: str, timed: dict[str, Timed], planning_s: float) -> dict[str, Any]:
-        mine = timed["skytide"].median_s
+        if len({query.answers[1] for query in contestants}) > 1:
+            raise Disagreement(f"{title}: contestants counted other rows: {[query.answers[1] for query in contestants]}")
+        mine = contestants[0]
         rows = [
-            [name, f"{query.median_s * 1e3:,.0f}", f"{ROWS / query.median_s:,.0f}", f"{query.median_s / mine:.2f} x"]
-            for name, query in timed.items()
+            [query.name, f"{query.median_s * 1e3:,.0f}", f"{ROWS / query.median_s:,.0f}", f"{query.median_s / mine.median_s:.2f} x"]
+            for query in contestants
         ]
-        show(
-            self.console,
-            f"{title}, {ROWS:,} rows a batch, median of {ROUNDS}",
-            ["contestant", "ms a batch", "rows/s", "takes"],
-            rows,
-        )
-        self.console.print(f"Looking, planning and noting offsets took {planning_s * 1e3:.0f} ms of {mine * 1e3:.0f} ms")
-        return {name: query.seconds for name, query in timed.items()} | {"planning_s": planning_s}
+        heading = f"{title}, {ROWS:,} rows a batch, median of {ROUNDS}"
+        show(self.console, heading, ["contestant", "ms a batch", "rows/s", "takes"], rows)
+        planning_s = mine.median_planning_s
+        self.console.print(f"Looking, planning and noting offsets took {planning_s * 1e3:.0f} ms of {mine.median_s * 1e3:.0f} ms")
+        for query in contestants:
+            if query.name in GOALS and streams == 1_000:
+                self.goals.append(Goal(f"{title}: times {query.name}", query.median_s / mine.median_s, GOALS[query.name]))
+        if streams == 10_000:
+            self.goals.append(
+                Goal(f"{title}: batch over ten times what planning and offsets take", mine.median_s / planning_s / 10, 1)
+            )
+        return {query.name: query.seconds for query in contestants} | {"planning_s": planning_s}
 
 
 @contextmanager

@@ -1,5 +1,6 @@
 """Streams that grow round by round, and queries whose batches are timed one by one."""
 
+import tempfile
 import threading
 import time
 from collections.abc import Callable
@@ -46,6 +47,7 @@ class RedisKeys:
         import redis
 
         self.server, self.prefix, self.streams, self.written = redis.Redis.from_url(url), prefix, streams, 0
+        self.pattern = f"{prefix.translate(str.maketrans(dict.fromkeys('()', '?')))}:*"
 
     def write(self, records: int, active: int | None = None) -> None:
         """Append entries."""
@@ -63,18 +65,21 @@ class Timed:
     """A query that is held between batches, so that a round is one batch: from when it is let go to when its rows were counted."""
 
     name: str
+    feed: Files | RedisKeys
     df: DataFrame
-    checkpoint: Path
+    told_planning_s: Callable[[], float] | None = None
+    planning_s: list[float] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
     answers: list[tuple[int, int]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        """Start, and wait for the first batch."""
         self._go, self._done = threading.Semaphore(0), threading.Semaphore(0)
         self._query: Any = None
 
-    def start(self) -> None:
-        """Start; the first batch is not timed."""
+    def start(self, records: int, active: int | None = None) -> None:
+        """Write, and start; the first batch is not timed."""
+        self.feed.write(records, active)
+        self._checkpoint = tempfile.TemporaryDirectory()
 
         def batch(rows: DataFrame, _: int) -> None:
             count, total = rows.agg(F.count("*"), F.sum("id")).collect()[0]
@@ -82,27 +87,35 @@ class Timed:
             self._done.release()
             self._go.acquire(timeout=WAIT_S)
 
-        writer = self.df.writeStream.foreachBatch(batch).option("checkpointLocation", str(self.checkpoint))
+        writer = self.df.writeStream.foreachBatch(batch).option("checkpointLocation", self._checkpoint.name)
         self._query = writer.start()
         self._wait()
 
-    def round(self, write: Callable[[], None]) -> None:
+    def round(self, records: int, active: int | None = None) -> None:
         """Write, and time the batch that reads it."""
-        write()
+        self.feed.write(records, active)
         began = time.perf_counter()
         self._go.release()
         self._wait()
         self.seconds.append(time.perf_counter() - began)
+        if self.told_planning_s is not None:
+            self.planning_s.append(self.told_planning_s())
 
     def stop(self) -> None:
         """End the query."""
         self._go.release()
         self._query.stop()
+        self._checkpoint.cleanup()
 
     @property
     def median_s(self) -> float:
         """The middle round."""
         return median(self.seconds)
+
+    @property
+    def median_planning_s(self) -> float:
+        """What looking, planning and noting offsets took in the middle round."""
+        return median(self.planning_s)
 
     def _wait(self) -> None:
         end = time.monotonic() + WAIT_S

@@ -4,6 +4,8 @@ import io
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -18,9 +20,9 @@ SCHEMA = pa.schema([("id", pa.int64()), ("ts", pa.timestamp("us", "UTC")), ("x",
 
 @dataclass(frozen=True)
 class Ranges(InputPartition):
-    """Bytes of some files."""
+    """Bytes of some files, or entries of some keys."""
 
-    ranges: tuple[tuple[str, int, int], ...]
+    ranges: tuple[tuple[str, Any, Any], ...]
 
 
 class PlainReader(DataSourceStreamReader):
@@ -50,6 +52,45 @@ class PlainReader(DataSourceStreamReader):
             yield from table.append_column("stream", pa.array([name.removesuffix(".jsonl")] * table.num_rows)).to_batches()
 
 
+class PlainRedisReader(DataSourceStreamReader):
+    """The same for Redis Streams: the last id of each in one dict, and as many keys in one pipeline as there are."""
+
+    def __init__(self, url: str, pattern: str, one_each: bool) -> None:
+        self.url, self.pattern, self.one_each = url, pattern, one_each
+
+    def initialOffset(self) -> dict[str, str]:
+        return {}
+
+    def latestOffset(self) -> dict[str, str]:
+        server = self._server()
+        keys = [key.decode() for key in server.scan_iter(match=self.pattern, count=5_000)]
+        pipe = server.pipeline(transaction=False)
+        for key in keys:
+            pipe.xrevrange(key, count=1)
+        return {key: entries[0][0].decode() for key, entries in zip(keys, pipe.execute(), strict=True)}
+
+    def partitions(self, start: dict[str, str], end: dict[str, str]) -> list[Ranges]:
+        ranges = [(key, start.get(key, "0-0"), last) for key, last in end.items() if last != start.get(key)]
+        return [Ranges((each,)) for each in ranges] if self.one_each else [Ranges(tuple(ranges))]
+
+    def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
+        pipe = self._server().pipeline(transaction=False)
+        for key, begin, end in partition.ranges:
+            pipe.xrange(key, f"({begin}", end)
+        rows = []
+        for (key, _, _), entries in zip(partition.ranges, pipe.execute(), strict=True):
+            for _, fields in entries:
+                values = {name.decode(): value.decode() for name, value in fields.items()}
+                at = datetime.fromisoformat(values["ts"])
+                rows.append({"id": int(values["id"]), "ts": at, "x": float(values["x"]), "y": float(values["y"]), "stream": key})
+        yield pa.RecordBatch.from_pylist(rows, SCHEMA.append(pa.field("stream", pa.string())))
+
+    def _server(self) -> Any:
+        import redis
+
+        return redis.Redis.from_url(self.url)
+
+
 class PlainSource(DataSource):
     """A plain Python data source."""
 
@@ -60,25 +101,25 @@ class PlainSource(DataSource):
     def schema(self) -> str:
         return f"{COLUMNS}, stream string"
 
-    def streamReader(self, schema: StructType) -> PlainReader:
-        return PlainReader(self.options["path"], self.options["one_each"] == "true")
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        path, one_each = self.options["path"], self.options["one_each"] == "true"
+        return (
+            PlainRedisReader(path, self.options["pattern"], one_each) if "pattern" in self.options else PlainReader(path, one_each)
+        )
 
 
-def a_task_each(spark: SparkSession, folder: str) -> DataFrame:
-    """Return a DataFrame with a partition for each stream."""
-    return _plain(spark, folder, "true")
-
-
-def one_reader(spark: SparkSession, folder: str) -> DataFrame:
-    """Return a DataFrame with one partition."""
-    return _plain(spark, folder, "false")
-
-
-def closed_files(spark: SparkSession, folder: str) -> DataFrame:
-    """Return Spark's own source of JSON files: it reads each file once, so they have to be closed."""
-    return spark.readStream.schema(COLUMNS).json(folder)
-
-
-def _plain(spark: SparkSession, folder: str, one_each: str) -> DataFrame:
+def plain_files(spark: SparkSession, folder: Path, *, one_each: bool = False) -> DataFrame:
+    """Return a DataFrame with one partition, or with one for each stream."""
     spark.dataSource.register(PlainSource)
-    return spark.readStream.format("plain").options(path=folder, one_each=one_each).load()
+    return spark.readStream.format("plain").options(path=str(folder), one_each=one_each).load()
+
+
+def plain_redis(spark: SparkSession, url: str, pattern: str, *, one_each: bool = False) -> DataFrame:
+    """Return the same of Redis Streams."""
+    spark.dataSource.register(PlainSource)
+    return spark.readStream.format("plain").options(path=url, pattern=pattern, one_each=one_each).load()
+
+
+def closed_files(spark: SparkSession, folder: Path) -> DataFrame:
+    """Return Spark's own source of JSON files: it reads each file once, so they have to be closed."""
+    return spark.readStream.schema(COLUMNS).json(str(folder))

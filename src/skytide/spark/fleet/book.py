@@ -67,7 +67,10 @@ class Book:
 
     def with_(self, **values: Any) -> "Book":
         """Return a book with other values in some columns."""
-        return replace(self, **values)
+        book = replace(self, **values)
+        if "names" not in values:
+            vars(book)["rows"] = self.rows  # which are the same
+        return book
 
     def to_table(self) -> pa.Table:
         """Return the book as a table."""

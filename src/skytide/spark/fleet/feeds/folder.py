@@ -34,6 +34,8 @@ from skytide.spark.fleet.feeds.feed import (
 HEAD_BYTES = 64
 MOST_CHECKED = 256
 """So many files that have grown are looked into each time; tasks look into all that they read."""
+MISSING = (-1, 0)
+"""Size and inode of a file that is not there."""
 _log = logging.getLogger(__name__)
 
 
@@ -65,12 +67,12 @@ class Folder(Feed):
 
     def look(self, book: Book, *, newest: bool = False) -> Look:
         """List the folder."""
-        found = self._listed()
-        if found is None:  # for now; nothing is lost by waiting
-            return self._seen(book, book.at, ())
         known = len(book.names)
-        book = book.joined(sorted(found.keys() - book.rows.keys()))
-        sizes, inodes = _aligned(book, found)
+        try:
+            book, sizes, inodes = self._found(book)
+        except OSError as error:  # for now; nothing is lost by waiting
+            _log.warning("%s cannot be listed now: %s", self.path, error)
+            return self._seen(book, book.at, ())
         there, new = sizes >= 0, np.arange(len(sizes)) >= known
         at, identity, head = book.at.copy(), np.where(there, inodes, book.identity), book.head.copy()
         skipped = dict.fromkeys(np.flatnonzero(there & ~new & (identity != book.identity)).tolist(), REPLACED)
@@ -106,23 +108,20 @@ class Folder(Feed):
         return found
 
     def _path(self, name: str) -> str:
-        return os.path.join(self.path, f"{name}.{self.extension}")
+        return f"{self.path}/{name}.{self.extension}"
 
-    def _listed(self) -> dict[str, tuple[int, int]] | None:
-        """Return size and inode of each stream's file, or None if the folder cannot be listed now."""
+    def _found(self, book: Book) -> tuple[Book, Counts, Counts]:
+        """Return the book with the streams that have joined, and size and inode of each stream's file."""
         ending = f".{self.extension}"
+        place = os.open(self.path, os.O_RDONLY)  # from where a file is found faster than by its whole path
         try:
-            names = [name for name in os.listdir(self.path) if name.endswith(ending) and name[0] not in "._"]
-        except OSError as error:
-            _log.warning("%s cannot be listed now: %s", self.path, error)
-            return None
-        paths, cut = [f"{self.path}/{name}" for name in names], -len(ending)
-        try:
-            known = list(map(os.stat, paths))
-        except OSError:  # some were removed since
-            there = [(name, found) for name, path in zip(names, paths, strict=True) if (found := _stat(path)) is not None]
-            names, known = [name for name, _ in there], [found for _, found in there]
-        return {name[:cut]: (found.st_size, found.st_ino) for name, found in zip(names, known, strict=True)}
+            files = {name for name in os.listdir(place) if name.endswith(ending) and name[0] not in "._"}
+            book = book.joined(sorted({name.removesuffix(ending) for name in files} - book.rows.keys()))
+            pairs = [_measured(file, place) if (file := name + ending) in files else MISSING for name in book.names]
+        finally:
+            os.close(place)
+        sizes, inodes = np.array(pairs, np.int64).reshape(-1, 2).T
+        return book, sizes, inodes
 
     def _replaced(self, book: Book, sizes: Counts) -> list[int]:
         """Look how some of the files begin that have grown, each time others."""
@@ -142,10 +141,15 @@ class Folder(Feed):
 
     def _first_bytes(self, name: str, count: int) -> bytes | None:
         try:
-            with open(self._path(name), "rb", buffering=0) as file:
-                return file.read(count)
+            number = os.open(self._path(name), os.O_RDONLY)
         except OSError:
             return None
+        try:
+            return os.read(number, count)
+        except OSError:
+            return None
+        finally:
+            os.close(number)
 
     @contextmanager
     def _opened(self, wanted: Range) -> Iterator[int]:
@@ -169,20 +173,14 @@ class Folder(Feed):
             os.close(number)
 
 
-def _stat(path: str) -> os.stat_result | None:
+def _measured(name: str, place: int) -> tuple[int, int]:
     try:
-        return os.stat(path)
-    except OSError:
-        return None
+        found = os.stat(name, dir_fd=place)
+    except OSError:  # removed since
+        return MISSING
+    return found.st_size, found.st_ino
 
 
 def _head(data: bytes) -> int:
     """Return a check sum of how a file begins, and how many bytes it is of."""
     return zlib.crc32(data) << 8 | len(data)
-
-
-def _aligned(book: Book, found: dict[str, tuple[int, int]]) -> tuple[Counts, Counts]:
-    """Return the sizes and inodes in the order of the book; a size of -1 where there is no file."""
-    missing = (-1, 0)
-    pairs = np.array([found.get(name, missing) for name in book.names], np.int64).reshape(-1, 2)
-    return pairs[:, 0], pairs[:, 1]

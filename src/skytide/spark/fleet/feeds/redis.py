@@ -37,6 +37,8 @@ from skytide.spark.fleet.formats import Cells, Csv, JsonLines, LineFormat
 KEYS_PER_CALL = 500
 ENTRIES_PER_CALL = 20_000
 TIMEOUT_S = 60
+MAX_NUMBER = 2**63 - 1
+"""Of an id; those that are too large for any clock are cut."""
 _log = logging.getLogger(__name__)
 
 
@@ -134,14 +136,16 @@ class Redis(Feed):
 
     def _found(self) -> dict[str, tuple[int, ...]]:
         """Return of each stream the entries ever added, those there are, and the last id."""
-        keys = sorted({key.decode() for key in _server(self.url).scan_iter(match=self.pattern, count=5_000, _type="stream")})
         found: dict[str, tuple[int, ...]] = {}
-        for some in _chunks(keys):
-            for key, text in zip(some, self._call("look", some, []), strict=True):
-                added, length, last = text.decode().split(" ")
-                if int(added) >= 0:
-                    found[key] = (int(added), int(length), *_numbers(last))
-        return found
+        cursor = "0"
+        while True:
+            answer = self._call("look", [], [cursor, self.pattern, str(KEYS_PER_CALL)])
+            cursor, keys, numbers = (text.decode() for text in answer)
+            if numbers:  # no table of Lua is empty in JSON
+                rows = np.array(numbers.split(" "), np.uint64).clip(max=MAX_NUMBER).astype(np.int64).reshape(-1, 4)
+                found.update(zip(json.loads(keys), map(tuple, rows.tolist()), strict=True))
+            if cursor == "0":
+                return found
 
     def _call(self, script: str, keys: list[str], arguments: list[str]) -> list[bytes]:
         answer: list[bytes] = _script(self.url, script)(keys=keys, args=arguments)
@@ -189,9 +193,9 @@ def _id(position: Any) -> str:
 
 
 def _numbers(entry_id: str) -> tuple[int, int]:
-    """Return the two numbers of an id; those that are too large for any clock are cut."""
+    """Return the two numbers of an id."""
     first, second = entry_id.split("-")
-    return min(int(first), 2**63 - 1), min(int(second), 2**63 - 1)
+    return min(int(first), MAX_NUMBER), min(int(second), MAX_NUMBER)
 
 
 def _after(first: Positions, second: Positions) -> NDArray[np.bool_]:

@@ -1,13 +1,12 @@
--- Of each stream: entries ever added, entries there are, and the last id.
-local out = {}
-for i, key in ipairs(KEYS) do
-  local info = redis.pcall('XINFO', 'STREAM', key)
-  local found = {['entries-added'] = '-1', ['length'] = '0', ['last-generated-id'] = '0-0'}
-  if not info.err then
-    for at = 1, #info, 2 do
-      if found[info[at]] then found[info[at]] = info[at + 1] end
-    end
-  end
-  out[i] = found['entries-added'] .. ' ' .. found['length'] .. ' ' .. found['last-generated-id']
+-- One step of a walk over all streams whose keys match: the next cursor, the keys as JSON, and of each
+-- the entries ever added, the entries there are, and the two numbers of the last id. A key may come twice.
+-- Arguments: the cursor, the pattern, and how many keys to look at.
+local step = redis.call('SCAN', ARGV[1], 'MATCH', ARGV[2], 'COUNT', ARGV[3], 'TYPE', 'stream')
+local numbers = {}
+for i, key in ipairs(step[2]) do
+  local info = redis.call('XINFO', 'STREAM', key)
+  local found = {}
+  for at = 1, #info, 2 do found[info[at]] = info[at + 1] end
+  numbers[i] = string.format('%.0f %.0f ', found['entries-added'], found['length']) .. string.gsub(found['last-generated-id'], '-', ' ')
 end
-return out
+return {step[1], cjson.encode(step[2]), table.concat(numbers, ' ')}
