@@ -10,7 +10,9 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -35,10 +37,10 @@ GOALS = {A_TASK_EACH: 5.0, ONE_READER: 1.5}
 def main() -> None:
     """Run and print."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.fleet", description=__doc__)
-    parser.add_argument("only", nargs="*", help="parts to run: folder, redis, silent, burst")
+    parser.add_argument("only", nargs="*", help="parts to run: folder, redis, silent, redirect, burst")
     parser.add_argument("--streams", type=int, nargs="+", default=[1_000, 10_000], help="how many streams (default: %(default)s)")
     options = parser.parse_args()
-    wanted = options.only or ["folder", "redis", "silent", "burst"]
+    wanted = options.only or ["folder", "redis", "silent", "redirect", "burst"]
     console = Console(width=130, highlight=False)
     spark = local_session("skytide bench", cores=2, **{"spark.driver.memory": "4g"})
     results: dict[str, Any] = {}
@@ -120,6 +122,27 @@ class _Bench:
         )
         self.goals.append(Goal("twice a batch without silent streams, over one with 9,990 of them", 2 / ratio, 1))
         return {str(streams): query.seconds for streams, query in timed.items()}
+
+    def redirect(self) -> dict[str, Any]:
+        """Measure what a redirection costs: batches under a strategy that moves streams all the time, and under one that does not."""
+        streams, timed, fleets = 1_000, {}, {}
+        for strategy in ("drfm", "par"):
+            place = self.place / f"redirect-{strategy}"
+            feed = Files(place / "feeds", streams)
+            fleets[strategy] = skytide.fleet(feed.folder, schema=COLUMNS, strategy=strategy, splits=2, capacity_hz=30_000)
+            df = fleets[strategy].load(self.spark, checkpoint=place / "checkpoint")
+            timed[strategy] = Timed(strategy, feed, df, lambda fleet=fleets[strategy]: fleet.status().redirections)  # type: ignore[misc]
+            timed[strategy].start(1)
+        for _ in range(2 * ROUNDS):
+            for query in timed.values():
+                query.round(ROWS // streams)
+        for strategy, query in timed.items():
+            query.stop()
+            moved = median(later - earlier for earlier, later in pairwise(query.planning_s))
+            self.console.print(
+                f"{strategy}: {query.median_s * 1e3:.0f} ms a batch with {moved:.0f} redirections in each, {len(fleets[strategy].splits())} splits"
+            )
+        return {name: query.seconds for name, query in timed.items()}
 
     def burst(self) -> dict[str, Any]:
         """Measure how late the records of 99 streams are while another one bursts to a hundred times its rate."""

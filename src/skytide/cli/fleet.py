@@ -29,12 +29,13 @@ from skytide.spark.session import local_session
 from skytide.spark.workload_source import now_us
 
 TRIGGER = "500 ms"
+MAX_SPLITS = 8
 IDLE_S = 3.0  # so long nothing came, after all was written: it is over
 
 Show = Callable[[FleetHistory, str], None]
 
 
-def run(*, seconds: float, streams: int, rate: float, cabs: Path | None, speed: float, out: Path) -> None:
+def run(*, seconds: float, streams: int, rate: float, cabs: Path | None, speed: float, capacity: float, out: Path) -> None:
     """Read streams for some seconds, show it, and leave results, a picture and a summary."""
     real("seconds", seconds, above=0, meaning="a time to stream, more than 0")
     traffic = Generated(streams, rate, seconds) if cabs is None else Cabs(cabs if cabs.exists() else data(str(cabs)), speed)
@@ -49,7 +50,7 @@ def run(*, seconds: float, streams: int, rate: float, cabs: Path | None, speed: 
         try:
             with _shown(console, traffic.title) as show:
                 _warm_up(traffic, folder / "warm-up", interrupt, show)
-                history = _watch(traffic, writer, folder, seconds, interrupt, show)
+                history = _watch(traffic, writer, folder, seconds, capacity, interrupt, show)
         except Exception:  # not when aborted: Spark ends with this process then, and without a word
             spark.stop()
             raise
@@ -58,9 +59,16 @@ def run(*, seconds: float, streams: int, rate: float, cabs: Path | None, speed: 
         _conclude(console, traffic, history, folder, picture)
 
 
-def _start(traffic: Traffic, folder: Path, trigger: str) -> tuple[Any, Any]:
+def _start(traffic: Traffic, folder: Path, trigger: str, capacity: float | None = None) -> tuple[Any, Any]:
     """Start the query; return the fleet and the run."""
-    streams = fleet(folder / "feeds", schema=traffic.schema, interval=TRIGGER, invalid=folder / "broken")
+    streams = fleet(
+        folder / "feeds",
+        schema=traffic.schema,
+        interval=TRIGGER,
+        splits=MAX_SPLITS,
+        capacity_hz=capacity,
+        invalid=folder / "broken",
+    )
     running = (
         stream(streams)
         .window(*traffic.window, slack=DropRatio(DROP_RATIO))
@@ -88,13 +96,15 @@ def _warm_up(traffic: Traffic, folder: Path, interrupt: Interrupt, show: Show) -
     shutil.rmtree(folder)
 
 
-def _watch(traffic: Traffic, writer: Writer, folder: Path, seconds: float, interrupt: Interrupt, show: Show) -> FleetHistory:
+def _watch(
+    traffic: Traffic, writer: Writer, folder: Path, seconds: float, capacity: float, interrupt: Interrupt, show: Show
+) -> FleetHistory:
     """Run the query until it is time, or all was read, or somebody asks, or it fails, and look at it meanwhile."""
     history, since_s, began_us = FleetHistory(), 0.0, now_us()
     if interrupt.asked:
         return history
     writer.begin(began_us)
-    streams, running = _start(traffic, folder, TRIGGER)
+    streams, running = _start(traffic, folder, TRIGGER, capacity)
 
     def look() -> FleetHistory:
         windows = [traffic.in_real_time(row, began_us) for row in running.windows()]

@@ -52,8 +52,14 @@ def _add_fleet(parser: argparse.ArgumentParser) -> None:
         help="a Parquet file of ts, cab, lat, lon, occupied: replay these instead, a stream a cab; a name is looked up in SKYTIDE_DATA too",
     )
     parser.add_argument("--speed", type=float, default=600, help="how many times as fast as the cabs were (default: %(default)s)")
+    parser.add_argument(
+        "--capacity",
+        type=float,
+        default=15_000,
+        help="tuples a second that a split takes, so that there are several to look at (default: %(default)s)",
+    )
     parser.add_argument("--out", type=Path, default=Path("out"), help="folder for the results (default: %(default)s)")
-    names = ("seconds", "streams", "rate", "cabs", "speed", "out")
+    names = ("seconds", "streams", "rate", "cabs", "speed", "capacity", "out")
     parser.set_defaults(run=lambda o: _module("fleet").run(**{name: getattr(o, name) for name in names}))
 
 
