@@ -323,14 +323,14 @@ class TestParquetSink:
     def test_readers_see_what_is_published_and_nothing_else(self, sink: ParquetSink) -> None:
         staged = sink.stage(TABLE, 3)
         assert self.rows(sink.files) == []
-        sink.publish(staged, 3)
+        sink.publish((staged,), 3)
         assert self.rows(sink.files) == [1, 2, 3]
-        sink.publish(staged, 3)  # again, after a crash
+        sink.publish((staged,), 3)  # again, after a crash
         assert self.rows(sink.files) == [1, 2, 3]
         assert sink.files.names("batch=3") == ["batch=3/part-00000.parquet"]
 
     def test_a_task_that_was_given_up_changes_nothing_when_it_writes_late(self, sink: ParquetSink) -> None:
-        sink.publish(sink.stage(TABLE, 0), 0)
+        sink.publish((sink.stage(TABLE, 0),), 0)
         orphan = pickle.loads(pickle.dumps(sink))
         orphan.stage(pa.table({"a": [7]}), 0)
         assert self.rows(sink.files) == [1, 2, 3]
@@ -348,7 +348,7 @@ class TestParquetSink:
 
     def test_what_was_never_published_and_is_gone_is_not_taken_for_published(self, sink: ParquetSink) -> None:
         with pytest.raises(SkytideError, match="not published yet are gone"):
-            sink.publish(fresh_name("_skytide", 5, kind="parquet"), 5)
+            sink.publish((fresh_name("_skytide", 5, kind="parquet"),), 5)
 
     def test_only_older_leftovers_of_ours_are_cleaned(self, sink: ParquetSink) -> None:
         sink.claim("one", "ck")

@@ -209,12 +209,12 @@ def test_old_files_are_removed(tmp_path: Path) -> None:
     assert max(sizes[100:]) <= max(sizes[20:100])
 
 
-@pytest.mark.parametrize(("number", "which"), [(1, "an older"), (3, "a newer")])
+@pytest.mark.parametrize(("number", "which"), [(1, "an older"), (4, "a newer")])
 def test_a_manifest_of_another_version_is_refused(tmp_path: Path, number: int, which: str) -> None:
     run(tmp_path, [[[0]]])
     manifest = next((tmp_path / "manifests").glob("*.json"))
-    manifest.write_text(manifest.read_text().replace('"format": 2', f'"format": {number}'))
+    manifest.write_text(manifest.read_text().replace('"format": 3', f'"format": {number}'))
     with pytest.raises(
-        SkytideError, match=f"written by {which} skytide, in format {number}, where this one reads 2 only; go on with"
+        SkytideError, match=f"written by {which} skytide, in format {number}, where this one reads 3 only; go on with"
     ):
         Store(str(tmp_path)).latest()

@@ -95,7 +95,7 @@ def test_a_batch_reads_as_a_story() -> None:
     assert isinstance(record, Record) and isinstance(emit, Emit)
     assert (record.state.batch, record.state.sequence, record.state.windows_out) == (0, 0, 6)
     assert list(record.state.open) == [6]
-    assert emit.output.results == "results/0"
+    assert emit.output.results == ("results/0",)
     assert [row.window_start_us for row in emit.output.rows] == [-800, -600, -400, -200, 0, 200]
     assert commit == Commit(record.state)
 

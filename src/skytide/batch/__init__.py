@@ -7,14 +7,17 @@ from skytide.batch.events import (
     Emit,
     Event,
     Instruction,
+    KeysReported,
     PanesReported,
     Record,
     Restarted,
+    RunKeys,
     RunPanes,
     RunWindows,
     StreamEnded,
     WindowsReported,
 )
+from skytide.batch.keying import Keying
 from skytide.batch.machine import Machine, Rules
 from skytide.batch.reports import PanePart, PaneReport, PaneTaskReport, Piece, StepReport, WindowFound, WindowReport
 from skytide.batch.spreading import OneTask, Slices
@@ -31,6 +34,8 @@ __all__ = [
     "InSource",
     "InSplits",
     "Instruction",
+    "Keying",
+    "KeysReported",
     "Machine",
     "OneTask",
     "OpenPane",
@@ -43,6 +48,7 @@ __all__ = [
     "Record",
     "Restarted",
     "Rules",
+    "RunKeys",
     "RunPanes",
     "RunWindows",
     "Sent",

@@ -6,6 +6,7 @@ from typing import Any
 from skytide.batch.reports import PaneReport, Piece, WindowReport
 from skytide.batch.spreading import Spreading
 from skytide.batch.state import Output, State
+from skytide.keyed import KeyedState, SlotReport
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,14 @@ class WindowsReported:
 
 
 @dataclass(frozen=True)
+class KeysReported:
+    """The level of keys is done."""
+
+    reports: tuple[SlotReport, ...]
+    at_s: float
+
+
+@dataclass(frozen=True)
 class StreamEnded:
     """No tuple will come any more."""
 
@@ -64,7 +73,7 @@ class Committed:
     at_s: float
 
 
-Event = BatchStarted | PanesReported | WindowsReported | StreamEnded | Restarted | Committed
+Event = BatchStarted | PanesReported | WindowsReported | KeysReported | StreamEnded | Restarted | Committed
 
 
 @dataclass(frozen=True)
@@ -94,6 +103,18 @@ class RunWindows:
 
 
 @dataclass(frozen=True)
+class RunKeys:
+    """Let tuples in, each slot those of its keys."""
+
+    sequence: int
+    since_us: int | None
+    until_us: int
+    """Tuples before this are let in; those before `since_us` have been."""
+    pieces: tuple[Piece, ...]
+    keyed: KeyedState
+
+
+@dataclass(frozen=True)
 class Record:
     """Write the decision down, before anything leaves the system."""
 
@@ -115,4 +136,4 @@ class Commit:
     state: State
 
 
-Instruction = RunPanes | RunWindows | Record | Emit | Commit
+Instruction = RunPanes | RunWindows | RunKeys | Record | Emit | Commit

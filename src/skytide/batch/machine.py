@@ -1,8 +1,8 @@
 """A micro-batch as a machine: events in, instructions out. Spark carries the instructions out, or the simulator.
 
     BatchStarted  ──► RunPanes
-    PanesReported ──► RunWindows, or nothing ended: Record, Emit, Commit
-    WindowsReported ────────────────────────────► Record, Emit, Commit
+    PanesReported ──► RunWindows (for an operator on keys RunKeys), or nothing ended: Record, Emit, Commit
+    WindowsReported, KeysReported ──────────────► Record, Emit, Commit
 
 What a batch lets out is recorded before it is emitted. A batch that was cut off after that is repeated by its record, whatever has
 changed around it meanwhile; one that was cut off before has let nothing out, and is decided anew.
@@ -10,6 +10,7 @@ changed around it meanwhile; one that was cut off before has let nothing out, an
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from skytide.batch.events import (
     BatchStarted,
@@ -18,6 +19,7 @@ from skytide.batch.events import (
     Emit,
     Event,
     Instruction,
+    KeysReported,
     PanesReported,
     Record,
     Restarted,
@@ -26,10 +28,12 @@ from skytide.batch.events import (
     StreamEnded,
     WindowsReported,
 )
+from skytide.batch.keying import Keying
 from skytide.batch.reports import PaneReport, WindowFound, WindowReport
 from skytide.batch.spreading import WORTH_S, Spreader
 from skytide.batch.state import OpenPane, Output, State
 from skytide.batch.ways import InPlace, Way
+from skytide.keyed import SlotReport
 from skytide.lateness import Slack, SlackLogic
 from skytide.records import Status, WindowRow
 from skytide.routing import Router, utilisation
@@ -52,6 +56,8 @@ class Rules:
     """The window level of the query can be divided into several tasks."""
     spreading_pays_s: float = WORTH_S
     trigger_s: float | None = None
+    keying: Keying | None = None
+    """How keys are spread, if this is an operator on keys."""
 
     def router(self, before: State) -> Router:
         """Return the router as a batch finds it that starts from a state."""
@@ -98,13 +104,17 @@ class Machine:
         self.pane_slots = latest.pane_slots or rules.pane_slots
         self.spreader = Spreader(rules.window_slots, rules.can_spread, rules.spreading_pays_s)
         self.window_plan = ""
+        self.key_slots = rules.keying.slots if rules.keying else 0
+        self.rebalance_now = False
         self.status = Status()
         self._began_s = at_s
         self._batch: _Batch | None = None
         self._seen: tuple[PaneReport, Router, float | None] | None = None
+        self._slots: tuple[SlotReport, ...] = ()
 
-    def resize(self, pane_slots: int | None = None, window_slots: int | None = None) -> None:
-        """Have so many slots from the next batch on."""
+    def resize(self, pane_slots: int | None = None, window_slots: int | None = None, slots: int | None = None) -> None:
+        """Have so many slots from the next batch on; `slots` are those of an operator on keys."""
+        self.key_slots = slots or self.key_slots
         self.pane_slots = pane_slots or self.pane_slots
         self.spreader.slots = window_slots or self.spreader.slots
 
@@ -117,6 +127,8 @@ class Machine:
                 return self._decide(event)
             case WindowsReported():
                 return self._finish(event.report, event.at_s)
+            case KeysReported():
+                return self._finish_keys(event.reports, event.at_s)
             case StreamEnded():
                 return self._flush(event)
             case Restarted():
@@ -176,6 +188,9 @@ class Machine:
         state = replace(state, clock=state.clock.begun(min(state.open, default=None), windows))
         ended = state.clock.ended(windows)
         self._batch = replace(self._batch, state=state, ended=ended)
+        if self.rules.keying is not None:
+            run = self.rules.keying.run(state, ended, windows) if ended else None
+            return [run] if run else self._finish_keys((), at_s)
         stop = windows.panes_of(ended[-1]).stop if ended else 0
         closed = {pane: known for pane, known in sorted(state.open.items()) if ended and pane < stop}
         if not ended or not (closed or state.memory):
@@ -205,7 +220,7 @@ class Machine:
         if ended:
             late = state.clock.late - state.late_reported
             rows = window_rows(windows, ended, report.windows if report else (), late, at_s)
-            results = report.results if report else None
+            results = (report.results,) if report else ()
             state = replace(
                 state,
                 clock=state.clock.emitted(ended),
@@ -214,6 +229,17 @@ class Machine:
                 output=replace(state.output, results=results, rows=rows),
             )
         self._batch = replace(self._batch, state=state)
+        return [Record(state), *_again(state)]
+
+    def _finish_keys(self, reports: tuple[SlotReport, ...], at_s: float) -> list[Instruction]:
+        assert self._batch is not None and self.rules.keying is not None
+        state, ended = self._batch.state, self._batch.ended
+        if ended:
+            state = self.rules.keying.after(state, ended, reports, self.rules.windows, at_s)
+        now, self.rebalance_now = self.rebalance_now, False
+        state, self.window_plan = self.rules.keying.rebalanced(state, reports, self.key_slots, now=now)
+        self._batch = replace(self._batch, state=state)
+        self._slots = reports or self._slots
         return [Record(state), *_again(state)]
 
     def _learn(self, router: Router, event: PanesReported, state: State) -> float | None:
@@ -247,6 +273,7 @@ class Machine:
             slack_us=self.rules.slack_logic(state).slack_us,
             window_slots=self.spreader.slots,
             window_plan=self.window_plan,
+            **self._of_keys(state),
         )
         if self._batch is not None and self._batch.state is state and self._seen is not None:
             report, router, measured = self._seen
@@ -264,6 +291,20 @@ class Machine:
             )
         self.status = known
         self._batch = None
+
+    def _of_keys(self, state: State) -> dict[str, Any]:
+        """Return what a status says of slots and keys."""
+        if state.keyed is None:
+            return {}
+        busiest, found = max((slot.tuples for slot in self._slots), default=0), sum(slot.chunks_found for slot in self._slots)
+        mean = sum(slot.tuples for slot in self._slots) / max(len(self._slots), 1)
+        return {
+            "slots": self.key_slots,
+            "imbalance": busiest / mean if mean else 1.0,
+            "moved_groups": state.keyed.moved,
+            "own_groups": len(state.keyed.table.own),
+            "found_in_memory": found / max(found + sum(slot.chunks_read for slot in self._slots), 1),
+        }
 
 
 def _again(state: State) -> list[Instruction]:

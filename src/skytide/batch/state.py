@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from skytide.batch.reports import Piece
+from skytide.keyed import KeyedState
 from skytide.lateness import Clock
 from skytide.records import WindowRow
 
@@ -20,8 +21,8 @@ class OpenPane:
 class Output:
     """What a batch lets out, written down before any sink gets it: so it is the same again if the batch is repeated."""
 
-    results: str | None = None
-    """The file with the rows of all windows; None if there are no rows."""
+    results: tuple[str, ...] = ()
+    """Files with the rows of all windows."""
     rows: tuple[WindowRow, ...] = ()
     late: tuple[str, ...] = ()
     """Files with late tuples."""
@@ -33,7 +34,7 @@ class Output:
 
     def files(self) -> set[str]:
         """Return the names of all files that a sink reads."""
-        return {*self.late, *self.invalid, *self.suspects, *([self.results] if self.results else [])}
+        return {*self.late, *self.invalid, *self.suspects, *self.results}
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,8 @@ class State:
     memory: str | None = None
     """The file with what is remembered of closed panes."""
     memory_rows: int = 0
+    keyed: KeyedState | None = None
+    """What is remembered of keys, for an operator on keys."""
     invalid: int = 0
     """Tuples that belonged to no window, so far."""
     late_reported: int = 0
@@ -71,7 +74,8 @@ class State:
     def files(self) -> set[str]:
         """Return the names of all files that a later batch may read."""
         panes = {piece.file for pane in self.open.values() for piece in pane.pieces}
-        return panes | set(self.suspects) | ({self.memory} if self.memory else set())
+        keyed = self.keyed.files() if self.keyed else set()
+        return panes | set(self.suspects) | keyed | ({self.memory} if self.memory else set())
 
     def output_files(self) -> set[str]:
         """Return the names of all files that a sink may still have to be given."""
@@ -86,7 +90,8 @@ class State:
             for pane, known in self.open.items()
         }
         output = {**vars(self.output), "rows": [list(vars(row).values()) for row in self.output.rows]}
-        return {**vars(self), "clock": self.clock.to_json(), "files": files, "open": open_, "output": output}
+        keyed = self.keyed and self.keyed.to_json()
+        return {**vars(self), "clock": self.clock.to_json(), "files": files, "open": open_, "keyed": keyed, "output": output}
 
     @staticmethod
     def from_json(values: dict[str, Any]) -> "State":
@@ -99,6 +104,7 @@ class State:
             int(pane): OpenPane(tuples, tuple(Piece(files[number], *piece) for number, *piece in pieces))
             for pane, (tuples, pieces) in known["open"].items()
         }
+        known["keyed"] = known["keyed"] and KeyedState.from_json(known["keyed"])
         output: dict[str, Any] = known["output"]
         rows = tuple(WindowRow(*row) for row in output["rows"])
         lists = {name: tuple(value) for name, value in output.items() if isinstance(value, list)}

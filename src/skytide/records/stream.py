@@ -53,4 +53,14 @@ class Status:
     """Tuples of a pane that one slot gets before the next one does."""
     window_slots: int = 1
     window_plan: str = ""
-    """How the window level spreads its work, and why not otherwise."""
+    """How the window level spreads its work, and why not otherwise; for an operator on keys why its keys lie where they do."""
+    slots: int = 0
+    """Of an operator on keys."""
+    imbalance: float = 1.0
+    """Tuples that came to the most loaded of these, over their mean, in the latest batch."""
+    moved_groups: int = 0
+    """Groups of keys that were given to another slot, so far."""
+    own_groups: int = 0
+    """Keys that come so often that they are groups of their own."""
+    found_in_memory: float = 0.0
+    """Of the files with what is remembered of keys, the share that workers had in their memory already, in the latest batch."""

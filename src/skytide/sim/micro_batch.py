@@ -22,6 +22,7 @@ from skytide.batch import (
     Piece,
     Record,
     Rules,
+    RunKeys,
     RunPanes,
     RunWindows,
     State,
@@ -103,6 +104,8 @@ class BatchPlant:
                 found = self._windows(instruction)
                 self.now_s += found.busy_s
                 return [WindowsReported(found, self.now_s)]
+            case RunKeys():
+                raise NotImplementedError("batches of operators on keys are not simulated")
             case Record(state):
                 self.state = state
                 return []

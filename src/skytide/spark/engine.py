@@ -18,21 +18,25 @@ from skytide.batch import (
     Emit,
     Event,
     Instruction,
+    KeysReported,
     Machine,
     PanesReported,
     Record,
     Restarted,
     Rules,
+    RunKeys,
     RunPanes,
     RunWindows,
     StreamEnded,
     WindowsReported,
 )
 from skytide.errors import InvalidInput
+from skytide.keyed import KeyedStep
 from skytide.queries import Query
 from skytide.records import Status, WindowRow
 from skytide.spark.checkpoint import SparkNotes, Store
 from skytide.spark.jobs import Jobs
+from skytide.spark.key_level import KeyTask
 from skytide.spark.outlets import Outlet, Sinks
 from skytide.spark.pane_level import PaneTask
 from skytide.spark.parquet_sink import ParquetSink
@@ -59,13 +63,16 @@ class Plan:
     """The query as it was asked, before expressions became columns."""
     late_wanted: bool = False
     invalid_wanted: bool = False
+    step: KeyedStep | None = None
+    """What is done with the tuples of each key, if this is an operator on keys."""
 
     def identity(self) -> dict[str, str]:
         """Return what must not change between two starts with one checkpoint, as texts."""
         windows = self.rules.windows
+        of_time = f"{shown(windows.length_us)} every {shown(windows.slide_us)}"
         return {
             "query": re.sub(r" at 0x[0-9a-f]+", "", self.wording or repr(self.query)),
-            "windows": f"{shown(windows.length_us)} every {shown(windows.slide_us)}",
+            "windows": self.step.windows.text if self.step and self.step.windows else of_time,
             "time": self.time,
             "columns": ", ".join(f"{field.name} {field.type}" for field in self.columns),
         }
@@ -107,9 +114,15 @@ class Plan:
             parquet=parquet,
         )
 
+    def key_task(self, work: RunKeys, parquet: ParquetSink | None) -> KeyTask:
+        """Return the task of a slot of an operator on keys."""
+        assert self.step is not None
+        return KeyTask(self.step, self.store.files, work, parquet)
+
     def outlet(self, sinks: Sinks) -> Outlet:
         """Return what gives the sinks their parts."""
-        results = result_columns(self.query, self.columns, self.columns.field(self.time).type, self.helpers)
+        time = self.columns.field(self.time).type
+        results = self.step.results if self.step else result_columns(self.query, self.columns, time, self.helpers)
         rows = pa.schema([field for field in self.columns if field.name not in self.helpers])
         return Outlet(sinks, self.store.files, rows, results, self.time, self.rules.windows)
 
@@ -146,9 +159,13 @@ class Engine:
         """Let out what a flush that was cut off still owes."""
         self._drive(Restarted(self.plan.store.latest(), time.time(), self.plan.store.emitted()), jobs)
 
-    def resize(self, pane_slots: int | None = None, window_slots: int | None = None) -> None:
+    def resize(self, pane_slots: int | None = None, window_slots: int | None = None, slots: int | None = None) -> None:
         """Change the number of slots, from the next batch on."""
-        self._machine.resize(pane_slots, window_slots)
+        self._machine.resize(pane_slots, window_slots, slots)
+
+    def rebalance(self) -> None:
+        """Spread keys anew with the next batch, as evenly as can be."""
+        self._machine.rebalance_now = True
 
     def status(self) -> Status:
         """Return the latest status."""
@@ -178,6 +195,11 @@ class Engine:
                     found = run_windows(jobs, self.plan.window_task(instruction, self.sinks.parquet))
                 self._spent("window task", found.busy_s)
                 return [WindowsReported(found, time.time())]
+            case RunKeys():
+                with self._timed("key level"):
+                    reports = jobs.keys(self.plan.key_task(instruction, self.sinks.parquet))
+                self._spent("key tasks", sum(report.busy_s for report in reports))
+                return [KeysReported(reports, time.time())]
             case Record(state):
                 with self._timed("commit"):
                     store.record(replace(state, identity=self.plan.identity()))

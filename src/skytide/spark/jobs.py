@@ -9,11 +9,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from skytide.batch import InSource, PaneReport, Sent, Way
+from skytide.keyed import SlotReport
 from skytide.spark import pane_level, window_level
 from skytide.spark.binding import map_in_arrow, spark_schema
 from skytide.spark.checkpoint import Files
+from skytide.spark.key_level import KeyTask
 from skytide.spark.pane_level import REPORT, PaneTask
-from skytide.spark.tasks import one_task
+from skytide.spark.tasks import one_task, tasks
 
 
 class Jobs(Protocol):
@@ -24,6 +26,9 @@ class Jobs(Protocol):
 
     def window_task(self, work: Callable[[], Iterator[pa.RecordBatch]]) -> str:
         """Run a task of the window level, and return its report; several threads may do that at once."""
+
+    def keys(self, task: KeyTask) -> tuple[SlotReport, ...]:
+        """Run the level of keys, a task for each slot."""
 
     def stored(self, store: Files, files: tuple[str, ...], columns: pa.Schema) -> Any:
         """Return the rows of stored files as a sink takes them."""
@@ -75,6 +80,11 @@ class SparkJobs:
         """A job of one task."""
         reports = one_task(self._spark, work, spark_schema(StructType([]), REPORT)).toArrow()
         return str(reports["report"][0].as_py())
+
+    def keys(self, task: KeyTask) -> tuple[SlotReport, ...]:
+        """A job with a task for each slot."""
+        reports = tasks(self._spark, task.slots, task.run, spark_schema(StructType([]), REPORT)).toArrow()
+        return tuple(map(SlotReport.from_text, reports["report"].to_pylist()))
 
     def stored(self, store: Files, files: tuple[str, ...], columns: pa.Schema) -> DataFrame:
         """A lazy DataFrame that reads the files."""

@@ -58,7 +58,7 @@ class Outlet:
         if self.sinks.parquet and output.results:
             self.sinks.parquet.publish(output.results, number)
         elif output.results:
-            self.sinks.results(jobs.stored(self.store, (output.results,), self.results), number)
+            self.sinks.results(jobs.stored(self.store, output.results, self.results), number)
         else:
             _clear(self.sinks.results, number)
         kind = self.rows.field(self.time).type

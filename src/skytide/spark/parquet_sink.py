@@ -39,7 +39,7 @@ class ParquetSink:
 
         staged = results.coalesce(1).mapInArrow(stage, "name string").collect()
         if staged:
-            self.publish(staged[0]["name"], number)
+            self.publish((staged[0]["name"],), number)
         else:
             self.clear(number)
 
@@ -49,21 +49,26 @@ class ParquetSink:
         self.files.write_parquet(name, results)
         return name
 
-    def publish(self, staged: str, number: int) -> None:
+    def publish(self, staged: tuple[str, ...], number: int) -> None:
         """Let readers see staged results, in place of earlier ones of that number; what is published may be published again."""
-        target = f"batch={number}/part-00000.parquet"
-        try:
-            self.files.move(staged, target)
-        except FileNotFoundError:
-            if not self.files.exists(target):
-                raise SkytideError(
-                    f"{self.path}/{staged}: results of number {number} that are not published yet are gone; "
-                    "restore them, or go back with `skytide checkpoint back` to let the batch be done again"
-                ) from None
+        folder = f"batch={number}"
+        parts = [f"part-{part:05}.parquet" for part in range(len(staged))]
+        for name, part in zip(staged, parts, strict=True):
+            try:
+                self.files.move(name, f"{folder}/{part}")
+            except FileNotFoundError:
+                if not self.files.exists(f"{folder}/{part}"):
+                    raise SkytideError(
+                        f"{self.path}/{name}: results of number {number} that are not published yet are gone; "
+                        "restore them, or go back with `skytide checkpoint back` to let the batch be done again"
+                    ) from None
+        for entry in self.files.entries(folder) if len(staged) > 1 or self.files.exists(f"{folder}/part-00001.parquet") else ():
+            if entry.name not in parts:  # an earlier try had more
+                self.files.delete(f"{folder}/{entry.name}")
 
     def write(self, results: pa.Table, number: int) -> None:
         """Write results at once."""
-        self.publish(self.stage(results, number), number)
+        self.publish((self.stage(results, number),), number)
 
     def clear(self, number: int) -> None:
         """Remove what an earlier try wrote that now has nothing to write."""

@@ -62,14 +62,20 @@ def keep(query: Query) -> Task:
 
 
 def one_task(spark: SparkSession, work: Callable[[], Batches], schema: StructType) -> DataFrame:
-    """Give the rows of work that needs no input, done in one task."""
+    """Return the rows of work that needs no input, done in one task."""
+    return tasks(spark, 1, lambda _: work(), schema)
+
+
+def tasks(spark: SparkSession, count: int, work: Callable[[int], Batches], schema: StructType) -> DataFrame:
+    """Return the rows of work that needs no input but the number of its task."""
 
     def run(batches: Batches) -> Batches:
-        for _ in batches:  # a worker that leaves input unread is not used again, and the next one starts from nothing
-            pass
-        yield from work()
+        # All of the input has to be read: a worker that leaves some unread is not used again, and the next one starts from nothing.
+        numbers = [number for batch in batches for number in batch.column(0).to_pylist()]
+        for number in numbers:
+            yield from work(number)
 
-    return spark.range(0, 1, 1, 1).mapInArrow(run, schema)
+    return spark.range(0, count, 1, count).mapInArrow(run, schema)
 
 
 def whole(answer: Callable[[pa.Table], pa.Table]) -> Task:

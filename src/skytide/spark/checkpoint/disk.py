@@ -58,6 +58,10 @@ class Disk:
         """Open a file to read any part of it."""
         return pa.OSFile(path)
 
+    def map(self, path: str) -> Any:
+        """Open a file whose bytes are read where they lie, as long as somebody looks at them."""
+        return pa.memory_map(path)
+
     def entries(self, folder: str) -> list[Entry]:
         """Return what is in a folder, drafts included; nothing if there is no such folder."""
         found = []

@@ -4,7 +4,7 @@ import hashlib
 import json
 from typing import Any, NamedTuple
 
-FORMAT = 2
+FORMAT = 3
 
 
 class Damaged(Exception):

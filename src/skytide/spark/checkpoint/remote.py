@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Iterable
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.fs as pafs
 
 from skytide.spark.checkpoint.entry import Entry
@@ -49,6 +50,11 @@ class Remote:
     def open(self, path: str) -> Any:
         """Open a file to read any part of it."""
         return self._fs.open_input_file(path)
+
+    def map(self, path: str) -> Any:
+        """Read a whole file, as somebody will look at all of it."""
+        with self._fs.open_input_file(path) as file:
+            return pa.BufferReader(file.read_buffer())
 
     def entries(self, folder: str) -> list[Entry]:
         """Return what is in a folder; nothing if there is no such folder."""

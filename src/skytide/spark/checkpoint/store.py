@@ -21,7 +21,7 @@ from skytide.spark.checkpoint.spark_notes import SparkNotes
 
 KEPT = 5
 SWEEP_EVERY = 16  # commits; in between only files are removed that a manifest named
-FOLDERS = ("panes", "memory", "results", "verdicts", "late", "invalid", "suspects")
+FOLDERS = ("panes", "memory", "keys", "results", "verdicts", "late", "invalid", "suspects")
 MANIFESTS, EMITTED, IDENTITY = "manifests", "emitted", "checkpoint.json"
 
 _MANIFEST = re.compile(r"(\d{12})\.json")

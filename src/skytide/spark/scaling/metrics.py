@@ -18,9 +18,9 @@ from pyspark.sql.streaming.listener import (
 from pyspark.sql.streaming.query import StreamingQuery
 
 from skytide.records import Allocation, Observation
+from skytide.spark.run import Run
 from skytide.spark.scaling.gateway import Executor
 from skytide.spark.scaling.progress import Batch, Means, idle, measure, overdue
-from skytide.spark.stream import Run
 
 KEPT = 1_000  # batches that wait for the next look
 FEWEST = 3  # batches that an observation is made of: of a single one nothing can be told about rates

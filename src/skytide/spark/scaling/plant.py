@@ -12,6 +12,7 @@ from pyspark.sql.streaming.query import StreamingQuery, StreamingQueryManager
 from skytide.errors import InvalidInput
 from skytide.errors.checks import refused
 from skytide.loop.ports import Actuator
+from skytide.spark.run import Run
 from skytide.spark.scaling.executors import ClusterExecutors, Tell
 from skytide.spark.scaling.gateway import Executor, SparkCluster
 from skytide.spark.scaling.metrics import trigger_s
@@ -19,7 +20,6 @@ from skytide.spark.scaling.power import Power
 from skytide.spark.scaling.share import Share, Shared
 from skytide.spark.scaling.slots import Fixed, LocalSlots, Recommend, RunSlots
 from skytide.spark.scaling.warm import warm_behind
-from skytide.spark.stream import Run
 
 _shared: "weakref.WeakValueDictionary[str, Shared]" = weakref.WeakValueDictionary()  # of each application
 _shared_lock = threading.Lock()

@@ -1,0 +1,84 @@
+"""What a batch does on the level of keys, in place of that of windows: slots work on the tuples that were let in, key by key.
+
+    PanesReported ──► RunKeys
+    KeysReported  ──► Record, Emit, Commit
+
+Who has which keys is a table that holds for a whole batch. A new one counts from the next batch on; as what is remembered of keys lies
+where all slots can read it, nobody waits for anybody (SPEC E4).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from skytide.batch.events import RunKeys
+from skytide.batch.state import State
+from skytide.keyed import KeyedState, Loads, Rebalancer, RoutingTable, SlotReport
+from skytide.records import WindowRow
+from skytide.windows import Windows
+
+
+@dataclass(frozen=True)
+class Keying:
+    """How keys are spread over slots."""
+
+    slots: int = 2
+    rebalancer: Rebalancer = field(default_factory=Rebalancer)
+
+    def begun(self, state: State) -> KeyedState:
+        """Return what is known of keys when a batch starts."""
+        return state.keyed or KeyedState(RoutingTable.even(self.slots))
+
+    def run(self, state: State, ended: range, windows: Windows) -> RunKeys | None:
+        """Return what slots do with the panes that are closed, or None if there is nothing to do."""
+        keyed, until_us = self.begun(state), windows.end_us(ended[-1])
+        closed = {pane: known for pane, known in sorted(state.open.items()) if pane <= ended[-1]}
+        if not closed and (keyed.due_us is None or keyed.due_us > until_us):
+            return None
+        return RunKeys(
+            sequence=state.sequence,
+            since_us=keyed.until_us,
+            until_us=until_us,
+            pieces=tuple(piece for known in closed.values() for piece in known.pieces),
+            keyed=keyed,
+        )
+
+    def after(self, state: State, ended: range, reports: Sequence[SlotReport], windows: Windows, at_s: float) -> State:
+        """Return the state after slots did their work."""
+        until_us = windows.end_us(ended[-1])
+        keyed = self.begun(state).after(reports, until_us) if reports else replace(self.begun(state), until_us=until_us)
+        row = WindowRow(
+            window_start_us=windows.start_us(ended[0]),
+            window_end_us=until_us,
+            tuples=sum(report.tuples for report in reports),
+            kept=sum(report.kept for report in reports),
+            late=state.clock.late - state.late_reported,
+            latency_s=at_s - until_us / 1e6,
+            windows=sum(report.windows for report in reports),
+        )
+        return replace(
+            state,
+            open={pane: known for pane, known in state.open.items() if pane > ended[-1]},
+            keyed=keyed,
+            clock=state.clock.emitted(ended),
+            late_reported=state.clock.late,
+            windows_out=state.windows_out + row.windows,
+            output=replace(state.output, results=tuple(r.results for r in reports if r.results), rows=(row,)),
+        )
+
+    def rebalanced(self, state: State, reports: Sequence[SlotReport], slots: int, *, now: bool) -> tuple[State, str]:
+        """Return the state with the table for the next batch, and why it is that one; `now`: somebody asked for it."""
+        if state.keyed is None:
+            return replace(state, keyed=KeyedState(RoutingTable.even(slots))), ""
+        known = state.keyed
+        rebalancer = replace(self.rebalancer, threshold=self.rebalancer.target) if now else self.rebalancer
+        logic = rebalancer.build(known.rebalancer or None)
+        moves = logic.plan(known.table, slots, _loads(reports, len(known.table.slots)) if reports else None)
+        keyed = replace(known.routed(moves.table, len(moves.moved)), rebalancer=logic.snapshot())
+        return replace(state, keyed=keyed), moves.reason
+
+
+def _loads(reports: Sequence[SlotReport], groups: int) -> Loads:
+    tuples = [0.0] * groups
+    for group, count in (each for report in reports for each in report.loads.items()):
+        tuples[group] = float(count)
+    return Loads(tuples, tuple(each for report in reports for each in report.heavy.items()))

@@ -1,0 +1,39 @@
+"""Operators on the tuples of each key, whose keys can move from slot to slot at any time (P2)."""
+
+from skytide.keyed.answers import Answer, OfAggregate, OfOperator, OfQuery
+from skytide.keyed.chunk import Chunk, gathered, to_merge
+from skytide.keyed.operator import KeyedOperator, Operator
+from skytide.keyed.rebalance import Loads, Moves, Rebalancer, RebalancerLogic
+from skytide.keyed.state import KeyedState, SlotReport, StoredChunk
+from skytide.keyed.table import GROUPS, RoutingTable
+from skytide.keyed.tagged import Tagged, hashes_of
+from skytide.keyed.windows import CountWindows, TimeWindows
+from skytide.keyed.work import HASH, KeyedStep, Worked
+
+__all__ = [
+    "GROUPS",
+    "HASH",
+    "Answer",
+    "Chunk",
+    "CountWindows",
+    "KeyedOperator",
+    "KeyedState",
+    "KeyedStep",
+    "Loads",
+    "Moves",
+    "OfAggregate",
+    "OfOperator",
+    "OfQuery",
+    "Operator",
+    "Rebalancer",
+    "RebalancerLogic",
+    "RoutingTable",
+    "SlotReport",
+    "StoredChunk",
+    "Tagged",
+    "TimeWindows",
+    "Worked",
+    "gathered",
+    "hashes_of",
+    "to_merge",
+]

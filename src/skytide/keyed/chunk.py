@@ -1,0 +1,176 @@
+"""What is remembered of keys: chunks of their rows, of which later ones go on where earlier ones ended.
+
+A chunk is never changed. Rows lie in it by the hash of their key, so that those of few keys are found without reading the others, and
+a group of keys is found in it whoever wrote it.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+Hashes = NDArray[np.uint64]
+Numbers = NDArray[np.int64]
+
+INDEX = b"skytide.keys"
+"""Where a table notes the keys of its rows."""
+
+
+@dataclass(frozen=True, eq=False)
+class Chunk:
+    """Rows of some keys, those of each key together and in order."""
+
+    rows: pa.Table
+    hashes: Hashes
+    """Of the keys, in order of size, each once."""
+    starts: Numbers
+    """Where the rows of each key begin, and at the end how many there are."""
+    totals: Numbers
+    """How many rows of each key there were in all, up to its last one here."""
+
+    def __len__(self) -> int:
+        """Return how many keys there are."""
+        return len(self.hashes)
+
+    @property
+    def counts(self) -> Numbers:
+        """How many rows each key has here."""
+        return np.diff(self.starts)
+
+    @property
+    def nbytes(self) -> int:
+        """About how large it is."""
+        return int(self.rows.nbytes + self.hashes.nbytes * 3)
+
+    def keys_of_rows(self) -> Numbers:
+        """Return the place of each row's key."""
+        return np.repeat(np.arange(len(self)), self.counts)
+
+    def to_table(self) -> pa.Table:
+        """Return all as one table."""
+        index = np.concatenate([self.hashes.view(np.int64), self.starts, self.totals])
+        return self.rows.replace_schema_metadata({INDEX: index.tobytes()})
+
+    @staticmethod
+    def from_table(table: pa.Table) -> "Chunk":
+        """Return what `to_table` gave as a chunk."""
+        index = np.frombuffer((table.schema.metadata or {}).get(INDEX, b""), np.int64)
+        keys = (len(index) - 1) // 3
+        hashes, starts, totals = index[:keys].view(np.uint64), index[keys : 2 * keys + 1], index[2 * keys + 1 :]
+        return Chunk(table.replace_schema_metadata(None), hashes, starts, totals)
+
+    @staticmethod
+    def of_sorted(rows: pa.Table, hashes: Hashes) -> "Chunk":
+        """Return the first chunk of rows that lie by the hash of their key, as it is given for each row."""
+        begins = np.flatnonzero(np.concatenate([np.ones(min(len(hashes), 1), np.bool_), hashes[1:] != hashes[:-1]]))
+        starts = np.append(begins, len(hashes)).astype(np.int64)
+        return Chunk(rows, hashes[begins], starts, np.diff(starts))
+
+    def after(self, totals: Numbers) -> "Chunk":
+        """Return the same chunk of keys that had so many rows before."""
+        return Chunk(self.rows, self.hashes, self.starts, self.totals + totals)
+
+    def only(self, keys: NDArray[np.bool_]) -> "Chunk":
+        """Return the rows of some keys."""
+        if keys.all():
+            return self
+        counts = self.counts[keys]
+        rows = self.rows.take(pa.array(ranges(self.starts[:-1][keys], counts)))
+        return Chunk(rows, self.hashes[keys], ends(counts), self.totals[keys])
+
+    def last(self, limit: int) -> "Chunk":
+        """Return the last rows of each key."""
+        counts = np.minimum(self.counts, limit)
+        if (counts == self.counts).all():
+            return self
+        rows = self.rows.take(pa.array(ranges(self.starts[1:] - counts, counts)))
+        return Chunk(rows, self.hashes, ends(counts), self.totals)
+
+    def where(self, kept: NDArray[np.bool_]) -> "Chunk":
+        """Return some of the rows; keys of which none is left stay known."""
+        if kept.all():
+            return self
+        counts = np.bincount(self.keys_of_rows()[kept], minlength=len(self))
+        return Chunk(self.rows.filter(pa.array(kept)), self.hashes, ends(counts), self.totals)
+
+
+Live = Callable[[Hashes], NDArray[np.bool_]]
+"""Which of some keys a chunk still speaks of."""
+
+
+def gathered(chunks: Sequence[tuple[Chunk, Live]], hashes: Hashes, columns: pa.Schema, limit: int | None = None) -> Chunk:
+    """Return what chunks, oldest first, know of some keys: of each its last rows, at most so many.
+
+    Keys are wanted in order of their hashes; those that nobody knows have no rows and a total of 0.
+    """
+    have, totals = np.zeros(len(hashes), np.int64), np.zeros(len(hashes), np.int64)
+    known = np.zeros(len(hashes), np.bool_)
+    parts: list[tuple[pa.Table, Numbers]] = []
+    for chunk, live in reversed(chunks):
+        places = np.minimum(np.searchsorted(chunk.hashes, hashes), max(len(chunk) - 1, 0))
+        mine = np.flatnonzero(chunk.hashes[places] == hashes) if len(chunk) else np.empty(0, np.int64)
+        mine = mine[live(hashes[mine])]
+        places = places[mine]
+        totals[mine] = np.where(known[mine], totals[mine], chunk.totals[places])
+        known[mine] = True
+        counts = chunk.counts[places]
+        if limit is not None:
+            counts = np.minimum(counts, limit - have[mine])
+        have[mine] += counts
+        if counts.any():
+            taken = ranges(chunk.starts[places + 1] - counts, counts)
+            whole = len(taken) == chunk.rows.num_rows  # then they lie there as they are wanted
+            parts.append((chunk.rows if whole else chunk.rows.take(pa.array(taken)), np.repeat(mine, counts)))
+    parts.reverse()
+    rows = pa.concat_tables([columns.empty_table(), *(table for table, _ in parts)])
+    if len(parts) > 1:
+        rows = rows.combine_chunks().take(pa.array(np.argsort(np.concatenate([keys for _, keys in parts]), kind="stable")))
+    return Chunk(rows, hashes, ends(have), totals)
+
+
+def all_keys(chunks: Sequence[tuple[Chunk, Live]]) -> Hashes:
+    """Return all keys that chunks speak of, in order."""
+    found = [chunk.hashes[live(chunk.hashes)] for chunk, live in chunks]
+    return np.unique(np.concatenate([np.empty(0, np.uint64), *found]))
+
+
+def to_merge(sizes: Sequence[int], added: int) -> int:
+    """Return how many of the latest chunks to put together with one that is added, so that there are always few.
+
+    Each chunk is at least as large as all after it: so a row is written again only when what it lies in has doubled.
+
+    >>> to_merge([1000, 100, 10], 5), to_merge([1000, 100, 10], 20), to_merge([], 5)
+    (0, 1, 0)
+    """
+    merged = 0
+    for size in reversed(sizes):
+        if size >= added:
+            break
+        added += size
+        merged += 1
+    return merged
+
+
+def joined(first: Chunk, second: Chunk) -> Chunk:
+    """Return the rows of the same keys, those of the second after those of the first."""
+    counts = first.counts + second.counts
+    rows = pa.concat_tables([first.rows, second.rows.cast(first.rows.schema)]).combine_chunks()
+    order = np.argsort(np.concatenate([first.keys_of_rows(), second.keys_of_rows()]), kind="stable")
+    return Chunk(rows.take(pa.array(order)), first.hashes, ends(counts), second.totals)
+
+
+def ranges(begins: Numbers, counts: Numbers) -> Numbers:
+    """Return all numbers of some ranges.
+
+    >>> ranges(np.array([5, 0]), np.array([2, 3])).tolist()
+    [5, 6, 0, 1, 2]
+    """
+    before = np.cumsum(counts) - counts
+    return np.asarray(np.arange(int(counts.sum())) + np.repeat(begins - before, counts))
+
+
+def ends(counts: Numbers) -> Numbers:
+    """Return where things begin that have so many rows each, and at the end how many there are."""
+    return np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])

@@ -1,0 +1,143 @@
+"""A user's own operator on the rows of a key, and how its state is kept."""
+
+import io
+from typing import Any, Protocol, TypeAlias, runtime_checkable
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from skytide.errors import InvalidInput, SkytideError
+
+State: TypeAlias = "bytes | pa.Table | NDArray[Any] | None"
+Rows: TypeAlias = "pa.Table | dict[str, Any]"
+
+
+@runtime_checkable
+class KeyedOperator(Protocol):
+    """What a user brings: any object with these two methods.
+
+    `process` gets the next rows of a key in order of time, or the rows of its next window, and must be pure: the same state and rows
+    give the same again. Without windows it also must not matter how rows are divided: `process` of some and then of others is
+    `process` of all. A class may also have
+
+    - `version`: a number, 1 if absent. State that another version wrote goes through `upgrade(state, version)`, or is refused;
+    - `schema(rows)`: the Arrow columns of its results; if absent, `process` is tried with no rows;
+    - `check(rows)`: raise InvalidInput if rows with these columns cannot be worked on;
+    - `process_windows(rows, begins, ends)`: all windows at once, for an operator whose windows need no state: the result rows of
+      windows that lie at `begins` to `ends`, one window after the other, and how many each has.
+    """
+
+    def open(self, key: Any) -> State:
+        """Return the state of a key that has had no row yet."""
+
+    def process(self, state: Any, rows: pa.Table) -> tuple[State, Rows]:
+        """Return the state after some rows, and results."""
+
+
+class Operator:
+    """Calls a user's operator, and says what went wrong if something did."""
+
+    def __init__(self, own: KeyedOperator) -> None:
+        """Refuse what cannot be called."""
+        if isinstance(own, type):
+            raise InvalidInput(
+                value=f"apply({own.__name__})", reason="a class, not an object of it", remedy=f"pass {own.__name__}()"
+            )
+        if not isinstance(own, KeyedOperator) or not callable(own.open) or not callable(own.process):
+            raise InvalidInput(
+                value=f"apply({own!r})",
+                reason="not an operator on keys",
+                remedy="pass an object with open(key) and process(state, rows)",
+            )
+        self.own = own
+        self.name = type(own).__name__
+        self.version = int(getattr(own, "version", 1))
+        self.is_vectorised = hasattr(own, "process_windows")
+
+    def open(self, key: Any) -> State:
+        """Return the state of a new key."""
+        try:
+            return self.own.open(key)
+        except Exception as error:
+            raise self._failed("open", key, error) from error
+
+    def process(self, key: Any, state: State, rows: pa.Table) -> tuple[State, pa.Table]:
+        """Return state and results."""
+        try:
+            after, found = self.own.process(state, rows)
+        except Exception as error:
+            raise self._failed("process", key, error) from error
+        return after, found if isinstance(found, pa.Table) else pa.table(found)
+
+    def process_windows(
+        self, rows: pa.Table, begins: NDArray[np.int64], ends: NDArray[np.int64]
+    ) -> tuple[pa.Table, NDArray[np.int64]]:
+        """Return the results of all windows, and how many each has."""
+        try:
+            found, counts = self.own.process_windows(rows, begins, ends)  # type: ignore[attr-defined]
+        except Exception as error:
+            raise SkytideError(f"process_windows of {self.name} raised {type(error).__name__}: {error}") from error
+        return found, np.asarray(counts, np.int64)
+
+    def schema(self, rows: pa.Schema, key: Any) -> pa.Schema:
+        """Return the columns of the results."""
+        if hasattr(self.own, "check"):
+            self.own.check(rows)
+        if hasattr(self.own, "schema"):
+            found: pa.Schema = self.own.schema(rows)
+            return found
+        try:
+            return self.process(key, self.open(key), rows.empty_table())[1].schema
+        except SkytideError as error:
+            raise InvalidInput(
+                value=f"apply({self.name}())",
+                reason=f"its result columns are not known: tried with no rows, {error}",
+                remedy="let process take a table without rows, or add a method schema(rows) that returns an Arrow schema",
+            ) from error
+
+    def packed(self, state: State) -> bytes:
+        """Return state as it is kept."""
+        head = self.version.to_bytes(4, "big")
+        if state is None:
+            return head + b"0"
+        if isinstance(state, bytes | bytearray | memoryview):
+            return head + b"b" + bytes(state)
+        if isinstance(state, pa.Table):
+            data = pa.BufferOutputStream()
+            with pa.ipc.new_stream(data, state.schema) as writer:
+                writer.write_table(state)
+            return head + b"t" + bytes(data.getvalue())
+        if isinstance(state, np.ndarray) and not state.dtype.hasobject:
+            array = io.BytesIO()
+            np.save(array, state, allow_pickle=False)
+            return head + b"n" + array.getvalue()
+        raise SkytideError(
+            f"the state of {self.name} is a {type(state).__name__}; return None, bytes, an Arrow table or a NumPy array of numbers"
+        )
+
+    def unpacked(self, data: bytes) -> State:
+        """Return what `packed` gave as state of this version."""
+        version, kind, body = int.from_bytes(data[:4], "big"), data[4:5], data[5:]
+        state: State = None
+        if kind == b"b":
+            state = body
+        elif kind == b"t":
+            state = pa.ipc.open_stream(body).read_all()
+        elif kind == b"n":
+            state = np.load(io.BytesIO(body), allow_pickle=False)
+        if version == self.version:
+            return state
+        if not hasattr(self.own, "upgrade"):
+            raise SkytideError(
+                f"the state of {self.name} was written by its version {version}, and this is version {self.version}; "
+                "add a method upgrade(state, version), go back to that version, or start with another checkpoint"
+            )
+        try:
+            upgraded: State = self.own.upgrade(state, version)
+        except Exception as error:
+            raise SkytideError(f"upgrade of {self.name} from version {version} raised {type(error).__name__}: {error}") from error
+        return upgraded
+
+    def _failed(self, method: str, key: Any, error: Exception) -> SkytideError:
+        return SkytideError(f"{method} of {self.name} raised {type(error).__name__} for the key {key!r}: {error}")

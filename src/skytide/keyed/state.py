@@ -1,0 +1,147 @@
+"""Where the memory of keys lies, and who has which keys, as a value. What a batch changes in it, slots report."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skytide.keyed.table import RoutingTable, base_group
+
+ROWS, STATES = "rows", "states"
+"""The kinds of chunks: remembered rows, and states of operators."""
+
+
+@dataclass(frozen=True)
+class StoredChunk:
+    """A chunk in a file. It speaks of some groups of keys; what it has of others was put together with later chunks since."""
+
+    file: str
+    kind: str
+    groups: int
+    """A bit for each group."""
+    size: int
+    """In bytes."""
+
+    def live(self, groups: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Say of which of some groups it speaks."""
+        return bits(self.groups, int(groups.max(initial=0)) + 1)[groups]
+
+
+@dataclass(frozen=True)
+class KeyedState:
+    """What is known between two batches."""
+
+    table: RoutingTable
+    chunks: tuple[StoredChunk, ...] = ()
+    """Oldest first."""
+    until_us: int | None = None
+    """Tuples up to here were let in."""
+    due_us: int | None = None
+    """When the next window ends that has tuples, if windows end by time."""
+    rebalancer: dict[str, Any] = field(default_factory=dict)
+    moved: int = 0
+    """Groups that were given to another slot, so far."""
+
+    def files(self) -> set[str]:
+        """Return the names of the files of all chunks."""
+        return {chunk.file for chunk in self.chunks}
+
+    def of_slot(self, slot: int, kind: str) -> list[StoredChunk]:
+        """Return the chunks of a kind that speak of keys of a slot, oldest first."""
+        mine = self.mask(slot)
+        return [chunk for chunk in self.chunks if chunk.kind == kind and chunk.groups & mine]
+
+    def mask(self, slot: int) -> int:
+        """Return the groups of a slot as bits."""
+        return sum(1 << group for group, owner in enumerate(self.table.slots) if owner == slot)
+
+    def after(self, reports: "Sequence[SlotReport]", until_us: int) -> "KeyedState":
+        """Return the state after a batch."""
+        chunks = list(self.chunks)
+        for report in reports:
+            mine, replaced = self.mask(report.slot), set(report.replaced)
+            chunks = [replace(chunk, groups=chunk.groups & ~mine) if chunk.file in replaced else chunk for chunk in chunks]
+        chunks = [chunk for chunk in chunks if chunk.groups] + [chunk for report in reports for chunk in report.chunks]
+        due = min((report.due_us for report in reports if report.due_us is not None), default=None)
+        return replace(self, chunks=tuple(chunks), until_us=until_us, due_us=due)
+
+    def routed(self, table: RoutingTable, moved: int) -> "KeyedState":
+        """Return the state with another table; a key that gets a group of its own is where the group was that it was in."""
+        new = [(base_group(key), len(self.table.slots) + at) for at, key in enumerate(table.own[len(self.table.own) :])]
+        chunks = self.chunks
+        for base, group in new:
+            chunks = tuple(replace(chunk, groups=chunk.groups | (chunk.groups >> base & 1) << group) for chunk in chunks)
+        return replace(self, table=table, chunks=chunks, moved=self.moved + moved)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values."""
+        chunks = [[chunk.file, chunk.kind, f"{chunk.groups:x}", chunk.size] for chunk in self.chunks]
+        return {**vars(self), "table": self.table.to_json(), "chunks": chunks}
+
+    @staticmethod
+    def from_json(values: dict[str, Any]) -> "KeyedState":
+        """Return what `to_json` gave as a state."""
+        chunks = tuple(StoredChunk(file, kind, int(groups, 16), size) for file, kind, groups, size in values["chunks"])
+        return KeyedState(**{**values, "table": RoutingTable.from_json(values["table"]), "chunks": chunks})
+
+
+@dataclass(frozen=True)
+class SlotReport:
+    """What a slot did with a batch."""
+
+    slot: int
+    tuples: int = 0
+    windows: int = 0
+    kept: int = 0
+    """Rows of results."""
+    results: str | None = None
+    """The file with them."""
+    chunks: tuple[StoredChunk, ...] = ()
+    replaced: tuple[str, ...] = ()
+    """Chunks whose keys of this slot are in the new ones now."""
+    due_us: int | None = None
+    busy_s: float = 0.0
+    loads: dict[int, int] = field(default_factory=dict)
+    """Tuples of each group."""
+    heavy: dict[int, int] = field(default_factory=dict)
+    """Tuples of the keys that came most often, by their hash."""
+    chunks_found: int = 0
+    """Chunks that were in the memory of the worker."""
+    chunks_read: int = 0
+
+    def to_text(self) -> str:
+        """Return the report as it travels."""
+        chunks = [[chunk.file, chunk.kind, f"{chunk.groups:x}", chunk.size] for chunk in self.chunks]
+        return json.dumps({**vars(self), "chunks": chunks})
+
+    @staticmethod
+    def from_text(text: str) -> "SlotReport":
+        """Read a report."""
+        known = json.loads(text)
+        known["chunks"] = tuple(StoredChunk(file, kind, int(groups, 16), size) for file, kind, groups, size in known["chunks"])
+        known["replaced"] = tuple(known["replaced"])
+        for name in ("loads", "heavy"):
+            known[name] = {int(number): count for number, count in known[name].items()}
+        return SlotReport(**known)
+
+
+def bits(mask: int, count: int) -> NDArray[np.bool_]:
+    """Return the lowest bits of a number, lowest first.
+
+    >>> bits(5, 4).tolist()
+    [True, False, True, False]
+    """
+    data = np.frombuffer((mask & ((1 << count) - 1)).to_bytes(-(-count // 8) or 1, "little"), np.uint8)
+    return np.unpackbits(data, bitorder="little")[:count].astype(np.bool_)
+
+
+def mask_of(groups: NDArray[np.int64]) -> int:
+    """Return groups as bits.
+
+    >>> mask_of(np.array([0, 2, 2]))
+    5
+    """
+    return sum(1 << group for group in set(groups.tolist()))

@@ -1,0 +1,153 @@
+"""Windows of the rows of each key: by their number, or by time."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from skytide.errors import InvalidInput
+from skytide.errors.checks import whole
+from skytide.keyed.chunk import Chunk, Numbers, ranges
+from skytide.windows import Windows, shown
+
+MAX_LENGTH = 10_000_000
+TICK_US = 100_000
+"""How often tuples are let in that wait for late ones; windows by number come out no finer than this."""
+
+
+@dataclass(frozen=True, eq=False)
+class Cut:
+    """Windows of rows that lie by key: of each its key, its rows, and its bounds as they come out."""
+
+    keys: Numbers
+    begins: Numbers
+    ends: Numbers
+    bounds: dict[str, Numbers]
+    """Positions, and times in microseconds, by the name of their column."""
+
+    def __len__(self) -> int:
+        """Return how many windows there are."""
+        return len(self.keys)
+
+
+@dataclass(frozen=True)
+class CountWindows:
+    """So many rows of a key, every so many rows: row i closes a window if i >= length and (i - length) mod slide = 0 (SPEC W4).
+
+    >>> CountWindows(3, slide=2)
+    CountWindows(length=3, slide=2)
+    """
+
+    length: int
+    slide: int
+
+    def __post_init__(self) -> None:
+        """Refuse windows without rows, and such that leave rows out."""
+        whole("count_window", self.length, 1, MAX_LENGTH)
+        whole("slide", self.slide, 1, MAX_LENGTH)
+        if self.slide > self.length:
+            raise InvalidInput(
+                value=f"slide={self.slide}",
+                reason=f"more than the {self.length} rows of a window: rows between windows would be lost",
+                remedy="choose slide <= count_window",
+            )
+
+    @property
+    def tick(self) -> Windows:
+        """How finely time is told."""
+        return Windows(TICK_US, TICK_US)
+
+    @property
+    def text(self) -> str:
+        """The windows as words."""
+        return f"{self.length:,} rows every {self.slide:,}"
+
+    @property
+    def limit(self) -> int | None:
+        """How many of the last rows of a key a later window may hold."""
+        return self.length - 1
+
+    def cut(self, rows: Chunk, times: Numbers, before: Numbers, since_us: int | None, until_us: int) -> Cut:
+        """Return the windows that end with rows of each key after the first `before`."""
+        first = np.maximum(-(-(before - self.length + 1) // self.slide), 0)
+        last = (rows.totals - self.length) // self.slide
+        counts = np.where(rows.totals >= self.length, np.maximum(last - first + 1, 0), 0)
+        keys = np.repeat(np.arange(len(rows)), counts)
+        starts = ranges(first, counts) * self.slide
+        begins = starts - (rows.totals - rows.counts)[keys] + rows.starts[keys]
+        bounds = {"row_start": starts, "row_end": starts + self.length}
+        if len(times):
+            bounds |= {"window_start": times[begins], "window_end": times[begins + self.length - 1]}
+        else:
+            bounds |= {"window_start": starts, "window_end": starts}
+        return Cut(keys, begins, begins + self.length, bounds)
+
+    def needed(self, rows: Chunk, times: Numbers, until_us: int) -> Chunk:
+        """Return what a later window may hold."""
+        return rows.last(self.length - 1)
+
+
+@dataclass(frozen=True)
+class TimeWindows:
+    """Windows by time; those of a key that hold no row of it do not come out."""
+
+    windows: Windows
+
+    limit: None = None
+
+    @property
+    def tick(self) -> Windows:
+        """How finely time is told: windows end where ticks end."""
+        tick_us = int(np.gcd(self.windows.length_us, self.windows.slide_us))
+        return Windows(tick_us, tick_us)
+
+    @property
+    def text(self) -> str:
+        """The windows as words."""
+        return f"{shown(self.windows.length_us)} every {shown(self.windows.slide_us)}"
+
+    def cut(self, rows: Chunk, times: Numbers, before: Numbers, since_us: int | None, until_us: int) -> Cut:
+        """Return the windows that hold a row and end by `until_us`, but not by `since_us`."""
+        first_out = -(2**62) if since_us is None else self.windows.last_ended_by(since_us) + 1
+        panes = self.windows.pane_of(times)
+        first = np.maximum(self.windows.first_of_pane(panes), first_out)
+        last = np.minimum(self.windows.last_of_pane(panes), self.windows.last_ended_by(until_us))
+        counts = np.maximum(last - first + 1, 0)
+        of_rows = np.stack([np.repeat(rows.keys_of_rows(), counts), ranges(first, counts)])
+        keys, numbers = np.unique(of_rows, axis=1) if of_rows.size else of_rows
+        starts = numbers * self.windows.slide_us
+        ends = starts + self.windows.length_us
+        bounds = {"window_start": starts, "window_end": ends}
+        return Cut(keys, _places(rows, times, keys, starts), _places(rows, times, keys, ends), bounds)
+
+    def needed(self, rows: Chunk, times: Numbers, until_us: int) -> Chunk:
+        """Return what a later window may hold."""
+        return rows.where(times >= self.windows.start_us(self.windows.last_ended_by(until_us) + 1))
+
+
+def _places(rows: Chunk, times: Numbers, keys: Numbers, wanted_us: Numbers) -> Numbers:
+    """Return where among the rows of a key a time begins."""
+    if not len(times):
+        return np.zeros(len(keys), np.int64)
+    found = np.empty(len(keys), np.int64)
+    both = np.concatenate([wanted_us, times])
+    owner = np.concatenate([keys, rows.keys_of_rows()])
+    is_row = np.concatenate([np.zeros(len(keys), np.bool_), np.ones(len(times), np.bool_)])
+    sorted_ = np.lexsort((is_row, both, owner))  # a time comes before the rows that have it
+    before = np.cumsum(is_row[sorted_])
+    asked = ~is_row[sorted_]
+    found[sorted_[asked]] = before[asked]
+    return found
+
+
+def bounds_schema(windows: CountWindows | TimeWindows, time: pa.DataType) -> pa.Schema:
+    """Return the columns that say which window a result is of."""
+    times = [("window_start", time), ("window_end", time)]
+    positions = [("row_start", pa.int64()), ("row_end", pa.int64())] if isinstance(windows, CountWindows) else []
+    return pa.schema([*positions, *times])
+
+
+def as_columns(cut: Cut, schema: pa.Schema, counts: NDArray[np.int64]) -> dict[str, pa.Array]:
+    """Return the bounds of windows, as often as each has results."""
+    return {field.name: pa.array(np.repeat(cut.bounds[field.name], counts), pa.int64()).cast(field.type) for field in schema}

@@ -1,0 +1,161 @@
+"""A continuous query, ready to start."""
+
+import os
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import DataFrame
+
+from skytide.batch import InPlace, InSource, Keying, Rules, Sent, Way
+from skytide.errors import InvalidInput
+from skytide.keyed import KeyedStep
+from skytide.lateness import Slack
+from skytide.queries import Query
+from skytide.routing import EVEN, TB_RR, Splitting, strategy_of
+from skytide.spark.binding import bounded
+from skytide.spark.checkpoint import SparkNotes, Store, checkpoint_place
+from skytide.spark.checks import check_start
+from skytide.spark.engine import Engine, Plan
+from skytide.spark.jobs import SparkJobs
+from skytide.spark.outlets import Sinks
+from skytide.spark.pane_source import OwnSource, load_panes
+from skytide.spark.parquet_sink import claim_all
+from skytide.spark.run import Run
+from skytide.spark.sinks import side_sink_of, sink_of
+from skytide.spark.types import arrow_schema
+from skytide.spark.windows_of_rows import windows_of_rows
+from skytide.windows import Windows, duration_us
+
+AVAILABLE_NOW = "availableNow"
+
+
+@dataclass(frozen=True)
+class ContinuousQuery:
+    """A query over windows of a stream, ready to start."""
+
+    rows: DataFrame
+    time: str
+    windows: Windows
+    slack: Slack
+    query: Query
+    helpers: tuple[str, ...]
+    source: OwnSource | None = None
+    wording: str = ""
+    step: KeyedStep | None = None
+    """What is done with the tuples of each key, if this is an operator on keys."""
+    slots: int | None = None
+
+    def start(
+        self,
+        sink: Any,
+        *,
+        checkpoint: str | os.PathLike[str],
+        trigger: Any = "500 ms",
+        path: str | os.PathLike[str] | None = None,
+        late: Any = None,
+        windows: Any = None,
+        invalid: Any = None,
+        flush: bool = False,
+        name: str | None = None,
+        splitting: str | Splitting | None = None,
+        pane_slots: int | None = None,
+        window_slots: int = 1,
+    ) -> "Run":
+        """Start; windows come out in order, each once, also after a crash, as long as the checkpoint folder is there.
+
+        `sink` is a function of (results, batch_id) that does the same again if called again with the same id, or "parquet" (with
+        `path`), "console" or "memory". `late` gets the tuples that were dropped, `windows` one row a window: a function or the
+        path of a Parquet folder each. `invalid` gets tuples that belong to no window: those without a time or with a wrong one, and
+        rows that the query refuses, which would otherwise fail it. `trigger` is an interval or "availableNow", with which `flush` also closes the last windows.
+
+        `splitting` says how tuples come to the `pane_slots`, the tasks of the pane level: "PB_RR", "TB_RR", "RATE", "AS" or "AS_PID", as
+        the papers name them, "EVEN", or, for a query with keys, "KEYS", which divides the most frequent ones. Without it tuples are worked on where they are: in the partitions of the DataFrame, or
+        evenly, where the source is a workload. The window level has up to `window_slots` tasks at once, if that is worth it.
+        """
+        kept = arrow_schema(self.rows.schema)
+        check_start(
+            self.rows,
+            self.query,
+            self.query.schema(kept),
+            sink=sink,
+            late=late,
+            invalid=invalid,
+            trigger=trigger,
+            flush=flush,
+            name=name,
+            splitting=splitting,
+            pane_slots=pane_slots,
+            window_slots=window_slots,
+        )
+        if flush and trigger != AVAILABLE_NOW:
+            raise InvalidInput(
+                value="flush=True", reason="a stream that goes on has no last window", remedy='use trigger="availableNow"'
+            )
+        if sink == "parquet" and path and windows is None:
+            windows = f"{os.fspath(path)}/_windows"
+        interval_us = None if trigger == AVAILABLE_NOW else duration_us(trigger, "trigger")
+        spark = self.rows.sparkSession
+        aside = {"late": late, "windows": windows, "invalid": invalid}
+        sinks = Sinks(sink_of(sink, path, spark), **{name: side_sink_of(given, name, spark) for name, given in aside.items()})
+        place = checkpoint_place(spark, checkpoint)
+        way = self._way(splitting)
+        if pane_slots is None:
+            pane_slots = (self.source and self.source.partitions) or spark.sparkContext.defaultParallelism
+        rules = Rules(
+            windows=self.windows,
+            slack=self.slack,
+            way=way,
+            pane_slots=pane_slots,
+            window_slots=window_slots,
+            can_spread=self.query.skyline_inside() is not None,
+            trigger_s=interval_us and interval_us / 1e6,
+            keying=Keying(self.slots or spark.sparkContext.defaultParallelism) if self.step else None,
+        )
+        plan = self._plan(Store(place.files("skytide")), rules, late is not None, invalid is not None)
+        plan.check_store()
+        claim_all(sinks.folders, plan.store.identity(), place.uri)
+        engine = Engine(plan, sinks, SparkNotes(place.files("spark")))
+        engine.resize(pane_slots, window_slots)
+        known = bounded(self.rows.schema, self.time)
+        rows = self.rows
+        if self.source is not None and isinstance(way, InSource):
+            reader = self.source.reader(self.rows.schema, place.files("fleet"), interval_us)
+            rows = load_panes(spark, reader, plan)
+
+        def run_batch(batch: DataFrame, batch_id: int) -> None:
+            engine.run_batch(SparkJobs(batch.sparkSession, known), batch, batch_id)
+
+        writer = rows.writeStream.foreachBatch(run_batch).option("checkpointLocation", place.spark)
+        if name:
+            writer = writer.queryName(name)
+        every = {"availableNow": True} if interval_us is None else {"processingTime": f"{interval_us} microseconds"}
+        jobs = SparkJobs(spark, known)
+        engine.finish_flush(jobs)
+        return Run(writer.trigger(**every).start(), engine, jobs, flush, self.source)
+
+    def windows_of_all_rows(self) -> DataFrame:
+        """Give the windows of rows that are all there, in one lazy plan."""
+        return windows_of_rows(self.rows, self.time, self.windows, self.query).drop(*self.helpers)
+
+    def _way(self, splitting: str | Splitting | None) -> Way:
+        """Return how tuples reach slots: expressions are Spark's to compute, and tuples in turn or in equal parts need no shuffle."""
+        given = None if splitting is None else strategy_of(splitting)
+        inside = self.source.way(given) if self.source is not None and not self.helpers else None
+        if inside is not None:
+            return inside
+        strategy = given or TB_RR
+        return InPlace() if strategy in (TB_RR, EVEN) else Sent(strategy)
+
+    def _plan(self, store: Store, rules: Rules, late_wanted: bool, invalid_wanted: bool) -> Plan:
+        return Plan(
+            query=self.query,
+            rules=rules,
+            time=self.time,
+            columns=arrow_schema(self.rows.schema),
+            helpers=self.helpers,
+            store=store,
+            wording=self.wording,
+            late_wanted=late_wanted,
+            invalid_wanted=invalid_wanted,
+            step=self.step,
+        )
