@@ -11,11 +11,13 @@ import pyarrow.compute as pc
 from hypothesis import strategies as st
 
 from skytide.batch import PaneReport, Rules, Sent, Way
+from skytide.keyed import SlotReport
 from skytide.lateness import DropRatio, FixedSlack, KSlack, Slack
 from skytide.queries import Aggregate, KDominant, Measure, Query, Skyline, TopK, high, low
 from skytide.spark import window_level
 from skytide.spark.checkpoint import Files, Store
 from skytide.spark.engine import Plan
+from skytide.spark.key_level import KeyTask
 from skytide.spark.outlets import Sinks
 from skytide.spark.pane_level import REPORT, SLOT, PaneTask, Tuples, read_reports
 from skytide.windows import Windows
@@ -67,6 +69,10 @@ class InProcess:
 
     def window_task(self, work: Callable[[], Iterator[pa.RecordBatch]]) -> str:
         return str(next(work())["report"][0].as_py())
+
+    def keys(self, task: KeyTask) -> tuple[SlotReport, ...]:
+        reports = [next(task.run(slot)) for slot in range(task.slots)]
+        return tuple(SlotReport.from_text(report["report"][0].as_py()) for report in reports)
 
     def stored(self, store: Files, files: tuple[str, ...], columns: pa.Schema) -> pa.Table:
         return pa.Table.from_batches(list(window_level.read_results(store, files, columns)), columns)

@@ -23,6 +23,8 @@ class Keying:
 
     slots: int = 2
     rebalancer: Rebalancer = field(default_factory=Rebalancer)
+    windows: Windows | None = None
+    """Those of the keys, if they are windows of time."""
 
     def begun(self, state: State) -> KeyedState:
         """Return what is known of keys when a batch starts."""

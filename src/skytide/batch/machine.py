@@ -177,7 +177,8 @@ class Machine:
             return _again(latest)
         if latest.flushed or (latest.clock.newest_us is None and not latest.clock.held):
             return []
-        clock = latest.clock.flushed(self.rules.windows)
+        keying = self.rules.keying
+        clock = latest.clock.flushed((keying and keying.windows) or self.rules.windows)
         state = replace(latest, sequence=latest.sequence + 1, flushed=True, clock=clock, output=Output())
         self._batch, self._seen = _Batch(event.at_s, 1.0, state), None
         return self._let_out(event.at_s)

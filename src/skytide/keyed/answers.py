@@ -60,6 +60,7 @@ class OfOperator:
     """A user's operator that takes all windows at once."""
 
     operator: Operator
+    keys: tuple[str, ...] = ()
 
     def columns(self, rows: pa.Schema) -> Iterable[str]:
         """Return all columns: nobody knows what it reads."""
@@ -67,7 +68,7 @@ class OfOperator:
 
     def schema(self, rows: pa.Schema) -> pa.Schema:
         """Return those of the operator."""
-        return self.operator.schema(rows, None)
+        return self.operator.schema(rows, self.keys)
 
     def windows(self, rows: pa.Table, begins: Numbers, ends: Numbers) -> Found:
         """Ask for all."""

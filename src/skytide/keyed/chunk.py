@@ -139,14 +139,15 @@ def all_keys(chunks: Sequence[tuple[Chunk, Live]]) -> Hashes:
 def to_merge(sizes: Sequence[int], added: int) -> int:
     """Return how many of the latest chunks to put together with one that is added, so that there are always few.
 
-    Each chunk is at least as large as all after it: so a row is written again only when what it lies in has doubled.
+    Each chunk is at least twice as large as all after it, so that their number grows with the logarithm of the size, and a row is
+    written again only as often.
 
-    >>> to_merge([1000, 100, 10], 5), to_merge([1000, 100, 10], 20), to_merge([], 5)
+    >>> to_merge([1000, 100, 10], 5), to_merge([1000, 100, 10], 10), to_merge([], 5)
     (0, 1, 0)
     """
     merged = 0
     for size in reversed(sizes):
-        if size >= added:
+        if size >= 2 * added:
             break
         added += size
         merged += 1

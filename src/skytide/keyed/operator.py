@@ -80,21 +80,30 @@ class Operator:
             raise SkytideError(f"process_windows of {self.name} raised {type(error).__name__}: {error}") from error
         return found, np.asarray(counts, np.int64)
 
-    def schema(self, rows: pa.Schema, key: Any) -> pa.Schema:
+    def schema(self, rows: pa.Schema, keys: tuple[str, ...]) -> pa.Schema:
         """Return the columns of the results."""
         if hasattr(self.own, "check"):
             self.own.check(rows)
         if hasattr(self.own, "schema"):
             found: pa.Schema = self.own.schema(rows)
             return found
-        try:
-            return self.process(key, self.open(key), rows.empty_table())[1].schema
-        except SkytideError as error:
-            raise InvalidInput(
-                value=f"apply({self.name}())",
-                reason=f"its result columns are not known: tried with no rows, {error}",
-                remedy="let process take a table without rows, or add a method schema(rows) that returns an Arrow schema",
-            ) from error
+        row = pa.table({field.name: pa.array([_sample(field.type)], field.type) for field in rows}, rows)
+        values = tuple(row[key][0].as_py() for key in keys)
+        key = values[0] if len(values) == 1 else values
+        found, failures = [], []
+        for tried in (row.slice(0, 0), row):
+            try:
+                found.append(self.process(key, self.open(key), tried)[1].schema)
+            except SkytideError as error:
+                failures.append(error)
+        known = [schema for schema in found if not any(_has_no_type(field.type) for field in schema)] or found
+        if known:
+            return known[0]
+        raise InvalidInput(
+            value=f"apply({self.name}())",
+            reason=f"its result columns are not known: tried without a row and with one of zeros, {failures[-1]}",
+            remedy="let process take a table without rows, or add a method schema(rows) that returns an Arrow schema",
+        ) from failures[-1]
 
     def packed(self, state: State) -> bytes:
         """Return state as it is kept."""
@@ -141,3 +150,19 @@ class Operator:
 
     def _failed(self, method: str, key: Any, error: Exception) -> SkytideError:
         return SkytideError(f"{method} of {self.name} raised {type(error).__name__} for the key {key!r}: {error}")
+
+
+def _has_no_type(kind: pa.DataType) -> bool:
+    """Say whether a type was made up for a list without values."""
+    nested = [kind.field(number).type for number in range(kind.num_fields)] if pa.types.is_nested(kind) else []
+    return bool(pa.types.is_null(kind) or any(map(_has_no_type, nested)))
+
+
+def _sample(kind: pa.DataType) -> Any:
+    """Return some value of a type, as small as it has one; None if it has none that is known here."""
+    for value in (0, "", b"", False):
+        try:
+            return pa.scalar(value, kind).as_py()
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, TypeError):
+            continue
+    return None

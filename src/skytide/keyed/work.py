@@ -61,8 +61,7 @@ class KeyedStep:
     @cached_property
     def own(self) -> pa.Schema:
         """The columns that the operator or query gives itself, without those of the key."""
-        sample = None if len(self.keys) == 1 else (None,) * len(self.keys)
-        found = self.answer.schema(self.columns) if self.answer else self._operator.schema(self.columns, sample)
+        found = self.answer.schema(self.columns) if self.answer else self._operator.schema(self.columns, self.keys)
         return pa.schema([field for field in found if field.name not in (*self.keys, *self.helpers)])
 
     @cached_property

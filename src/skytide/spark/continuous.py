@@ -8,13 +8,13 @@ from pyspark.sql import DataFrame
 
 from skytide.batch import InPlace, InSource, Keying, Rules, Sent, Way
 from skytide.errors import InvalidInput
-from skytide.keyed import KeyedStep
+from skytide.keyed import KeyedStep, TimeWindows
 from skytide.lateness import Slack
 from skytide.queries import Query
 from skytide.routing import EVEN, TB_RR, Splitting, strategy_of
-from skytide.spark.binding import bounded
+from skytide.spark.binding import bind, bounded
 from skytide.spark.checkpoint import SparkNotes, Store, checkpoint_place
-from skytide.spark.checks import check_start
+from skytide.spark.checks import check_asked, check_start, check_streamed
 from skytide.spark.engine import Engine, Plan
 from skytide.spark.jobs import SparkJobs
 from skytide.spark.outlets import Sinks
@@ -27,6 +27,23 @@ from skytide.spark.windows_of_rows import windows_of_rows
 from skytide.windows import Windows, duration_us
 
 AVAILABLE_NOW = "availableNow"
+
+
+def asked(
+    kind: "type[ContinuousQuery]",
+    df: DataFrame,
+    time: str,
+    windows: Windows,
+    slack: Slack,
+    query: Query,
+    source: OwnSource | None,
+) -> Any:
+    """Return a query over windows of time, ready to start, or its answers if the rows do not stream."""
+    check_asked(df, query)
+    check_streamed(df)
+    rows, bound, helpers = bind(df, query)
+    found = kind(rows, time, windows, slack, bound, tuple(helpers), source, repr(query))
+    return found if df.isStreaming else found.windows_of_all_rows()
 
 
 @dataclass(frozen=True)
@@ -109,7 +126,7 @@ class ContinuousQuery:
             window_slots=window_slots,
             can_spread=self.query.skyline_inside() is not None,
             trigger_s=interval_us and interval_us / 1e6,
-            keying=Keying(self.slots or spark.sparkContext.defaultParallelism) if self.step else None,
+            keying=self._keying(spark.sparkContext.defaultParallelism),
         )
         plan = self._plan(Store(place.files("skytide")), rules, late is not None, invalid is not None)
         plan.check_store()
@@ -145,6 +162,12 @@ class ContinuousQuery:
             return inside
         strategy = given or TB_RR
         return InPlace() if strategy in (TB_RR, EVEN) else Sent(strategy)
+
+    def _keying(self, slots: int) -> Keying | None:
+        if self.step is None:
+            return None
+        windows = self.step.windows
+        return Keying(self.slots or slots, windows=windows.windows if isinstance(windows, TimeWindows) else None)
 
     def _plan(self, store: Store, rules: Rules, late_wanted: bool, invalid_wanted: bool) -> Plan:
         return Plan(

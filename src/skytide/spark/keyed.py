@@ -21,7 +21,7 @@ from skytide.queries.extremes import has_order
 from skytide.spark.asking import Asking
 from skytide.spark.binding import bind, bounded, map_in_arrow, spark_schema
 from skytide.spark.checks import check_asked, check_columns, check_slots
-from skytide.spark.continuous import ContinuousQuery
+from skytide.spark.continuous import ContinuousQuery, asked
 from skytide.spark.pane_source import OwnSource
 from skytide.spark.run import Run
 from skytide.spark.types import arrow_schema
@@ -108,13 +108,17 @@ class KeyedWindowed(Asking):
 
     def aggregate(self, *measures: str) -> Any:
         """Ask for aggregates of each window, as SQL writes them: `.aggregate("avg(price) AS mean")`."""
+        if isinstance(self.windows, TimeWindows):
+            # Partial results of a key can be merged, so that its tuples need not come together: no key is too frequent.
+            query = self._aggregate(measures, self.keys, self.time)
+            return asked(KeyedQuery, self.df, self.time, self.windows.windows, self.slack, query, self.source)
         return self.apply(self._aggregate(measures, (), self.time))
 
-    def apply(self, asked: Query | KeyedOperator) -> Any:
+    def apply(self, query: Query | KeyedOperator) -> Any:
         """Ask any query, or give each window to an operator of your own."""
-        query = asked if isinstance(asked, Query) else None
-        operator = Operator(asked) if not isinstance(asked, Query) else None
-        return _asked(self, self.windows, self.slack, query, operator)
+        if isinstance(query, Query):
+            return _asked(self, self.windows, self.slack, query, None)
+        return _asked(self, self.windows, self.slack, None, Operator(query))
 
 
 class KeyedQuery(ContinuousQuery):
@@ -144,6 +148,7 @@ class KeyedQuery(ContinuousQuery):
         return ContinuousQuery.start(
             given,
             sink,
+            pane_slots=None if self.step else slots,
             checkpoint=checkpoint,
             trigger=trigger,
             path=path,
@@ -180,7 +185,7 @@ def _asked(
     if query is not None:
         answer = OfAggregate(query) if isinstance(query, Aggregate) and OfAggregate.can(query, columns) else OfQuery(query)
     elif operator is not None and operator.is_vectorised and windows is not None:
-        answer = OfOperator(operator)
+        answer = OfOperator(operator, keyed.keys)
     step = KeyedStep(keyed.keys, keyed.time, columns, windows, answer, operator, helpers)
     _check_results(step)
     tick = windows.tick if windows is not None else Windows(TICK_US, TICK_US)

@@ -43,10 +43,9 @@ class Run:
         """Change the number of slots of either level, or of an operator on keys, from the next batch on; results do not depend on it."""
         check_slots("pane_slots", pane_slots)
         check_slots("window_slots", window_slots)
-        if slots is not None:
-            self._check_keyed("resize(slots=...)")
-            check_slots("slots", slots)
-        self._engine.resize(pane_slots, window_slots, slots)
+        check_slots("slots", slots)
+        of_keys = self._engine.plan.step is not None
+        self._engine.resize(pane_slots if of_keys else pane_slots or slots, window_slots, slots if of_keys else None)
 
     def rebalance(self) -> None:
         """Spread the keys of an operator over its slots anew, with the next batch; it does so by itself when loads differ too much."""
@@ -98,7 +97,9 @@ class Run:
     def _check_keyed(self, value: str) -> None:
         if self._engine.plan.step is None:
             raise InvalidInput(
-                value=value, reason="the query has no operator on keys", remedy="ask with keyed(...), or resize(pane_slots=...)"
+                value=value,
+                reason="no key of this query lies on a slot",
+                remedy="ask with keyed(...), and not for aggregates by time",
             )
 
     def _cut_off(self) -> None:

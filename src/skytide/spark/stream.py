@@ -12,9 +12,7 @@ from skytide.errors.checks import kind_of, refused, words
 from skytide.lateness import Slack
 from skytide.queries import Query
 from skytide.spark.asking import Asking
-from skytide.spark.binding import bind
-from skytide.spark.checks import check_asked, check_streamed
-from skytide.spark.continuous import ContinuousQuery
+from skytide.spark.continuous import ContinuousQuery, asked
 from skytide.spark.fleet import Fleet
 from skytide.spark.keyed import Keyed, KeyedWindowed, key_columns, slack_of
 from skytide.spark.pane_source import OwnSource
@@ -92,8 +90,4 @@ class Windowed(Asking):
 
     def apply(self, query: Query) -> Any:
         """Ask any query, also one of your own."""
-        check_asked(self.df, query)
-        check_streamed(self.df)
-        rows, bound, helpers = bind(self.df, query)
-        asked = ContinuousQuery(rows, self.time, self.windows, self.slack, bound, tuple(helpers), self.source, repr(query))
-        return asked if self.df.isStreaming else asked.windows_of_all_rows()
+        return asked(ContinuousQuery, self.df, self.time, self.windows, self.slack, query, self.source)
