@@ -1,0 +1,247 @@
+"""Groups on slots so that no slot has more than asked, with as few groups as possible moved (SPEC E3).
+
+Which groups have to move is a problem without a fast exact solution. Steps that bring down what is too much, by the most for each moved group,
+find a good one; where few groups have any load, all ways are looked at afterwards.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Slots = NDArray[np.int64]
+
+GONE = -1
+"""In place of a slot: the group was on one that there is no more."""
+SAME = 1e-9
+SEARCHED_GROUPS = 24
+SEARCHED_NODES = 20_000  # of a search through all ways: some ten milliseconds
+FREE = 0.25  # what a step counts for that moves a group which has moved already, where 1 is a moved group
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The balance to reach: what a slot may have at most, and what slots that are new should have at least."""
+
+    slots: int
+    most: float
+    least: float = 0.0
+    added: tuple[int, ...] = ()
+
+    def excess(self, used: Floats) -> float:
+        """Return how much of the load is too much where it is, or missing on a new slot."""
+        over = np.maximum(used - self.most, 0.0).sum()
+        return float(over + sum(max(self.least - used[slot], 0.0) for slot in self.added))
+
+    def reached(self, used: Floats) -> bool:
+        """Say whether nothing is left to ask for."""
+        return self.excess(used) <= SAME * max(self.most, 1e-300) * self.slots
+
+
+def used_of(loads: Floats, at: Slots, slots: int) -> Floats:
+    """Return the load of each slot."""
+    return np.asarray(np.bincount(at, loads, minlength=slots), np.float64)
+
+
+def assign(loads: Floats, before: Slots, asked: Asked) -> Slots:
+    """Return a slot for each group, near those before: what is asked for if it was found, and as near to it as was found if not.
+
+    >>> assign(np.array([3.0, 2.0, 1.0, 2.0]), np.array([0, 0, 0, 1]), Asked(slots=2, most=4.0)).tolist()
+    [0, 1, 0, 1]
+    """
+    found = _searched(loads, before, asked, stepwise(loads, before, asked))
+    used = used_of(loads, found, asked.slots)
+    if not asked.added or asked.reached(used):
+        return found
+    plain = Asked(asked.slots, asked.most)  # new slots cannot all be filled: then at least nobody has too much
+    other = assign(loads, before, plain)
+    better = plain.excess(used_of(loads, other, asked.slots)) < plain.excess(used) - SAME * asked.most
+    return other if better else found
+
+
+def _searched(loads: Floats, before: Slots, asked: Asked, found: Slots) -> Slots:
+    """Look at all ways if groups with load are few, and return the best slots known then."""
+    loaded = np.flatnonzero(loads > 0)
+    if len(loaded) > SEARCHED_GROUPS:
+        return found
+    within = asked.reached(used_of(loads, found, asked.slots))
+    moves = int((found != before)[loaded].sum()) if within else len(loaded) + 1
+    better = _Search(loads[loaded].tolist(), before[loaded].tolist(), asked, moves).run()
+    if better is not None:
+        found[loaded] = better
+    return found
+
+
+def stepwise(loads: Floats, before: Slots, asked: Asked) -> Slots:
+    """Return slots for all groups, found step by step."""
+    at = _placed(loads, before, asked.slots)
+    _fill(loads, at, asked)
+    _relieve(loads, before, at, asked)
+    _undo(loads, before, at, asked)
+    return at
+
+
+def _placed(loads: Floats, before: Slots, slots: int) -> Slots:
+    """Put groups without a slot on the least loaded ones, the heaviest first; of those that are the same on the one with fewest groups."""
+    at = before.copy()
+    lost = np.flatnonzero(at == GONE)
+    rest = at != GONE
+    used, groups = used_of(loads[rest], at[rest], slots), np.bincount(at[rest], minlength=slots)
+    for group in sorted(lost.tolist(), key=lambda each: (-loads[each], each)):
+        order = (groups, used) if loads[group] == 0 else (used, groups)
+        slot = int(np.lexsort((np.arange(slots), order[1], order[0]))[0])
+        at[group] = slot
+        used[slot] += loads[group]
+        groups[slot] += 1
+    return at
+
+
+def _fill(loads: Floats, at: Slots, asked: Asked) -> None:
+    """Bring groups to new slots, from the most loaded first: one that is enough, or else the heaviest."""
+    waiting = set(asked.added)
+    while waiting:
+        used = used_of(loads, at, asked.slots)
+        slot = min(waiting, key=lambda each: (used[each], each))
+        missing = asked.least - used[slot]
+        if missing <= SAME * asked.most:
+            return
+        group = _to_bring(loads, at, used, slot, missing, asked)
+        if group is None:
+            waiting.discard(slot)
+        else:
+            at[group] = slot
+
+
+def _to_bring(loads: Floats, at: Slots, used: Floats, slot: int, missing: float, asked: Asked) -> int | None:
+    left = used[at] - loads  # on the slot that the group would leave
+    can = (at != slot) & (loads > 0) & (loads <= (asked.most - used[slot]) * (1 + SAME)) & (left >= asked.least * (1 - SAME))
+    if not can.any():
+        return None
+    heaviest = used[at[can]].max()
+    groups = np.flatnonzero(can & (used[at] >= heaviest * (1 - SAME)))
+    enough = groups[loads[groups] >= missing]
+    if len(enough):
+        return int(enough[np.argmin(loads[enough])])
+    return int(groups[np.argmax(loads[groups])])
+
+
+def _relieve(loads: Floats, before: Slots, at: Slots, asked: Asked) -> None:
+    """Move or swap groups of slots that have too much, as long as it becomes less; best for each moved group first."""
+    stuck: set[int] = set()
+    for _ in range(4 * len(loads)):
+        used = used_of(loads, at, asked.slots)
+        over = [slot for slot in np.argsort(-used, kind="stable").tolist() if used[slot] > asked.most * (1 + SAME)]
+        slot = next((each for each in over if each not in stuck), None)
+        if slot is None:
+            return
+        step = _best_step(loads, before, at, used, slot, asked)
+        if step is None:
+            stuck.add(slot)
+            continue
+        stuck.clear()
+        for group, to in step:
+            at[group] = to
+
+
+def _best_step(
+    loads: Floats, before: Slots, at: Slots, used: Floats, slot: int, asked: Asked
+) -> tuple[tuple[int, int], ...] | None:
+    """Return what to move from a slot with too much: one group, or one for another."""
+    mine, theirs = np.flatnonzero((at == slot) & (loads > 0)), np.flatnonzero((at != slot) & (loads > 0))
+    moved = (at != before).astype(np.int64)
+    targets = np.array([each for each in range(asked.slots) if each != slot], np.int64)
+    # one group to each other slot
+    to = np.broadcast_to(targets, (len(mine), len(targets)))
+    costs = (before[mine, None] != to) - moved[mine, None].astype(np.float64)
+    gains = _gains(used, slot, loads[mine, None], to, asked)
+    single = _best(gains, costs, loads[mine, None] + 0 * to, used[to])
+    # one group for one of another slot
+    back = at[theirs]
+    to = np.broadcast_to(back, (len(mine), len(theirs)))
+    change = loads[mine, None] - loads[theirs]
+    costs = (before[mine, None] != to) - moved[mine, None] + (before[theirs] != slot) - moved[theirs] + 0.0
+    swap = _best(_gains(used, slot, change, to, asked), costs, np.abs(change), used[to])
+    if single is None and swap is None:
+        return None
+    if swap is None or (single is not None and single[0] >= swap[0]):
+        assert single is not None
+        return ((int(mine[single[1]]), int(targets[single[2]])),)
+    return ((int(mine[swap[1]]), int(back[swap[2]])), (int(theirs[swap[2]]), slot))
+
+
+def _gains(used: Floats, slot: int, change: Floats, to: Slots, asked: Asked) -> Floats:
+    """Return how much less is too much or missing if so much goes from a slot to others."""
+
+    def bad(load: Floats, new: NDArray[np.bool_] | bool) -> Floats:
+        return np.asarray(np.maximum(load - asked.most, 0.0) + np.where(new, np.maximum(asked.least - load, 0.0), 0.0))
+
+    new = np.isin(np.arange(asked.slots), asked.added)
+    here = np.full_like(change, used[slot])
+    return np.asarray(
+        bad(here, new[slot]) - bad(here - change, new[slot]) + bad(used[to], new[to]) - bad(used[to] + change, new[to])
+    )
+
+
+def _best(gains: Floats, costs: Floats, size: Floats, target: Floats) -> tuple[float, int, int] | None:
+    """Return the best step: the most for each moved group; then that which moves least, to the least loaded slot."""
+    if not gains.size:
+        return None
+    worth = gains / np.maximum(costs, FREE)
+    best = float(worth.max())
+    if best <= SAME * float(target.max(initial=0.0) + size.max()):
+        return None
+    rows, columns = np.nonzero(worth >= best * (1 - SAME))
+    first = np.lexsort((columns, rows, target[rows, columns], size[rows, columns]))[0]
+    return best, int(rows[first]), int(columns[first])
+
+
+def _undo(loads: Floats, before: Slots, at: Slots, asked: Asked) -> None:
+    """Bring back groups that need not have moved, the heaviest first."""
+    moved = np.flatnonzero((at != before) & (before != GONE))
+    for group in sorted(moved.tolist(), key=lambda each: (-loads[each], each)):
+        used = used_of(loads, at, asked.slots)
+        back = at.copy()
+        back[group] = before[group]
+        if asked.excess(used_of(loads, back, asked.slots)) <= asked.excess(used) + SAME * asked.most:
+            at[group] = before[group]
+
+
+class _Search:
+    """All ways to put groups on slots, the heaviest first, without those that cannot be better than the best so far."""
+
+    def __init__(self, loads: Sequence[float], before: Sequence[int], asked: Asked, moves: int) -> None:
+        self._order = sorted(range(len(loads)), key=lambda group: (-loads[group], group))
+        self._loads, self._before, self._asked = loads, before, asked
+        self._fewest = moves
+        self._found: list[int] | None = None
+        self._at = [GONE] * len(loads)
+        self._used = [0.0] * asked.slots
+        self._nodes = 0
+
+    def run(self) -> list[int] | None:
+        """Return slots with fewer moved groups than known so far, if there are any."""
+        self._go(0, 0)
+        return self._found
+
+    def _go(self, depth: int, moves: int) -> None:
+        self._nodes += 1
+        if moves >= self._fewest or self._nodes > SEARCHED_NODES:
+            return
+        if depth == len(self._order):
+            if self._asked.reached(np.array(self._used)):
+                self._fewest, self._found = moves, list(self._at)
+            return
+        group = self._order[depth]
+        load, home = self._loads[group], self._before[group]
+        tried: set[float] = set()
+        for slot in sorted(range(self._asked.slots), key=lambda each: (each != home, self._used[each], each)):
+            used = self._used[slot]
+            if used + load > self._asked.most * (1 + SAME) or (slot in self._asked.added and used in tried):
+                continue  # new slots with the same load are the same
+            if slot in self._asked.added:
+                tried.add(used)
+            self._used[slot], self._at[group] = used + load, slot
+            self._go(depth + 1, moves + (slot != home))
+            self._used[slot] = used

@@ -1,0 +1,277 @@
+"""When groups of keys move to other slots, and which: as few as bring the balance that is asked for (SPEC E3; P2 §3.3, §4.1).
+
+P2 computes a new routing function when the loads of replicas differ by more than a threshold, or their number changes. Here the load of a
+group, and of the keys that come most often, is an average over batches in which the newer count more.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skytide.errors import InvalidInput
+from skytide.errors.checks import is_finite, real, whole
+from skytide.keyed.balance import GONE, Asked, assign, used_of
+from skytide.keyed.table import GROUPS, RoutingTable, base_group
+
+State = dict[str, Any]
+Floats = NDArray[np.float64]
+
+REMEMBERED = 1_024  # keys of which the load is averaged
+WORTH = 0.05  # of the mean: where the threshold is out of reach, nobody moves for less
+
+
+@dataclass(frozen=True)
+class Rebalancer:
+    """Move groups when the most loaded slot has more than `threshold` times the mean, or when the number of slots changed.
+
+    >>> logic = Rebalancer().build()
+    >>> table = RoutingTable.even(2)
+    >>> tuples = [10.0, 12.0, 40.0, 0.0, 30.0] + [0.0] * 251
+    >>> moves = logic.plan(table, 2, Loads(tuples))
+    >>> moves.moved, moves.table.slots[:5]
+    ((4,), (0, 1, 0, 1, 1))
+    >>> moves.reason
+    'slot 0 has 1.74 times the mean load, more than 1.2: 1 of 256 groups moves, the most loaded slot then has 1.09 times the mean'
+    """
+
+    threshold: float = 1.2
+    """Of the mean load of slots: above it groups move."""
+    target: float = 1.05
+    """When groups move, no slot has more than so many times the mean afterwards, if that can be reached."""
+    own_share: float = 0.5
+    """Of the mean load of slots: a key with more becomes a group of its own when groups move."""
+    smoothing: float = 0.3
+    """What the last batch counts for in the averages; the others share the rest."""
+    most_own: int = 1_024
+    """So many keys at most have groups of their own. They keep them, so that the numbers of groups stay what they are."""
+
+    def __post_init__(self) -> None:
+        """Refuse what is out of range."""
+        real("threshold", self.threshold, above=1, meaning="a number above 1")
+        real("target", self.target, above=1, up_to=self.threshold, meaning="a number above 1, up to the threshold")
+        real("own_share", self.own_share, above=0, up_to=1, meaning="a share above 0, up to 1")
+        real("smoothing", self.smoothing, above=0, up_to=1, meaning="a share above 0, up to 1")
+        whole("most_own", self.most_own, 0)
+
+    def build(self, resume: State | None = None) -> "RebalancerLogic":
+        """Return the logic, from a snapshot if there is one."""
+        return RebalancerLogic(self, **(resume or {}))
+
+
+@dataclass(frozen=True)
+class Loads:
+    """What a batch brought to the groups of a table."""
+
+    tuples: Sequence[float]
+    """Of each group."""
+    heaviest: Sequence[tuple[int, int]] = ()
+    """The keys that came most often, by hash, and how many tuples each had."""
+    busy_s: Sequence[float] | None = None
+    """The time that each group took. If it is known it is the load; tuples are if not. Decide once: averages do not mix the two."""
+
+
+@dataclass(frozen=True)
+class Moves:
+    """What to do from the next batch on."""
+
+    table: RoutingTable
+    moved: tuple[int, ...]
+    """The groups of the new table whose keys were on another slot before."""
+    reason: str
+
+
+@dataclass(frozen=True)
+class _Standing:
+    """How the slots of a table stand: the highest load, over the mean of all slots that are not filled by a single key."""
+
+    highest: float
+    slot: int
+    mean: float
+
+
+@dataclass
+class RebalancerLogic:
+    """Knows the average loads of base groups and of keys; own groups are only a view on them."""
+
+    config: Rebalancer
+    groups: list[float] = field(default_factory=lambda: [0.0] * GROUPS)
+    """Of each base group, with all its keys, also those that are groups of their own."""
+    keys: list[list[Any]] = field(default_factory=list)
+    """Hash and load of the heaviest keys, the heaviest first."""
+
+    def plan(self, table: RoutingTable, slots: int, loads: Loads | None = None) -> Moves:
+        """Return the table for so many slots, after the loads of a batch if there was one: that of before if nothing is to be done."""
+        whole("slots", slots, 1)
+        if loads is not None:
+            self.observe(table, loads)
+        filling, mean = self._filling(slots)
+        if table.count > slots:
+            return self._act(table, slots, filling, mean, f"{slots} slots in place of {table.count}")
+        now = _standing(table, self._loads_of(table), slots, filling, mean)
+        empty = slots - len(set(table.slots))
+        if now.highest > self.config.threshold:
+            why = f"slot {now.slot} has {now.highest:.2f} times the mean load, more than {self.config.threshold:g}"
+        elif empty:
+            why = f"{slots} slots, {empty} of them without a group"
+        else:
+            return Moves(table, (), f"balanced: the most loaded slot has {now.highest:.2f} times the mean")
+        moves = self._act(table, slots, filling, mean, why)
+        after = _standing(moves.table, self._loads_of(moves.table), slots, filling, mean).highest
+        filled = slots - len(set(moves.table.slots)) < empty
+        helped = now.highest > self.config.threshold and (after <= self.config.threshold or after <= now.highest - WORTH)
+        if filled or helped:
+            return moves
+        return Moves(table, (), f"{why}: nothing moves, as no way was found that helps")
+
+    def observe(self, table: RoutingTable, loads: Loads) -> None:
+        """Take in what a batch brought; one without any load says nothing."""
+        tuples, values = _checked(table, loads)
+        if not values.sum() > 0:
+            return
+        of_keys = {key: float(values[GROUPS + number]) for number, key in enumerate(table.own)}
+        whole_groups = values[:GROUPS].copy()
+        for key, load in of_keys.items():
+            whole_groups[base_group(key)] += load
+        counts: dict[int, int] = {}
+        for key, count in loads.heaviest:
+            counts[key] = counts.get(key, 0) + count
+        for key, count in counts.items():
+            group = base_group(key)
+            if key not in of_keys and tuples[group] > 0:
+                of_keys[key] = float(values[group] * min(1.0, count / tuples[group]))
+        self._average(whole_groups, of_keys, set(table.own))
+
+    def snapshot(self) -> State:
+        """Return the state, as plain values."""
+        return {"groups": list(self.groups), "keys": [list(each) for each in self.keys]}
+
+    def _average(self, groups: Floats, keys: dict[int, float], kept: set[int]) -> None:
+        """Let the last batch count; keys that it does not name count as not in it."""
+        share = self.config.smoothing if sum(self.groups) > 0 else 1.0
+        self.groups = [float((1 - share) * old + share * new) for old, new in zip(self.groups, groups, strict=True)]
+        known = dict(self.keys)
+        mixed = {key: (1 - share) * known.get(key, 0.0) + share * keys.get(key, 0.0) for key in {*known, *keys}}
+        ordered = sorted(mixed.items(), key=lambda each: (-each[1], each[0]))
+        self.keys = [[key, load] for place, (key, load) in enumerate(ordered) if place < REMEMBERED or key in kept]
+
+    def _loads_of(self, table: RoutingTable) -> Floats:
+        """Return the average load of each group of a table; all the same as long as nothing is known."""
+        if not sum(self.groups) > 0:
+            return np.concatenate([np.ones(GROUPS), np.zeros(len(table.own))])
+        known = dict(self.keys)
+        own = np.array([known.get(key, 0.0) for key in table.own], np.float64)
+        homes = np.array([base_group(key) for key in table.own], np.int64)
+        rest = np.array(self.groups) - np.bincount(homes, own, minlength=GROUPS)
+        rest[rest < 1e-9 * np.array(self.groups)] = 0.0  # what subtraction leaves of nothing
+        return np.concatenate([rest, own])
+
+    def _filling(self, slots: int) -> tuple[tuple[int, ...], float]:
+        """Return the keys that fill a slot each, as they have more than the mean of what the other slots share, and this mean."""
+        rest, left = sum(self.groups) or float(GROUPS), slots
+        filling: list[int] = []
+        for key, load in self.keys:
+            if left == 1 or load <= rest / left:
+                break
+            filling.append(key)
+            rest, left = max(0.0, rest - load), left - 1
+        return tuple(filling), rest / left
+
+    def _act(self, table: RoutingTable, slots: int, filling: tuple[int, ...], mean: float, why: str) -> Moves:
+        """Make groups of heavy keys, give a slot to each key that fills one, and balance the others."""
+        wanted = self._to_own(table, mean)
+        new = wanted[: max(0, self.config.most_own - len(table.own))]
+        own = (*table.own, *new)
+        before = np.array([*table.slots, *(table.slots[base_group(key)] for key in new)], np.int64)
+        wide = RoutingTable(tuple(before.tolist()), own)
+        loads = self._loads_of(wide)
+        alone = _alone([GROUPS + own.index(key) for key in filling if key in own], before, slots)
+        at = _balanced(loads, np.where(before < slots, before, GONE), slots, alone, self.config.target * mean, self.config.target)
+        done = RoutingTable(tuple(at.tolist()), own)
+        moved = tuple(np.flatnonzero(at != before).tolist())
+        after = _standing(done, loads, slots, filling, mean)
+        said = [f"{why}: {len(moved)} of {len(own) + GROUPS} groups {'moves' if len(moved) == 1 else 'move'}"]
+        said.append(f"the most loaded slot then has {after.highest:.2f} times the mean")
+        said += [self._about(key, new, float(loads[GROUPS + own.index(key)]), mean) for key in new if key not in filling]
+        said += [
+            f"{self._about(own[group - GROUPS], new, float(loads[group]), mean)}, alone on slot {slot}"
+            for slot, group in alone.items()
+        ]
+        if len(new) < len(wanted):
+            said.append(f"{len(own)} keys have groups of their own: {len(wanted) - len(new)} more get none")
+        return Moves(done, moved, ", ".join(said[:2]) + "".join(f"; {each}" for each in said[2:]))
+
+    def _about(self, key: int, new: Sequence[int], load: float, mean: float) -> str:
+        has = "becomes a group of its own" if key in new else "is a group of its own"
+        return f"key {key:016x} has {load / mean if mean else float('inf'):.2f} times the mean load of the other slots and {has}"
+
+    def _to_own(self, table: RoutingTable, mean: float) -> list[int]:
+        """Return the keys that become groups: those with more than their share, and those whose group alone is too much for a slot."""
+        known = [(key, load) for key, load in self.keys if key not in set(table.own)]
+        new = [key for key, load in known if load > self.config.own_share * mean]
+        left = self._loads_of(table)[:GROUPS]
+        for key, load in known:
+            group = base_group(key)
+            if key in new:
+                left[group] -= load
+            elif left[group] > self.config.target * mean and load > 0:
+                new.append(key)
+                left[group] -= load
+        return new
+
+
+def _checked(table: RoutingTable, loads: Loads) -> tuple[Floats, Floats]:
+    """Return tuples and loads of the groups of a table, if they are."""
+    columns = [loads.tuples, loads.tuples if loads.busy_s is None else loads.busy_s]
+    for each in columns:
+        if len(each) != len(table.slots):
+            raise InvalidInput(
+                value=f"loads of {len(each)} groups",
+                reason=f"the table has {len(table.slots)}",
+                remedy="give one number for each group of the table",
+            )
+        if not all(is_finite(float(load)) and load >= 0 for load in each):
+            raise InvalidInput(value="loads", reason="not all are finite and at least 0", remedy="give tuples, or busy seconds")
+    return np.array(columns[0], np.float64), np.array(columns[1], np.float64)
+
+
+def _standing(table: RoutingTable, loads: Floats, slots: int, filling: tuple[int, ...], mean: float) -> _Standing:
+    """Return the most loaded slot, without those that have nothing but a key that fills them."""
+    at = np.array(table.slots, np.int64)
+    used, groups = used_of(loads, at, slots), np.bincount(at, minlength=slots)
+    for group in (GROUPS + number for number, key in enumerate(table.own) if key in filling):
+        if groups[at[group]] == 1:
+            used[at[group]] = 0.0
+    slot = int(np.argmax(used))
+    highest = float(used[slot])
+    return _Standing(highest / mean if mean > 0 else (0.0 if highest == 0 else float("inf")), slot, mean)
+
+
+def _alone(groups: Sequence[int], before: NDArray[np.int64], slots: int) -> dict[int, int]:
+    """Return a slot for each group that fills one: where the fewest others have to leave."""
+    found: dict[int, int] = {}
+    there = np.bincount(before[before < slots], minlength=slots)
+    for group in groups:
+        free = [slot for slot in range(slots) if slot not in found]
+        slot = min(free, key=lambda each: (there[each] - (before[group] == each) + (before[group] != each), each))
+        found[slot] = group
+    return found
+
+
+def _balanced(
+    loads: Floats, before: NDArray[np.int64], slots: int, alone: dict[int, int], most: float, target: float
+) -> NDArray[np.int64]:
+    """Return the slot of each group: those that are alone as given, and the others on the other slots, balanced."""
+    shared = np.array([slot for slot in range(slots) if slot not in alone], np.int64)
+    number = np.full(slots + 1, GONE)  # of each slot among those that are shared; the last place is for groups whose slot is gone
+    number[shared] = np.arange(len(shared))
+    others = np.array([group for group in range(len(loads)) if group not in set(alone.values())], np.int64)
+    here = number[before[others]]
+    empty = tuple(sorted(set(range(len(shared))) - set(here.tolist())))
+    at = np.empty(len(loads), np.int64)
+    at[others] = shared[assign(loads[others], here, Asked(len(shared), most, most * (2 - target) / target, empty))]
+    for slot, group in alone.items():
+        at[group] = slot
+    return at
