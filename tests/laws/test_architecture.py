@@ -46,6 +46,7 @@ def test_the_contracts_hold(copy: Path) -> None:
         ("control/guilty.py", "import skytide.routing", LAYERS),
         ("admission/guilty.py", "import skytide.control", LAYERS),
         ("loop/guilty.py", "import skytide.cli", LAYERS),
+        ("routing/guilty.py", "import skytide.keyed", LAYERS),
         ("nowhere/__init__.py", "", LAYERS),
         ("__init__.py", "import pyspark", PYSPARK),
         ("lab/guilty.py", "import pyspark", PYSPARK),

@@ -172,8 +172,10 @@ class Levels:
         return uncounted[-1:] + [replace(batch, rows=tuples) for batch, tuples in zip(known, taken, strict=True)]
 
     def complete(self, seen: Observation, interval_s: float) -> Observation:
-        """Add how busy the levels are."""
+        """Add how busy the levels are, and what is expected; an operator on keys has one level."""
         status = self._run.status()
+        if status.slots:
+            return replace(seen, expected_rate_hz=self._run.expected_hz())
         before_s, self._window_s = self._window_s, self._run.seconds().get("window level", 0.0)
         return replace(
             seen,

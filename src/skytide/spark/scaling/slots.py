@@ -11,10 +11,12 @@ class RunSlots:
     def __init__(self, run: Run) -> None:
         """Look at a query that runs."""
         self._run = run
-        self._panes = run._engine.plan.rules.pane_slots  # the status says what the latest batch had, and there may be none yet
+        rules = run._engine.plan.rules  # the status says what the latest batch had, and there may be none yet
+        self.of_keys = rules.keying is not None
+        self._panes = rules.keying.slots if rules.keying else rules.pane_slots
 
     def pane_slots(self) -> int:
-        """Give the tasks of the pane level, from the next batch on."""
+        """Return the tasks of the pane level, or those of an operator on keys, from the next batch on."""
         return self._panes
 
     def window_slots(self) -> int:
@@ -23,7 +25,10 @@ class RunSlots:
 
     def resize(self, pane_slots: int | None, window_slots: int | None) -> None:
         """Change them from the next batch on."""
-        self._run.resize(pane_slots, window_slots)
+        if self.of_keys:
+            self._run.resize(slots=pane_slots)
+        else:
+            self._run.resize(pane_slots, window_slots)
         self._panes = pane_slots or self._panes
 
 
@@ -39,11 +44,14 @@ class LocalSlots:
     def current(self) -> Allocation:
         """Give the slots."""
         panes, windows = self._slots.pane_slots(), self._slots.window_slots()
-        return Allocation(panes + windows, panes, windows)
+        return Allocation(panes) if self._slots.of_keys else Allocation(panes + windows, panes, windows)
 
     def apply(self, wanted: Allocation, now_s: float) -> str:
         """Change the slots; what says only how many there should be is divided as it was."""
         before = self.current()
+        if self._slots.of_keys:
+            self._slots.resize(wanted.workers, None)
+            return f"slots {before.workers} to {wanted.workers}, from the next batch on"
         if wanted.pane_slots is None or wanted.window_slots is None:
             wanted = before.with_workers(wanted.workers)
         self._slots.resize(wanted.pane_slots, wanted.window_slots)
