@@ -13,7 +13,7 @@ from hypothesis.extra import numpy as arrays
 from numpy.typing import NDArray
 from rich.console import Console
 
-from benchmarks import admission, kernel
+from benchmarks import admission, kernel, trading
 from benchmarks.stream import bursts
 from benchmarks.timing import Disagreement, Goal, announce, check_agreement, duration, durations, geometric_mean, race
 from skytide import kernels
@@ -132,3 +132,13 @@ def test_plans_of_fleets_are_timed_and_checked() -> None:
     admission.check(plan, fleet)
     with pytest.raises(Disagreement, match="a split of 40,000 tuples/s"):
         admission.check(replace(plan, load_hz=np.array([40_000.0])), fleet)
+
+
+def test_fits_are_timed_and_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    out = Console(file=StringIO(), width=150)
+    results = trading.run(out, n=1_200, most=2)
+    assert [cell["windows"] for cell in results["cells"]] == [9, 9]
+    assert "numpy polyfit" in out.file.getvalue()  # type: ignore[attr-defined]
+    monkeypatch.setattr(trading, "by_polyfit", lambda x, y, later: float(y[-1]))
+    with pytest.raises(Disagreement, match="numpy polyfit predicts otherwise than skytide"):
+        trading.measure("calm, 50 quotes a second", n=1_200, most=2)

@@ -9,7 +9,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from skytide.errors import InvalidInput
-from skytide.kernels.ranges import range_counts, range_extremes, range_firsts, range_lasts, range_sums, range_totals
+from skytide.kernels.window_measures import range_counts, range_extremes, range_firsts, range_lasts, range_sums, range_totals
 from skytide.keyed.chunk import Numbers
 from skytide.keyed.operator import Operator
 from skytide.queries import Aggregate, Measure, Query

@@ -25,6 +25,7 @@ from skytide.spark.continuous import ContinuousQuery, asked
 from skytide.spark.pane_source import OwnSource
 from skytide.spark.run import Run
 from skytide.spark.types import arrow_schema
+from skytide.trading import Candlesticks
 from skytide.windows import Windows, sliding
 
 GROUP = "__skytide_group"
@@ -99,12 +100,9 @@ class KeyedWindowed(Asking):
     slack: Slack
     source: OwnSource | None = None
 
-    def candlesticks(self, *, price: str, volume: str | None = None) -> Any:
-        """Ask for open, high, low, close and volume of each window."""
-        words("price", price, "price")
-        measures = [f"first({price}) AS open", f"max({price}) AS high", f"min({price}) AS low", f"last({price}) AS close"]
-        measures += [f"sum({volume}) AS volume"] if volume is not None else []
-        return self.aggregate(*measures, "count(*) AS quotes")
+    def candlesticks(self, *, price: str, volume: str) -> Any:
+        """Ask for open, high, low and close of each window, its volume, and how many quotes it has."""
+        return self.apply(Candlesticks(price=price, volume=volume, time=self.time))
 
     def aggregate(self, *measures: str) -> Any:
         """Ask for aggregates of each window, as SQL writes them: `.aggregate("avg(price) AS mean")`."""

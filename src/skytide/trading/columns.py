@@ -1,0 +1,99 @@
+"""Columns of quotes: what they may be, and as arrays for kernels."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from skytide.errors import InvalidInput
+from skytide.errors.checks import words
+from skytide.kernels.candles import Candles, candles
+from skytide.kernels.order import Indices
+
+Floats = NDArray[np.float64]
+
+EXACT_DIGITS = 15  # so many digits float64 tells apart
+EXACT_INTEGER = 2**53
+UNITS_NS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
+
+
+def name_given(option: str, value: object) -> None:
+    """Refuse what is no name of a column."""
+    words(option, value, option)
+
+
+def is_number(kind: pa.DataType) -> bool:
+    """Say whether a column of this type has numbers."""
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+
+
+def check_columns(rows: pa.Schema, *, time: str, **numbers: str) -> None:
+    """Refuse rows that lack a column, or have one of a type that cannot be used; columns are told by the options that name them."""
+    for option, name in (("time", time), *numbers.items()):
+        found = rows.get_all_field_indices(name)
+        if len(found) != 1:
+            raise InvalidInput(
+                value=f"{option}={name!r}",
+                reason="no column has this name" if not found else f"{len(found)} columns have this name",
+                remedy=f"name one of {', '.join(rows.names) or 'no columns at all'}",
+            )
+    _check_type(rows, "time", time, pa.types.is_timestamp(rows.field(time).type), "a timestamp", "cast it to one")
+    for option, name in numbers.items():
+        fits = is_number(rows.field(name).type)
+        _check_type(rows, option, name, fits, "a number", "name a column of integers, floats or decimals")
+
+
+def _check_type(rows: pa.Schema, option: str, name: str, fits: bool, wanted: str, remedy: str) -> None:
+    if not fits:
+        raise InvalidInput(value=f"{option}={name!r}", reason=f"its type {rows.field(name).type} is not {wanted}", remedy=remedy)
+
+
+@dataclass(frozen=True)
+class Quotes:
+    """Times and prices of all rows; the price is NaN where price or time is missing, or the price is not finite."""
+
+    times_us: NDArray[np.int64]
+    prices: Floats
+    ranks: NDArray[np.int64] | None
+    column: pa.Array
+
+    @classmethod
+    def of(cls, rows: pa.Table, time: str, price: str) -> "Quotes":
+        """Return the quotes of some rows."""
+        times, column = rows[time].combine_chunks(), rows[price].combine_chunks()
+        prices = floats(column)
+        prices[~np.isfinite(prices) | _nulls(times)] = np.nan
+        stamps = times.cast(pa.int64()).fill_null(0).to_numpy()
+        unit_ns = UNITS_NS[times.type.unit]
+        return cls(stamps * (unit_ns // 1_000) if unit_ns >= 1_000 else stamps // 1_000, prices, _ranks(column), column)
+
+    def candles(self, begins: Indices, ends: Indices) -> Candles:
+        """Return the candlestick of each window."""
+        return candles(self.times_us, self.prices, begins, ends, ranks=self.ranks)
+
+    def at(self, rows: Indices) -> pa.Array:
+        """Return prices as they were; NULL for row -1."""
+        return self.column.take(pa.array(rows, mask=rows < 0))
+
+
+def floats(column: pa.Array) -> Floats:
+    """Return numbers as float64, with NaN for NULL."""
+    return np.array(column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False), dtype=np.float64)
+
+
+def _nulls(column: pa.Array) -> NDArray[np.bool_]:
+    return np.asarray(column.is_null().to_numpy(zero_copy_only=False), dtype=np.bool_)
+
+
+def _ranks(column: pa.Array) -> NDArray[np.int64] | None:
+    """Return ranks where float64 does not tell prices apart."""
+    kind = column.type
+    if pa.types.is_floating(kind) or (pa.types.is_decimal(kind) and kind.precision <= EXACT_DIGITS) or len(column) == 0:
+        return None
+    if pa.types.is_integer(kind):
+        ends = pc.min_max(column)
+        if not ends["min"].is_valid or -EXACT_INTEGER <= ends["min"].as_py() <= ends["max"].as_py() <= EXACT_INTEGER:
+            return None
+    return np.array(pc.rank(column, tiebreaker="dense").to_numpy(), dtype=np.int64)

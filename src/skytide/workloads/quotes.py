@@ -1,0 +1,143 @@
+"""A made-up trading day: quotes of some dozens of symbols, of which few come often, most at the opening and towards the close.
+
+The shape is that of real days (P2 Fig. 7): a burst when the exchange opens, a calm noon, a rise before the close, and at any time seconds with many
+times the usual rate. Prices are random walks with trends that hold for a while.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skytide.errors.checks import real, whole
+from skytide.workloads.identity import derive
+
+Floats = NDArray[np.float64]
+Numbers = NDArray[np.int64]
+
+SECOND_US = 1_000_000
+OPEN_S = 9 * 3_600 + 1_800  # of the day
+LENGTH_S = 23_400  # six hours and a half
+BLOCK_S = 60  # whose randomness is drawn together
+ZIPF = 1.0  # the n-th symbol comes 1/n times as often as the first
+PER_EVENT = 2.0  # quotes in the same millisecond, on average
+NOISE = 0.6  # of the rate from second to second, on a logarithmic scale
+BURST_SHARE, BURST_S, BURST_FACTOR = 0.1, 5, 8.0  # of a symbol's minutes some have a burst; its length; its rate
+DAILY_MOVE = 0.012  # of a price, from the opening to the close
+TREND_S, TREND_SHARE = 180, 0.2  # how long a trend holds, and what it adds, over the steps of a second
+HALF_SPREAD = 0.00008
+LOT = 100
+MAX_SYMBOLS = 5_000
+CONSONANTS, VOWELS = "BCDFGHJKLMNPRSTVWZ", "AEIOU"
+
+
+@dataclass(frozen=True, eq=False)
+class Quotes:
+    """Columns of quotes, in order of time."""
+
+    times_us: Numbers
+    """Since midnight, in whole milliseconds."""
+    symbols: Numbers
+    prices: Floats
+    volumes: Numbers
+
+
+@dataclass(frozen=True)
+class QuoteDay:
+    """So many symbols, with `rate_hz` quotes a second together on average; the same ones for whoever asks for which part.
+
+    >>> day = QuoteDay(symbols=3)
+    >>> part, whole = day.quotes(60 * SECOND_US, 90 * SECOND_US), day.quotes(0, 90 * SECOND_US)
+    >>> len(part.prices) > 0 and bool((whole.prices[-len(part.prices):] == part.prices).all())
+    True
+    """
+
+    symbols: int = 40
+    rate_hz: float = 100.0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be made."""
+        whole("symbols", self.symbols, 1, MAX_SYMBOLS)
+        real("rate", self.rate_hz, above=0, up_to=1e6, meaning="quotes a second, more than 0")
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The symbols, the most frequent one first: four letters that can be spoken."""
+        letters = [a + b + c + d for a in CONSONANTS for b in VOWELS for c in CONSONANTS for d in VOWELS]
+        return tuple(letters[number] for number in derive(self.seed, "names").permutation(len(letters))[: self.symbols])
+
+    @cached_property
+    def shares(self) -> Floats:
+        """The share of each symbol in all quotes."""
+        weights: Floats = 1.0 / np.arange(1, self.symbols + 1) ** ZIPF
+        return weights / weights.sum()
+
+    @staticmethod
+    def intensity(at_s: Floats) -> Floats:
+        """Return how many times the mean rate is expected at some seconds after the opening.
+
+        >>> QuoteDay.intensity(np.array([0.0, 3 * 3600.0, 23_399.0])).round(1).tolist()
+        [3.6, 0.7, 2.9]
+        """
+        shape = 0.7 + 2.9 * np.exp(-at_s / 1_500) + 2.2 * np.exp(-(LENGTH_S - at_s) / 1_200)
+        mean = 0.7 + (2.9 * 1_500 + 2.2 * 1_200) / LENGTH_S
+        return np.asarray(shape / mean)
+
+    def quotes(self, begin_us: int, end_us: int) -> Quotes:
+        """Return the quotes from one time since the opening to another."""
+        blocks = range(max(begin_us, 0) // (BLOCK_S * SECOND_US), min(-(-end_us // (BLOCK_S * SECOND_US)), LENGTH_S // BLOCK_S))
+        parts = [self._block(block) for block in blocks]
+        times, symbols, prices, volumes = (
+            np.concatenate([part[place] for part in parts] or [np.zeros(0, kind)])
+            for place, kind in enumerate((np.int64, np.int64, np.float64, np.int64))
+        )
+        wanted = slice(*np.searchsorted(times, [begin_us, end_us]).tolist())
+        return Quotes(times[wanted] + OPEN_S * SECOND_US, symbols[wanted], prices[wanted], volumes[wanted])
+
+    def _block(self, block: int) -> tuple[Numbers, Numbers, Floats, Numbers]:
+        """Draw a minute: when something happens to which symbol, and how many quotes tell of it."""
+        random = derive(self.seed, "quotes", block)
+        seconds = block * BLOCK_S + np.arange(BLOCK_S)
+        events = random.poisson(self._rates(random, seconds) / PER_EVENT).ravel()
+        second, symbol = np.divmod(np.repeat(np.arange(events.size), events), self.symbols)
+        times_ms = (block * BLOCK_S + second) * 1_000 + random.integers(0, 1_000, len(second))
+        order = np.argsort(times_ms, kind="stable")
+        sizes = random.geometric(1 / PER_EVENT, len(order))
+        times_ms, symbol = np.repeat(times_ms[order], sizes), np.repeat(symbol[order], sizes)
+        middles = self._middles(times_ms / 1_000, symbol)
+        spread = np.maximum(0.005, HALF_SPREAD * middles) * random.choice([-1.0, 1.0], len(symbol))
+        volumes = LOT * random.geometric(0.3, len(symbol))
+        return times_ms * 1_000, symbol, np.maximum(np.round(middles + spread, 2), 0.01), volumes
+
+    def _rates(self, random: np.random.Generator, seconds: Numbers) -> Floats:
+        """Return the quotes expected of each second (a row) and symbol."""
+        noise = np.exp(NOISE * random.standard_normal(len(seconds)) - NOISE**2 / 2)
+        bursting = random.random(self.symbols) < BURST_SHARE
+        begins = random.integers(0, BLOCK_S - BURST_S + 1, self.symbols)
+        within = np.arange(BLOCK_S)[:, None]
+        bursts = np.where(bursting & (within >= begins) & (within < begins + BURST_S), BURST_FACTOR, 1.0)
+        usual = 1 + BURST_SHARE * BURST_S / BLOCK_S * (BURST_FACTOR - 1)
+        rates: Floats = self.rate_hz * (self.intensity(seconds.astype(float)) * noise)[:, None] * self.shares * bursts / usual
+        return rates
+
+    @cached_property
+    def _walks(self) -> Floats:
+        """The middle between bid and ask of each symbol (a row) at each second."""
+        activity = np.sqrt(self.intensity(np.arange(LENGTH_S, dtype=float)))
+        step = DAILY_MOVE / np.sqrt(LENGTH_S) * activity / activity.mean()
+        walks = np.empty((self.symbols, LENGTH_S + 1))
+        for number, name in enumerate(self.names):
+            random = derive(self.seed, "walk", name)
+            first = np.exp(random.normal(4.2, 0.7))
+            trends = np.repeat(random.standard_normal(LENGTH_S // TREND_S + 1), TREND_S)[:LENGTH_S]
+            moves = step * (random.standard_normal(LENGTH_S) + TREND_SHARE * trends)
+            walks[number] = first * np.exp(np.append(0.0, np.cumsum(moves)))
+        return walks
+
+    def _middles(self, at_s: Floats, symbols: Numbers) -> Floats:
+        second = at_s.astype(np.int64)
+        part = at_s - second
+        middles: Floats = self._walks[symbols, second] * (1 - part) + self._walks[symbols, second + 1] * part
+        return middles
