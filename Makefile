@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check
 export PIP_CONSTRAINT := constraints.txt
 export PIP_BUILD_CONSTRAINT := constraints.txt
 
-.PHONY: help venv run fleet hotels test check bench bench-bursts bench-fleet bench-scaling bench-stream soak campaign clean
+.PHONY: help venv run fleet hotels test check bench bench-bursts bench-fleet bench-keyed bench-scaling bench-stream soak campaign clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | while IFS='	' read -r name text; do printf 'make %-12s %s\n' "$$name" "$$text"; done
@@ -38,6 +38,9 @@ bench: $(READY) ## queries on arrays and DataFrames against their peers
 
 bench-bursts: $(READY) ## a bursty stream with every way to split panes (about ten minutes)
 	@$(BIN)/python -m benchmarks.stream.bursts
+
+bench-keyed: $(READY) ## operators on keys against Spark's own keyed state (about half an hour)
+	@$(BIN)/python -m benchmarks.keyed
 
 bench-fleet: $(READY) ## thousands of streams against a task a stream, one reader, and closed files (about ten minutes)
 	@$(BIN)/python -m benchmarks.fleet

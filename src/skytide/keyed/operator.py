@@ -1,6 +1,5 @@
 """A user's own operator on the rows of a key, and how its state is kept."""
 
-import io
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
@@ -62,13 +61,13 @@ class Operator:
         except Exception as error:
             raise self._failed("open", key, error) from error
 
-    def process(self, key: Any, state: State, rows: pa.Table) -> tuple[State, pa.Table]:
+    def process(self, key: Any, state: State, rows: pa.Table) -> tuple[State, Rows]:
         """Return state and results."""
         try:
             after, found = self.own.process(state, rows)
         except Exception as error:
             raise self._failed("process", key, error) from error
-        return after, found if isinstance(found, pa.Table) else pa.table(found)
+        return after, found
 
     def process_windows(
         self, rows: pa.Table, begins: NDArray[np.int64], ends: NDArray[np.int64]
@@ -93,7 +92,8 @@ class Operator:
         found, failures = [], []
         for tried in (row.slice(0, 0), row):
             try:
-                found.append(self.process(key, self.open(key), tried)[1].schema)
+                _, given = self.process(key, self.open(key), tried)
+                found.append((given if isinstance(given, pa.Table) else pa.table(given)).schema)
             except SkytideError as error:
                 failures.append(error)
         known = [schema for schema in found if not any(_has_no_type(field.type) for field in schema)] or found
@@ -117,10 +117,9 @@ class Operator:
             with pa.ipc.new_stream(data, state.schema) as writer:
                 writer.write_table(state)
             return head + b"t" + bytes(data.getvalue())
-        if isinstance(state, np.ndarray) and not state.dtype.hasobject:
-            array = io.BytesIO()
-            np.save(array, state, allow_pickle=False)
-            return head + b"n" + array.getvalue()
+        if isinstance(state, np.ndarray) and not state.dtype.hasobject and state.dtype.names is None:
+            about = f"{state.dtype.str} {' '.join(map(str, state.shape))}\n"
+            return head + b"n" + about.encode() + state.tobytes()
         raise SkytideError(
             f"the state of {self.name} is a {type(state).__name__}; return None, bytes, an Arrow table or a NumPy array of numbers"
         )
@@ -134,7 +133,9 @@ class Operator:
         elif kind == b"t":
             state = pa.ipc.open_stream(body).read_all()
         elif kind == b"n":
-            state = np.load(io.BytesIO(body), allow_pickle=False)
+            about, _, values = body.partition(b"\n")
+            dtype, *shape = about.decode().split(" ")
+            state = np.frombuffer(values, dtype).reshape([int(length) for length in shape if length])
         if version == self.version:
             return state
         if not hasattr(self.own, "upgrade"):

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from skytide.errors import SkytideError
 from skytide.keyed.answers import Answer
 from skytide.keyed.chunk import Chunk, Live, Numbers, all_keys, gathered, joined
+from skytide.keyed.collected import Collected
 from skytide.keyed.operator import Operator
 from skytide.keyed.windows import CountWindows, TimeWindows, as_columns, bounds_schema
 
@@ -163,48 +164,45 @@ class KeyedStep:
 
     def _stream(self, came: Chunk, states: Chunks) -> Worked:
         """Give each key's tuples to the operator as they are."""
-        packed = gathered(states, came.hashes, STATES, 1)
-        counts, found, after = np.zeros(len(came), np.int64), [], []
+        before = gathered(states, came.hashes, STATES, 1)
+        keys, known = self._keys(came.rows, came.starts[:-1]), self._known(before)
+        results, after = Collected(self._operator.name, self.own, self.keys), []
         for number, (start, end) in enumerate(zip(came.starts[:-1].tolist(), came.starts[1:].tolist(), strict=True)):
-            rows = came.rows.slice(start, end - start)
-            key = self._key(rows)
-            state, mine = self._operator.process(key, self._state(packed, number, key), rows)
-            found.append(self._cast(mine))
-            counts[number] = mine.num_rows
+            state, found = self._operator.process(
+                keys[number], self._state(known[number], keys[number]), came.rows.slice(start, end - start)
+            )
+            results.add(found)
             after.append(self._operator.packed(state))
-        table = pa.concat_tables([self.own.empty_table(), *found])
-        results = self._named(came.rows, came.starts[:-1], table, counts, {})
-        return Worked(results, 0, None, self._states(came.hashes, after, packed.totals))
+        table, counts = results.table()
+        named = self._named(came.rows, came.starts[:-1], table, counts, {})
+        return Worked(named, 0, None, self._states(came.hashes, after, before.totals))
 
     def _windows_with_state(
         self, rows: Chunk, keys: Numbers, begins: Numbers, ends: Numbers, states: Chunks
     ) -> tuple[pa.Table, Numbers, Chunk | None]:
         """Give each window to the operator, those of a key one after the other."""
-        places = np.unique(keys)
-        packed = gathered(states, rows.hashes[places], STATES, 1)
-        counts, found, after = np.zeros(len(keys), np.int64), [], []
-        at = 0
-        for number, place in enumerate(places.tolist()):
-            state: Any = None
-            first = True
-            while at < len(keys) and keys[at] == place:
-                window = rows.rows.slice(begins[at], ends[at] - begins[at])
-                key = self._key(window)
-                if first:
-                    state, first = self._state(packed, number, key), False
-                state, mine = self._operator.process(key, state, window)
-                found.append(self._cast(mine))
-                counts[at] = mine.num_rows
-                at += 1
+        places, firsts = np.unique(keys, return_index=True)
+        before = gathered(states, rows.hashes[places], STATES, 1)
+        values, known = self._keys(rows.rows, begins[firsts]), self._known(before)
+        results, after = Collected(self._operator.name, self.own, self.keys), []
+        for number, (first, stop) in enumerate(zip(firsts.tolist(), [*firsts[1:].tolist(), len(keys)][: len(firsts)], strict=True)):
+            state = self._state(known[number], values[number])
+            for begin, end in zip(begins[first:stop].tolist(), ends[first:stop].tolist(), strict=True):
+                state, found = self._operator.process(values[number], state, rows.rows.slice(begin, end - begin))
+                results.add(found)
             after.append(self._operator.packed(state))
-        table = pa.concat_tables([self.own.empty_table(), *found])
-        return table, counts, self._states(rows.hashes[places], after, packed.totals)
+        table, counts = results.table()
+        return table, counts, self._states(rows.hashes[places], after, before.totals)
 
-    def _state(self, packed: Chunk, number: int, key: Any) -> Any:
-        start, end = packed.starts[number], packed.starts[number + 1]
-        if start == end:
-            return self._operator.open(key)
-        return self._operator.unpacked(packed.rows[STATE][int(start)].as_py())
+    def _known(self, before: Chunk) -> list[bytes | None]:
+        """Return the state of each key as it was kept, or None."""
+        kept: list[bytes | None] = [None] * len(before)
+        for place, state in zip(before.keys_of_rows().tolist(), before.rows[STATE].to_pylist(), strict=True):
+            kept[place] = state
+        return kept
+
+    def _state(self, kept: bytes | None, key: Any) -> Any:
+        return self._operator.open(key) if kept is None else self._operator.unpacked(kept)
 
     def _states(self, hashes: NDArray[np.uint64], after: list[bytes], totals: Numbers) -> Chunk | None:
         if not after:
@@ -212,21 +210,12 @@ class KeyedStep:
         rows = pa.table({STATE: pa.array(after, pa.large_binary())})
         return Chunk(rows, hashes, np.arange(len(after) + 1), totals + 1)
 
-    def _key(self, rows: pa.Table) -> Any:
-        values = tuple(rows[key][0].as_py() for key in self.keys)
-        return values[0] if len(values) == 1 else values
-
-    def _cast(self, found: pa.Table) -> pa.Table:
-        mine = found.drop_columns([name for name in found.column_names if name in self.keys])
-        if mine.column_names != self.own.names:
-            raise SkytideError(
-                f"process of {self._operator.name} returned the columns {', '.join(mine.column_names)} "
-                f"in place of {', '.join(self.own.names)}"
-            )
-        try:
-            return mine.cast(self.own)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-            raise SkytideError(f"process of {self._operator.name} returned columns of other types: {error}") from error
+    def _keys(self, rows: pa.Table, places: Numbers) -> list[Any]:
+        """Return the key of each of some rows: a value, or several."""
+        columns = [rows[key].take(pa.array(places)).to_pylist() for key in self.keys]
+        if len(columns) == 1:
+            return columns[0]  # type: ignore[no-any-return]
+        return list(zip(*columns, strict=True)) if columns else [()] * len(places)
 
     def _named(self, rows: pa.Table, first: Numbers, found: pa.Table, counts: Numbers, bounds: dict[str, pa.Array]) -> pa.Table:
         """Put the values of the key and the bounds of the window before results; `first` is a row of each key or window."""

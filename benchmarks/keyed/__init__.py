@@ -1,0 +1,1 @@
+"""Operators on keys, against Spark's own keyed state."""

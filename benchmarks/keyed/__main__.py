@@ -1,0 +1,227 @@
+"""Operators on keys against Spark's own keyed state: throughput, few active keys of many, a resize, and skew."""
+
+import argparse
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from rich.console import Console
+
+import skytide
+from benchmarks.keyed.peers import SLIDE, apply_with_state, transform_with_state
+from benchmarks.timing import Disagreement, Goal, announce, show
+from skytide.spark import local_session
+from skytide.trading import AlgoTrader
+
+ROOT = Path(__file__).resolve().parents[2]
+QUOTES, KEYS, FILES = 1_000_000, 3_000, 10
+MANY = 100_000
+SLOW_S = 240.0
+"""Whoever takes longer is judged by the batches so far."""
+
+
+class Totals:
+    """Counts and adds up the prices of a key: the simplest operator there is."""
+
+    def open(self, key: str) -> Any:
+        return np.zeros(2)
+
+    def process(self, state: Any, rows: pa.Table) -> Any:
+        prices = rows["price"].to_numpy()
+        total = prices.sum()
+        after = state + np.array([len(prices), total])
+        return after, {"total": [total], "so_far": [after[1]]}
+
+
+def main() -> None:
+    """Run and print."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.keyed", description=__doc__)
+    parser.add_argument("only", nargs="*", help="parts to run: uniform, zipf, active, resize")
+    options = parser.parse_args()
+    console = Console(width=130, highlight=False)
+    rocks = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    spark = local_session(
+        "skytide bench",
+        cores=2,
+        **{"spark.driver.memory": "4g", "spark.sql.streaming.stateStore.providerClass": rocks, "spark.sql.shuffle.partitions": "2"},
+    )
+    goals: list[Goal] = []
+    results: dict[str, Any] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        bench = Bench(spark, console, Path(folder), goals)
+        for part in options.only or ["uniform", "zipf", "active", "resize"]:
+            results[part] = getattr(bench, part)()
+    announce(console, goals)
+    out = ROOT / "out" / "bench-keyed.json"
+    out.parent.mkdir(exist_ok=True)
+    out.write_text(json.dumps(results, indent=2) + "\n")
+    spark.stop()
+
+
+class Bench:
+    """The parts."""
+
+    def __init__(self, spark: SparkSession, console: Console, place: Path, goals: list[Goal]) -> None:
+        self.spark, self.console, self.place, self.goals = spark, console, place, goals
+
+    def uniform(self) -> dict[str, Any]:
+        """Keys that come equally often: 333 quotes each, so that windows are shorter."""
+        return self._races("uniform", np.ones(KEYS), 100)
+
+    def zipf(self) -> dict[str, Any]:
+        """Keys of which some come very often."""
+        return self._races("Zipf 1.1", 1 / np.arange(1, KEYS + 1) ** 1.1, 1_000)
+
+    def active(self) -> dict[str, Any]:
+        """Many keys of which few come with a batch."""
+        place = self.place / "active"
+        rng = np.random.default_rng(3)
+        shares = [1.0, 1.0, 1.0, 0.01, 0.01, 0.01, 0.01, 0.01]
+        files = []
+        for number, share in enumerate(shares):
+            keys = rng.permutation(MANY)[: int(MANY * share)]
+            files.append(_quotes(np.repeat(keys, 1), number, rng))
+        folder = _written(files, place)
+        found = self._timed(self._keyed(folder, "totals"), place)
+        seconds = found["seconds"]
+        all_s, few_s = median(seconds[1:3]), median(seconds[4:])
+        self.console.print(f"{MANY:,} keys: a batch of all takes {all_s * 1e3:,.0f} ms, one of 1 % of them {few_s * 1e3:,.0f} ms")
+        self.goals.append(Goal("100,000 keys: a tenth of a batch of all, over one of 1 % of them", all_s / few_s / 10, 1))
+        return {"seconds": seconds}
+
+    def resize(self) -> dict[str, Any]:
+        """From 2 to 4 slots in the middle: how long the batches around it take."""
+        folder, place = self._day("uniform", np.ones(KEYS)), self.place / "resized"
+        found = self._timed(self._keyed(folder, "mean"), place, resize_at=FILES // 2)
+        seconds = found["seconds"]
+        before, at, after = median(seconds[2 : FILES // 2]), seconds[FILES // 2 + 1], median(seconds[FILES // 2 + 2 :])
+        self.console.print(
+            f"2 to 4 slots: batches of {before * 1e3:,.0f} ms before, {at * 1e3:,.0f} ms when keys have moved, {after * 1e3:,.0f} ms after"
+        )
+        self.goals.append(Goal("a batch, over what the resize adds to one", before / max(at - before, 1e-3), 1))
+        return {"seconds": seconds}
+
+    def _races(self, name: str, weights: Any, length: int) -> dict[str, Any]:
+        folder = self._day(name, weights)
+        found = {}
+        for work in ("fit", "mean", "totals"):
+            contestants: dict[str, Callable[[], Any]] = {
+                "skytide": lambda work=work: self._keyed(folder, work, length),  # type: ignore[misc]
+                "transformWithStateInPandas": lambda work=work: transform_with_state(self._stream(folder), work, length),  # type: ignore[misc]
+                "applyInPandasWithState": lambda work=work: apply_with_state(self._stream(folder), work, length),  # type: ignore[misc]
+            }
+            timed = {
+                who: self._timed(ask(), self.place / f"{name} {work} {number}")
+                for number, (who, ask) in enumerate(contestants.items())
+            }
+            self._check(name, work, timed)
+            found[work] = {who: each["seconds"] for who, each in timed.items()}
+            self._shown(name, work, length, timed)
+        return found
+
+    def _shown(self, name: str, work: str, length: int, timed: dict[str, dict[str, Any]]) -> None:
+        rates = {who: QUOTES / FILES / median(each["seconds"][1:] or each["seconds"]) for who, each in timed.items()}
+        rows = [[who, f"{rate:,.0f}", f"{rates['skytide'] / rate:.1f} x"] for who, rate in rates.items()]
+        title = f"{work}, {KEYS:,} keys, {name}, windows of {length}: quotes a second, by the median batch of {QUOTES // FILES:,}"
+        show(self.console, title, ["contestant", "quotes/s", "skytide is faster"], rows)
+        best = max(rate for who, rate in rates.items() if who != "skytide")
+        self.goals.append(Goal(f"{work}, {name}: times Spark's faster one", rates["skytide"] / best, 5))
+        status = timed["skytide"].get("status")
+        if status is not None:
+            self.console.print(
+                f"Slots: {status.slots}, the most loaded has {status.imbalance:.2f} times the mean; {status.window_plan}"
+            )
+            self.goals.append(Goal(f"{work}, {name}: 1.2 times the mean load over the highest", 1.2 / status.imbalance, 1))
+
+    def _check(self, name: str, work: str, timed: dict[str, dict[str, Any]]) -> None:
+        """Refuse times of contestants that gave other results, of those that had the time to read all."""
+        answers = {who: each["answer"] for who, each in timed.items() if each["done"]}
+        first = answers["skytide"]
+        for who, answer in answers.items():
+            if (work != "totals" and answer[0] != first[0]) or not np.isclose(answer[1], first[1], rtol=1e-6):
+                raise Disagreement(f"{name}, {work}: {who} has {answer}, skytide {first}")
+
+    def _day(self, name: str, weights: Any) -> Path:
+        folder = self.place / f"quotes {name}"
+        if not folder.exists():
+            rng = np.random.default_rng(7)
+            keys = rng.choice(len(weights), QUOTES, p=weights / weights.sum())
+            each = QUOTES // FILES
+            _written([_quotes(keys[n * each : (n + 1) * each], n, rng) for n in range(FILES)], folder)
+        return folder
+
+    def _stream(self, folder: Path) -> DataFrame:
+        return (
+            self.spark.readStream.schema("ts timestamp, symbol string, price double")
+            .option("maxFilesPerTrigger", 1)
+            .parquet(str(folder))
+        )
+
+    def _keyed(self, folder: Path, work: str, length: int = 100) -> Any:
+        keyed = skytide.stream(self._stream(folder)).keyed("symbol")
+        slack = skytide.FixedSlack(0)
+        if work == "totals":
+            return keyed.apply(Totals(), slack=slack)
+        windows = keyed.count_window(length, slide=SLIDE, slack=slack)
+        return windows.apply(AlgoTrader()) if work == "fit" else windows.aggregate("avg(price) AS mean")
+
+    def _timed(self, asked: Any, place: Path, *, resize_at: int | None = None) -> dict[str, Any]:
+        """Read file after file, and return the seconds of each batch, as Spark tells them, and what came out."""
+        sums = np.zeros(2)
+        run: list[Any] = []
+        place.mkdir(parents=True, exist_ok=True)
+
+        def batch(rows: DataFrame, number: int) -> None:
+            column = next(name for name in ("predicted", "mean", "total") if name in rows.columns)
+            count, total = rows.agg(F.count("*"), F.sum(column)).collect()[0]
+            sums[:] += (count, total or 0.0)
+            if number == resize_at and run:
+                run[0].resize(slots=4)
+
+        status = None
+        if isinstance(asked, DataFrame):
+            writer = asked.writeStream.foreachBatch(batch).option("checkpointLocation", str(place / "c"))
+            query = writer.outputMode("append").trigger(availableNow=True).start()
+            query.awaitTermination(SLOW_S)
+        else:
+            run.append(asked.start(batch, checkpoint=place / "c", trigger="availableNow", flush=True, slots=2))
+            run[0].await_termination()
+            query, status = run[0].query, run[0].status()
+        done = not query.isActive
+        query.stop()
+        seconds = [
+            progress["durationMs"]["triggerExecution"] / 1e3 for progress in query.recentProgress if progress["numInputRows"]
+        ]
+        shutil.rmtree(place)
+        return {"seconds": seconds, "answer": tuple(sums.tolist()), "done": done, "status": status}
+
+
+def _quotes(keys: Any, second: int, rng: Any) -> pa.Table:
+    """Quotes of some keys within a second (ten for a whole day's file)."""
+    times = np.sort(rng.integers(0, 1_000_000, len(keys))) + (1_700_000_000 + second) * 1_000_000
+    prices = np.round(100 + np.cumsum(rng.normal(0, 0.01, len(keys))), 4)
+    return pa.table(
+        {"ts": pa.array(times, pa.timestamp("us", "UTC")), "symbol": [f"S{key}" for key in keys.tolist()], "price": prices}
+    )
+
+
+def _written(tables: list[pa.Table], folder: Path) -> Path:
+    folder.mkdir(parents=True)
+    for number, table in enumerate(tables):
+        pq.write_table(table, folder / f"{number:03}.parquet")
+        os.utime(folder / f"{number:03}.parquet", (number, number))
+    return folder
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,62 @@
+"""Results that come in one by one, put together into one table."""
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from skytide.errors import SkytideError
+from skytide.keyed.chunk import Numbers
+from skytide.keyed.operator import Rows
+
+
+class Collected:
+    """Tables or dicts of columns, all with the columns that are expected; a table for each would cost more than most operators do."""
+
+    def __init__(self, who: str, schema: pa.Schema, ignored: tuple[str, ...] = ()) -> None:
+        """Expect columns; some may come too that are ignored."""
+        self._who, self._schema, self._ignored = who, schema, ignored
+        self._names = frozenset(schema.names)
+        self._columns: dict[str, list[Any]] = {name: [] for name in schema.names}
+        self._counts: list[int] = []
+
+    def add(self, found: Rows) -> None:
+        """Take in the rows of the next key or window."""
+        names = found.column_names if isinstance(found, pa.Table) else found
+        if len(names) != len(self._names) or not self._names.issuperset(names):
+            mine = [name for name in names if name not in self._ignored]
+            if sorted(mine) != sorted(self._names):
+                raise SkytideError(
+                    f"process of {self._who} returned the columns {', '.join(mine)} in place of {', '.join(self._schema.names)}"
+                )
+        counts = set()
+        for name, column in self._columns.items():
+            values = found[name]
+            column.append(values)
+            counts.add(len(values))
+        if len(counts) > 1:
+            raise SkytideError(f"process of {self._who} returned columns of different lengths")
+        self._counts.append(counts.pop() if counts else 0)
+
+    def table(self) -> tuple[pa.Table, Numbers]:
+        """Return all rows, and how many each had."""
+        try:
+            columns = [_joined(self._columns[field.name], field.type) for field in self._schema]
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
+            raise SkytideError(f"process of {self._who} returned columns of other types: {error}") from error
+        return pa.Table.from_arrays(columns, schema=self._schema), np.array(self._counts, np.int64)
+
+
+def _joined(parts: list[Any], kind: pa.DataType) -> pa.ChunkedArray:
+    """Return one column of many short ones."""
+    if parts and all(isinstance(part, np.ndarray) and part.ndim == 1 for part in parts):
+        return pa.chunked_array([pa.array(np.concatenate(parts)).cast(kind)], kind)
+    if any(isinstance(part, pa.Array | pa.ChunkedArray | np.ndarray) for part in parts):
+        arrays = [part if isinstance(part, pa.Array | pa.ChunkedArray) else pa.array(part) for part in parts]
+        chunks = [chunk for part in arrays for chunk in (part.chunks if isinstance(part, pa.ChunkedArray) else [part])]
+        return (
+            pa.chunked_array([chunk.cast(kind) for chunk in chunks], kind).combine_chunks()
+            if chunks
+            else pa.chunked_array([], kind)
+        )
+    return pa.chunked_array([pa.array([value for part in parts for value in part], kind)], kind)
