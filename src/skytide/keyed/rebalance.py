@@ -1,7 +1,7 @@
 """When groups of keys move to other slots, and which: as few as bring the balance that is asked for (SPEC E3; P2 §3.3, §4.1).
 
-P2 computes a new routing function when the loads of replicas differ by more than a threshold, or their number changes. Here the load of a
-group, and of the keys that come most often, is an average over batches in which the newer count more.
+P2 computes a new routing function when the loads of replicas differ by more than a threshold, or their number changes. Here the load of
+a group, and of the keys that come most often, is an average over batches in which the newer count more.
 """
 
 from collections.abc import Sequence
@@ -103,7 +103,7 @@ class RebalancerLogic:
     """Hash and load of the heaviest keys, the heaviest first."""
 
     def plan(self, table: RoutingTable, slots: int, loads: Loads | None = None) -> Moves:
-        """Return the table for so many slots, after the loads of a batch if there was one: that of before if nothing is to be done."""
+        """Return the table for so many slots, after the loads of a batch if there was one: the same if nothing is to be done."""
         whole("slots", slots, 1)
         if loads is not None:
             self.observe(table, loads)
@@ -208,7 +208,7 @@ class RebalancerLogic:
         return f"key {key:016x} has {load / mean if mean else float('inf'):.2f} times the mean load of the other slots and {has}"
 
     def _to_own(self, table: RoutingTable, mean: float) -> list[int]:
-        """Return the keys that become groups: those with more than their share, and those whose group alone is too much for a slot."""
+        """Return the keys that become groups: those with more than their share, and those whose group is too much for a slot."""
         known = [(key, load) for key, load in self.keys if key not in set(table.own)]
         new = [key for key, load in known if load > self.config.own_share * mean]
         left = self._loads_of(table)[:GROUPS]
