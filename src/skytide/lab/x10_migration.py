@@ -29,7 +29,7 @@ class Unprinted:
     """What P2 does not print, and has to be chosen."""
 
     replica_hz: float = 55_000.0
-    """Tuples that a replica can do: over 50,000 a second, as 6 are no bottleneck before the jump, below 66,667, as they are after."""
+    """Tuples a second: above 50,000, as 6 replicas are no bottleneck before the jump, and below 66,667, as they are one then."""
     state_s: float = 1e-6
     """To save the state of a key, and to take it over: P2's replicas exchange pointers. A copy of 1,000 tuples takes some 10 µs."""
     route_s: float = 1e-6
@@ -242,15 +242,16 @@ def notes(rows: Sequence[Row]) -> str:
     copied = ", ".join(f"{_mean(rows, COPIED, each, 'peak_ms'):.0f} ms ({each})" for each in PROTOCOLS)
     faster = ", ".join(f"{_mean(rows, FASTER, each, 'peak_ms'):.0f} ms ({each})" for each in PROTOCOLS)
     return (
-        "P2 prints no figures beside Fig. 10. It leaves open what a replica can do, what a state, the splitter and a computation cost, "
-        f"the frequencies of keys, the monitoring interval, and which mean its latency is. Chosen: {_values_said()}. A claim holds if "
-        f"with each of these values the difference is beyond two standard errors over {len(SEEDS)} runs on the same tuples. "
+        "P2 prints no figures beside Fig. 10. It leaves open what a replica can do, what a state, the splitter and a computation "
+        "cost, the frequencies of keys, the monitoring interval, and which mean its latency is. "
+        f"Chosen: {_values_said()}. A claim holds if with each of these values the difference is beyond two standard errors over "
+        f"{len(SEEDS)} runs on the same tuples. "
         "Latency is from arrival at the splitter's input to the result. A replica finds its message in its queue, behind what the "
         "overloaded second before left there: most of the time that state takes to move is that queue, which is the same for all; "
         "protocols differ by as much as the queues of replicas do. S-BLK lets all tuples of moved keys go at once, which makes its "
         "peak high in short intervals; keys that stay wait least with it, as nothing else is in their way. With MP the tuples put "
-        f"aside are served key by key, as P2 says: the mean is lowest, but the single worst tuple is not: {worst}. The closest peaks "
-        f"are those of {FASTER}: {faster}. States that take 100 µs (copies, beyond P2's pointers): peaks {copied}"
+        f"aside are served key by key, as P2 says: the mean is lowest, but the single worst tuple is not: {worst}. Peaks "
+        f"with {FASTER}: {faster}; there four runs did not yet tell MP from S-BLK, eight do. States that take 100 µs (copies, beyond P2's pointers): peaks {copied}"
     )
 
 
@@ -258,8 +259,9 @@ def _values_said() -> str:
     chosen = VARIANTS[CHOSEN]
     return (
         f"{chosen.replica_hz:,.0f} tuples/s a replica (P2's text allows 50,000 to 66,667), {1e6 * chosen.state_s:g} µs to save and "
-        f"to take over a state, {1e6 * chosen.route_s:g} µs to route a tuple, Zipf {chosen.exponent:g}, computations with a variation of "
-        f"{chosen.compute_cv:g}, intervals of {1e3 * chosen.interval_s:g} ms; variants: {', '.join([*VARIANTS, *INTERVALS][1:])}"
+        f"to take over a state, {1e6 * chosen.route_s:g} µs to route a tuple, Zipf {chosen.exponent:g}, computations with a "
+        f"variation of {chosen.compute_cv:g}, intervals of {1e3 * chosen.interval_s:g} ms; "
+        f"variants: {', '.join([*VARIANTS, *INTERVALS][1:])}"
     )
 
 
