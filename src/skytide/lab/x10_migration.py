@@ -249,7 +249,8 @@ def notes(rows: Sequence[Row]) -> str:
         "Latency is from arrival at the splitter's input to the result. A replica finds its message in its queue, behind what the "
         "overloaded second before left there: most of the time that state takes to move is that queue, which is the same for all; "
         "protocols differ by as much as the queues of replicas do. S-BLK lets all tuples of moved keys go at once, which makes its "
-        "peak high in short intervals; keys that stay wait least with it, as nothing else is in their way. With MP the tuples put "
+        "peak high in short intervals; keys that stay wait least with it, as nothing else is in their way. Afterwards latency falls "
+        "equally fast with all, from different heights: slower decrease is judged by the mean of a second. With MP the tuples put "
         f"aside are served key by key, as P2 says: the mean is lowest, but the single worst tuple is not: {worst}. Peaks "
         f"with {FASTER}: {faster}; there four runs did not yet tell MP from S-BLK, eight do. States that take 100 µs (copies, beyond P2's pointers): peaks {copied}"
     )
