@@ -1,8 +1,9 @@
 """How evenly keys load slots, and what moves when slots come or go: `python -m benchmarks.rebalance`.
 
-The keys of a stream follow Zipf's law with exponent 1.1. The rebalancer knows what a batch of a million tuples shows: tuples by group, and
-the keys that came most often. Its peers are consistent hashing (ring) and the rest of the hash by the number of slots (mod n). Where slots come
-or go, the share of them "must move". No routing of whole keys brings the most loaded slot below the heaviest key (lowest).
+The keys of a stream follow Zipf's law with exponent 1.1. The rebalancer knows what a batch of a million tuples shows: tuples by
+group, and the keys that came most often. Its peers are consistent hashing (ring) and the rest of the hash by the number of slots
+(mod n). Where slots come or go, their share "must move". No routing of whole keys brings the most loaded slot below the heaviest
+key (lowest).
 """
 
 import sys

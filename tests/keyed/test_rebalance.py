@@ -277,6 +277,20 @@ def test_a_slot_that_goes_moves_its_groups_and_what_balance_needs(slots: int, se
         assert used[table.slots[group]] + loads[group] > TARGET * loads.sum() / (slots - 1)
 
 
+@given(st.integers(0, 1_000), st.integers(1, 40), st.integers(1, 40), st.floats(0.6, 2.0))
+def test_what_was_planned_once_stays(seed: int, old: int, new: int, exponent: float) -> None:
+    """Whatever the skew and the number of slots: with the same loads the next plan moves nothing."""
+    random = np.random.default_rng(seed)
+    hashes = random.integers(0, 2**64, 2_000, dtype=np.uint64)
+    stream = scale.Stream(hashes, np.rint(1e6 / np.arange(1, 2_001) ** exponent))
+    logic, table = Rebalancer().build(), RoutingTable.even(old)
+    planned = logic.plan(table, new, stream.loads(table)).table
+    again = logic.plan(planned, new, stream.loads(planned))
+    assert again.moved == ()
+    assert again.table == planned
+    assert planned.count <= new
+
+
 def test_without_any_load_groups_are_counted() -> None:
     table = Rebalancer().build().plan(RoutingTable.even(3), 5).table
     groups = [table.slots.count(slot) for slot in range(5)]
@@ -357,6 +371,20 @@ def test_a_group_that_is_too_much_for_a_slot_is_taken_apart() -> None:
     heavy = ((key_of(5, 1), 32), (key_of(5, 2), 32))
     moves = Rebalancer().build().plan(RoutingTable.even(3), 3, Loads(tuples, heavy))
     assert moves.table.own == (key_of(5, 1),)
+
+
+def test_a_group_that_nobody_can_take_apart_is_no_reason_to_move_again() -> None:
+    tuples = [10.0] * GROUPS
+    tuples[5] = 5_000.0  # of keys that nobody counted
+    logic = Rebalancer().build()
+    moves = logic.plan(RoutingTable.even(4), 4, Loads(tuples))
+    slot = moves.table.slots[5]
+    others = [sum(tuples[g] for g in range(GROUPS) if moves.table.slots[g] == each) for each in range(4)]
+    assert others.pop(slot) == 5_000.0
+    assert max(others) <= 1.05 * sum(others) / 3
+    again = logic.plan(moves.table, 4, Loads(tuples))
+    assert again.moved == ()
+    assert again.reason.startswith("balanced")
 
 
 def test_no_more_keys_than_asked_get_groups() -> None:

@@ -204,7 +204,7 @@ def test_a_replica_that_does_not_wait_for_states_is_caught() -> None:
 
 @given(st.integers(0, 10_000))
 def test_who_has_nothing_to_do_with_it_is_not_disturbed(seed: int) -> None:
-    """R3: with one key moved from replica 0 to 1, replica 2 has the same times as with nobody moved, if the splitter does not wait."""
+    """R3: with one key moved from replica 0 to 1, replica 2 has the times it has with none moved, if the splitter does not wait."""
     scene = replace(toy(seed), before=deal(toy(seed).shares, 3))
     still = replace(scene, after=scene.before)
     moved = scene.before.copy()

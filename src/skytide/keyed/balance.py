@@ -1,7 +1,7 @@
 """Groups on slots so that no slot has more than asked, with as few groups as possible moved (SPEC E3).
 
-Which groups have to move is a problem without a fast exact solution. Steps that bring down what is too much, by the most for each moved group,
-find a good one; where few groups have any load, all ways are looked at afterwards.
+Which groups have to move is a problem without a fast exact solution. Steps that bring down what is too much, by the most for each
+moved group, find a good one; where few groups have any load, all ways are looked at afterwards.
 """
 
 from collections.abc import Sequence
@@ -84,7 +84,7 @@ def stepwise(loads: Floats, before: Slots, asked: Asked) -> Slots:
 
 
 def _placed(loads: Floats, before: Slots, slots: int) -> Slots:
-    """Put groups without a slot on the least loaded ones, the heaviest first; of those that are the same on the one with fewest groups."""
+    """Put groups without a slot on the least loaded ones, the heaviest first; those without load where the fewest groups are."""
     at = before.copy()
     lost = np.flatnonzero(at == GONE)
     rest = at != GONE

@@ -1,7 +1,7 @@
 """When groups of keys move to other slots, and which: as few as bring the balance that is asked for (SPEC E3; P2 §3.3, §4.1).
 
-P2 computes a new routing function when the loads of replicas differ by more than a threshold, or their number changes. Here the load of a
-group, and of the keys that come most often, is an average over batches in which the newer count more.
+P2 computes a new routing function when the loads of replicas differ by more than a threshold, or their number changes. Here the
+load of a group, and of the keys that come most often, is an average over batches in which the newer count more.
 """
 
 from collections.abc import Sequence
@@ -84,12 +84,20 @@ class Moves:
 
 
 @dataclass(frozen=True)
+class _Filling:
+    """What is too much to share a slot: keys, groups of which no more can be taken apart; and the mean of the other slots."""
+
+    keys: tuple[int, ...]
+    groups: tuple[int, ...]
+    mean: float
+
+
+@dataclass(frozen=True)
 class _Standing:
-    """How the slots of a table stand: the highest load, over the mean of all slots that are not filled by a single key."""
+    """How the slots of a table stand: the highest load, over the mean of all slots that no key or group alone fills."""
 
     highest: float
     slot: int
-    mean: float
 
 
 @dataclass
@@ -103,14 +111,14 @@ class RebalancerLogic:
     """Hash and load of the heaviest keys, the heaviest first."""
 
     def plan(self, table: RoutingTable, slots: int, loads: Loads | None = None) -> Moves:
-        """Return the table for so many slots, after the loads of a batch if there was one: that of before if nothing is to be done."""
+        """Return the table for so many slots, after the loads of a batch if there was one: the same if nothing is to be done."""
         whole("slots", slots, 1)
         if loads is not None:
             self.observe(table, loads)
-        filling, mean = self._filling(slots)
+        filling = self._filling(slots)
         if table.count > slots:
-            return self._act(table, slots, filling, mean, f"{slots} slots in place of {table.count}")
-        now = _standing(table, self._loads_of(table), slots, filling, mean)
+            return self._act(table, slots, filling, f"{slots} slots in place of {table.count}")
+        now = _standing(table, self._loads_of(table), slots, filling)
         empty = slots - len(set(table.slots))
         if now.highest > self.config.threshold:
             why = f"slot {now.slot} has {now.highest:.2f} times the mean load, more than {self.config.threshold:g}"
@@ -118,8 +126,8 @@ class RebalancerLogic:
             why = f"{slots} slots, {empty} of them without a group"
         else:
             return Moves(table, (), f"balanced: the most loaded slot has {now.highest:.2f} times the mean")
-        moves = self._act(table, slots, filling, mean, why)
-        after = _standing(moves.table, self._loads_of(moves.table), slots, filling, mean).highest
+        moves = self._act(table, slots, filling, why)
+        after = _standing(moves.table, self._loads_of(moves.table), slots, filling).highest
         filled = slots - len(set(moves.table.slots)) < empty
         helped = now.highest > self.config.threshold and (after <= self.config.threshold or after <= now.highest - WORTH)
         if filled or helped:
@@ -168,33 +176,39 @@ class RebalancerLogic:
         rest[rest < 1e-9 * np.array(self.groups)] = 0.0  # what subtraction leaves of nothing
         return np.concatenate([rest, own])
 
-    def _filling(self, slots: int) -> tuple[tuple[int, ...], float]:
-        """Return the keys that fill a slot each, as they have more than the mean of what the other slots share, and this mean."""
-        rest, left = sum(self.groups) or float(GROUPS), slots
-        filling: list[int] = []
+    def _filling(self, slots: int) -> _Filling:
+        """Find what fills a slot each: keys with more than the mean of the other slots, and too heavy remains of groups."""
+        remains = np.array(self.groups)
         for key, load in self.keys:
-            if left == 1 or load <= rest / left:
+            remains[base_group(key)] -= load
+        sizes = [(load, False, key) for key, load in self.keys]
+        sizes += [(load / self.config.target, True, group) for group, load in enumerate(remains.tolist())]
+        rest, left = sum(self.groups) or float(GROUPS), slots
+        found: dict[bool, list[int]] = {False: [], True: []}
+        for size, is_group, number in sorted(sizes, key=lambda each: (-each[0], each[1:])):
+            if left == 1 or size <= rest / left:
                 break
-            filling.append(key)
-            rest, left = max(0.0, rest - load), left - 1
-        return tuple(filling), rest / left
+            found[is_group].append(number)
+            rest, left = max(0.0, rest - size * (self.config.target if is_group else 1.0)), left - 1
+        return _Filling(tuple(found[False]), tuple(found[True]), rest / left)
 
-    def _act(self, table: RoutingTable, slots: int, filling: tuple[int, ...], mean: float, why: str) -> Moves:
+    def _act(self, table: RoutingTable, slots: int, filling: _Filling, why: str) -> Moves:
         """Make groups of heavy keys, give a slot to each key that fills one, and balance the others."""
+        mean = filling.mean
         wanted = self._to_own(table, mean)
         new = wanted[: max(0, self.config.most_own - len(table.own))]
         own = (*table.own, *new)
         before = np.array([*table.slots, *(table.slots[base_group(key)] for key in new)], np.int64)
         wide = RoutingTable(tuple(before.tolist()), own)
         loads = self._loads_of(wide)
-        alone = _alone([GROUPS + own.index(key) for key in filling if key in own], before, slots)
+        alone = _alone([GROUPS + own.index(key) for key in filling.keys if key in own], before, slots)
         at = _balanced(loads, np.where(before < slots, before, GONE), slots, alone, self.config.target * mean, self.config.target)
         done = RoutingTable(tuple(at.tolist()), own)
         moved = tuple(np.flatnonzero(at != before).tolist())
-        after = _standing(done, loads, slots, filling, mean)
+        after = _standing(done, loads, slots, filling)
         said = [f"{why}: {len(moved)} of {len(own) + GROUPS} groups {'moves' if len(moved) == 1 else 'move'}"]
         said.append(f"the most loaded slot then has {after.highest:.2f} times the mean")
-        said += [self._about(key, new, float(loads[GROUPS + own.index(key)]), mean) for key in new if key not in filling]
+        said += [self._about(key, new, float(loads[GROUPS + own.index(key)]), mean) for key in new if key not in filling.keys]
         said += [
             f"{self._about(own[group - GROUPS], new, float(loads[group]), mean)}, alone on slot {slot}"
             for slot, group in alone.items()
@@ -208,7 +222,7 @@ class RebalancerLogic:
         return f"key {key:016x} has {load / mean if mean else float('inf'):.2f} times the mean load of the other slots and {has}"
 
     def _to_own(self, table: RoutingTable, mean: float) -> list[int]:
-        """Return the keys that become groups: those with more than their share, and those whose group alone is too much for a slot."""
+        """Return the keys that become groups: those with more than their share, and those whose group is too much for a slot."""
         known = [(key, load) for key, load in self.keys if key not in set(table.own)]
         new = [key for key, load in known if load > self.config.own_share * mean]
         left = self._loads_of(table)[:GROUPS]
@@ -237,16 +251,19 @@ def _checked(table: RoutingTable, loads: Loads) -> tuple[Floats, Floats]:
     return np.array(columns[0], np.float64), np.array(columns[1], np.float64)
 
 
-def _standing(table: RoutingTable, loads: Floats, slots: int, filling: tuple[int, ...], mean: float) -> _Standing:
-    """Return the most loaded slot, without those that have nothing but a key that fills them."""
+def _standing(table: RoutingTable, loads: Floats, slots: int, filling: _Filling) -> _Standing:
+    """Return the most loaded slot, without those that have nothing but a key that fills them, or a group without its keys."""
     at = np.array(table.slots, np.int64)
     used, groups = used_of(loads, at, slots), np.bincount(at, minlength=slots)
-    for group in (GROUPS + number for number, key in enumerate(table.own) if key in filling):
+    for group in (GROUPS + number for number, key in enumerate(table.own) if key in filling.keys):
         if groups[at[group]] == 1:
+            used[at[group]] = 0.0
+    for group in filling.groups:
+        if used[at[group]] <= loads[group] * (1 + 1e-9):
             used[at[group]] = 0.0
     slot = int(np.argmax(used))
     highest = float(used[slot])
-    return _Standing(highest / mean if mean > 0 else (0.0 if highest == 0 else float("inf")), slot, mean)
+    return _Standing(highest / filling.mean if filling.mean > 0 else (0.0 if highest == 0 else float("inf")), slot)
 
 
 def _alone(groups: Sequence[int], before: NDArray[np.int64], slots: int) -> dict[int, int]:

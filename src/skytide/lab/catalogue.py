@@ -15,6 +15,7 @@ MODULES = {
     "X7": "x07_merge_tasks",
     "X8": "x08_streams",
     "X9": "x09_optimiser",
+    "X10": "x10_migration",
     "X11": "x11_strategies",
     "X12": "x12_comparison",
     "X13": "x13_admission",

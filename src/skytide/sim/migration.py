@@ -1,9 +1,9 @@
 """Splitter, replicas and merger of a keyed operator while the state of keys moves, tuple by tuple (P2 §4.2, §5.2.2).
 
-The splitter takes tuples from its input in order and sends each to the replica of its key. A replica serves a queue in order; every `slide`-th tuple
-of a key triggers a computation, whose result the merger passes on. When the routing changes, each replica finds one message in its queue with
-all keys that it hands over and takes over. It saves the state of the former, one after the other, and can have the latter once others saved
-them. The three protocols differ in who waits for that.
+The splitter takes tuples from its input in order and sends each to the replica of its key. A replica serves a queue in order; every
+`slide`-th tuple of a key triggers a computation, whose result the merger passes on. When the routing changes, each replica finds
+one message in its queue with all keys that it hands over and takes over. It saves the state of the former, one after the other, and
+can have the latter once others saved them. The three protocols differ in who waits for that.
 """
 
 from abc import ABC, abstractmethod
@@ -73,7 +73,7 @@ class Tuples(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """When each tuple was done, when the last state was saved, which is the same with all protocols, and when it was with its new replica."""
+    """When each tuple was done, when the last state was saved (the same with all protocols), and when its new replica had it."""
 
     done_s: Floats
     saved_s: float
@@ -136,7 +136,7 @@ def in_turn(ready_s: Floats, cost_s: Floats, free_s: float = 0.0) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class Replica:
-    """What a replica knows of the change: when it was through with its message, and which keys it gets, in the order they are saved."""
+    """What a replica knows of the change: when it was through with its message, and which keys it gets, as they are saved."""
 
     number: int
     free_s: float
