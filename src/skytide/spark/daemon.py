@@ -3,6 +3,9 @@
 A worker forked from it starts with everything imported and compiled code loaded, so that its first task is as fast as the next.
 """
 
+import gc
+from collections.abc import Callable
+
 import numpy as np
 import pyspark.daemon
 import pyspark.worker
@@ -22,6 +25,21 @@ def warm_up() -> None:
     count_dominators(points, 1, tested=half, dominating=~half)
 
 
+def until_nobody_listens(worker: Callable[..., int]) -> Callable[..., int]:
+    """Return a worker that ends without a word when Spark, which it works for, has ended."""
+
+    def run(*given: object) -> int:
+        try:
+            return worker(*given)
+        except BrokenPipeError:
+            return 1
+
+    return run
+
+
 if __name__ == "__main__":
     warm_up()
+    pyspark.daemon.worker = until_nobody_listens(pyspark.daemon.worker)
+    gc.collect()
+    gc.freeze()  # PySpark collects garbage after every task, and would look at all that is imported here each time
     pyspark.daemon.manager()

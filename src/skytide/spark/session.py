@@ -43,6 +43,8 @@ def _settings(cores: int) -> dict[str, str]:
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.python.daemon.module": "skytide.spark.daemon",
+        # Over TCP, what is small waits up to 40 ms for a delayed acknowledgement.
+        "spark.python.unix.domain.socket.enabled": "true",
         # A worker may take long to answer on a machine that is busy.
         "spark.python.authenticate.socketTimeout": "300s",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
