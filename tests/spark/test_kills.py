@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 from support import oracle, streaming_job
 from support.processes import command, end, of_session, stat
-from support.streaming_job import START_US, WORKLOAD
+from support.streaming_job import COUNTED, KEYS, START_US, WORKLOAD
 
 import skytide
 
@@ -267,6 +267,34 @@ def test_a_driver_that_reads_files_can_be_killed_too(tmp_path: Path, undisturbed
         (start, window.tuples) for start, window in expected.items()
     ]
     assert sum(row["late"] for row in windows) == 0
+
+
+def test_an_operator_on_keys_can_be_killed_too(tmp_path: Path, undisturbed: Rows, archive: str) -> None:
+    """Every life has other slots, and so the keys move; each window comes out once, with the tuples it has, and numbered in order."""
+    files = tmp_path / "files"
+    files.mkdir()
+    made = skytide.workload(**WORKLOAD).workload
+    tables = [pa.Table.from_batches(made.tuples(slot, slot + 20, START_US)) for slot in range(0, 240, 20)]
+    for number, table in enumerate(tables):
+        pq.write_table(table, files / f"{number}.parquet")
+        os.utime(files / f"{number}.parquet", (number, number))
+    moments = [(results_written, Job.kill), (committed, kill_within(0.3)), (recorded, Job.kill), (committed, kill_within(0.1))]
+    disturb(tmp_path, archive, moments, files=str(files), keyed=True)
+    keys: dict[int, list[tuple[int, int]]] = {}
+    for row in (row for table in tables for row in oracle.rows_of(table)):
+        keys.setdefault(row["id"] % KEYS, []).append((row["ts"], row["id"]))
+    length, slide = COUNTED
+    expected = []
+    for key, tuples in sorted(keys.items()):
+        tuples.sort()
+        for number, start in enumerate(range(0, len(tuples) - length + 1, slide)):
+            expected.append((key, start, start + length, number, [each for _, each in tuples[start : start + length]]))
+    found = [
+        (row["k"], row["row_start"], row["row_end"], row["number"], row["ids"])
+        for file in (tmp_path / "out").glob("batch=*/*.parquet")
+        for row in pq.ParquetFile(file).read().to_pylist()
+    ]
+    assert sorted(found) == expected
 
 
 def written(out: Path) -> list[oracle.Row]:

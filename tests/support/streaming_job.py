@@ -1,11 +1,14 @@
 """A streaming job to kill, run as `python streaming_job.py CHECKPOINT OUT OPTIONS`: one query over a stream, to its end.
 
-OPTIONS are JSON: `spark`, settings of the session; and `files`, a folder to read, unless a workload is played.
+OPTIONS are JSON: `spark`, settings of the session; `files`, a folder to read, unless a workload is played; and `keyed`, to run an operator
+on keys over these files, with as many slots as there are cores.
 """
 
 import json
 import sys
 from typing import Any
+
+import pyarrow as pa
 
 import skytide
 from skytide import DropRatio, FixedSlack, high, low
@@ -23,6 +26,25 @@ START_US = 1_700_000_000_000_000
 COLUMNS = "id bigint, ts timestamp, arrival timestamp, x0 double, x1 double, x2 double, x3 double"
 
 
+KEYS, COUNTED = 7, (20, 5)
+
+
+class Numbered:
+    """Counts the windows of a key, and tells the tuples of each."""
+
+    def open(self, key: int) -> bytes:
+        """Begin with none."""
+        return b""
+
+    def process(self, state: bytes, rows: pa.Table) -> Any:
+        """Count one more."""
+        return state + b".", {"number": [len(state)], "ids": [rows["id"].to_pylist()]}
+
+    def schema(self, rows: pa.Schema) -> pa.Schema:
+        """Say what comes out."""
+        return pa.schema([("number", pa.int64()), ("ids", pa.list_(pa.int64()))])
+
+
 def main(checkpoint: str, out: str, options: str) -> None:
     """Get ready, wait for a line to come in, and run until the stream has ended."""
     told = json.loads(options)
@@ -37,6 +59,9 @@ def main(checkpoint: str, out: str, options: str) -> None:
         source = skytide.workload(**WORKLOAD, pace="fast", batch="200 ms", duration="6 s", start=START_US, partitions=2)
         windowed = skytide.stream(source).window("1 s", slide="200 ms", slack=DropRatio(0.02))
     asked = windowed.skyline(low("x0"), low("x1"), high("x2"), high("x3"))
+    if told.get("keyed"):
+        keyed = skytide.stream(df.withColumn("k", df.id % KEYS)).keyed("k")
+        asked = keyed.count_window(*COUNTED, slack=FixedSlack("300 ms")).apply(Numbered())
     run = asked.start("parquet", path=out, late=f"{out}/_late", checkpoint=checkpoint, trigger="availableNow", flush=True)
     run.await_termination()
     executor = spark.sparkContext._jsc.sc().statusStore().executorList(False).apply(0)
