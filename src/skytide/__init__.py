@@ -76,7 +76,14 @@ def __getattr__(name: str) -> Any:
     """Load what is asked for."""
     if name not in _HOME:
         raise AttributeError(f"module 'skytide' has no attribute {name!r}")
-    found = globals()[name] = getattr(import_module(f"skytide.{_HOME[name]}"), name)
+    try:
+        found = globals()[name] = getattr(import_module(f"skytide.{_HOME[name]}"), name)
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "pyspark":
+            raise
+        raise ModuleNotFoundError(
+            f"skytide.{name} needs Spark: pyspark is not installed; pip install 'pyspark>=4.3,<4.4'", name=error.name
+        ) from error
     return found
 
 
