@@ -229,7 +229,7 @@ def test_an_operator_that_raises_is_named_with_its_key(spark: SparkSession, tmp_
         (lambda s: s.keyed("tags"), "cannot be a key"),
         (lambda s: s.keyed("ts"), "that is the time of the tuples"),
         (lambda s: s.keyed("symbol", "SYMBOL"), "named twice"),
-        (lambda s: s.keyed("symbol").count_window(0), "count_window=0"),
+        (lambda s: s.keyed("symbol").count_window(0), "length=0"),
         (lambda s: s.keyed("symbol").count_window(10, slide=11), "rows between windows would be lost"),
         (lambda s: s.keyed("symbol").count_window(10, slack="2 s"), "not a slack"),
         (lambda s: s.keyed("symbol").count_window(10).apply(Spread), "a class, not an object of it"),

@@ -2,7 +2,6 @@
 
 import os
 from dataclasses import dataclass
-from typing import Any
 
 from pyspark.sql import DataFrame
 
@@ -21,10 +20,10 @@ from skytide.spark.outlets import Sinks
 from skytide.spark.pane_source import OwnSource, load_panes
 from skytide.spark.parquet_sink import claim_all
 from skytide.spark.run import Run
-from skytide.spark.sinks import side_sink_of, sink_of
+from skytide.spark.sinks import SideSink, Sink, side_sink_of, sink_of
 from skytide.spark.types import arrow_schema
 from skytide.spark.windows_of_rows import windows_of_rows
-from skytide.windows import Windows, duration_us
+from skytide.windows import Duration, Windows, duration_us
 
 AVAILABLE_NOW = "availableNow"
 
@@ -37,7 +36,7 @@ def asked(
     slack: Slack,
     query: Query,
     source: OwnSource | None,
-) -> Any:
+) -> "ContinuousQuery | DataFrame":
     """Return a query over windows of time, ready to start, or its answers if the rows do not stream."""
     check_asked(df, query)
     check_streamed(df)
@@ -64,14 +63,14 @@ class ContinuousQuery:
 
     def start(
         self,
-        sink: Any,
+        sink: Sink | str,
         *,
         checkpoint: str | os.PathLike[str],
-        trigger: Any = "500 ms",
+        trigger: Duration = "500 ms",
         path: str | os.PathLike[str] | None = None,
-        late: Any = None,
-        windows: Any = None,
-        invalid: Any = None,
+        late: SideSink | None = None,
+        windows: SideSink | None = None,
+        invalid: SideSink | None = None,
         flush: bool = False,
         name: str | None = None,
         splitting: str | Splitting | None = None,

@@ -25,7 +25,7 @@ from skytide.spark.fleet.reader import FleetReader
 from skytide.spark.fleet.settings import Settings, schema_text
 from skytide.spark.fleet.source import FORMAT, register_fleet
 from skytide.spark.fleet.standing import splits_of, status_of
-from skytide.windows import duration_us
+from skytide.windows import Duration, duration_us
 
 
 class Fleet:
@@ -129,8 +129,8 @@ def fleet(
     header: bool = False,
     starting: str = "earliest",
     splits: int | None = None,
-    interval: Any = "1 s",
-    latency: Any = "5 s",
+    interval: Duration = "1 s",
+    latency: Duration = "5 s",
     strategy: str = "drfm",
     capacity_hz: float | None = None,
     invalid: str | os.PathLike[str] | None = None,
