@@ -14,10 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from skytide.cli.folders import writable
+from skytide.cli.place import Place
 from skytide.control import Guard, controller_of
 from skytide.errors import InvalidInput
+from skytide.spark.run import Run
 from skytide.spark.scaling import Event, Scaler, autoscale
 from skytide.spark.scaling.attach import each_query
+from skytide.watch.serving import check_installed
 from skytide.windows import duration_us
 
 
@@ -30,6 +33,7 @@ def run(
     interval: str | None,
     mode: str,
     store: Path | None,
+    serve: Place | None = None,
 ) -> int:
     """Run the script, and give its status."""
     if not script.is_file():
@@ -39,9 +43,22 @@ def run(
         duration_us(interval, "interval")
     if store is not None:
         writable(store)
+    if serve is not None:
+        check_installed()
     scalers: list[Scaler] = []
 
+    def show(served: Any) -> None:
+        if serve is not None:
+            page = served.serve(serve.address, serve.port)
+            if page.url not in told:
+                told.add(page.url)
+                _say(f"live page: {page.url}")
+
+    told: set[str] = set()
+
     def attach(query: Any) -> None:
+        if isinstance(query, Run):
+            show(query)
         scalers[:] = [each for each in scalers if each.status().running]
         if any(each.follows(query) for each in scalers):
             return  # it was started again, and its scaler goes on with it

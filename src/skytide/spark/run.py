@@ -1,6 +1,7 @@
 """A continuous query that runs."""
 
 import threading
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.sql.streaming.query import StreamingQuery
@@ -14,6 +15,11 @@ from skytide.spark.engine import Engine
 from skytide.spark.jobs import SparkJobs
 from skytide.spark.pane_source import OwnSource
 from skytide.spark.sinks import MemorySink
+from skytide.spark.watching import query_subject
+from skytide.watch.serving import serve
+
+if TYPE_CHECKING:
+    from skytide.watch.server import Page
 
 
 class Run:
@@ -73,6 +79,13 @@ class Run:
                 value="results()", reason="they went to the sink", remedy='start with sink="memory" to keep them here'
             )
         return self._engine.sinks.results.table()
+
+    def serve(self, address: str = "127.0.0.1", port: int | None = None, *, token: str | None = None) -> "Page":
+        """Show it on a live page, whose `url` is returned with it; all that this program serves at an address is on one page.
+
+        The page is for this machine alone. On another address nobody sees it without the token that is in the `url`; pass one to choose it.
+        """
+        return serve([query_subject(self, self._engine)], address, port, token)
 
     def await_termination(self, timeout: float | None = None) -> bool:
         """Wait until the query has ended (or for `timeout` seconds), with the last windows out if it flushes; raise if it failed."""
