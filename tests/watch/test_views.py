@@ -1,10 +1,13 @@
 """What pages are made of: pure functions of looks."""
 
 import json
+from dataclasses import replace
+from typing import Any
 
 import pytest
-from support.looks import NOW_S, TalkingQuery
+from support.looks import NOW_S, TalkingFleet, TalkingQuery, TalkingScaler
 
+from skytide.watch import fleet_view, scaler_view
 from skytide.watch.looks import Subject
 from skytide.watch.query_view import idle_point, is_live, panel, point, verdict
 from skytide.watch.trail import Trail
@@ -85,17 +88,11 @@ def test_the_verdict_on_the_end(state: str, why: str, level: str, text: str) -> 
 def test_a_stream_of_other_times_shows_no_latency() -> None:
     query = TalkingQuery()
     query.batch()
-    replayed = query.look().__class__(**{**vars(query.look()), "status": _behind(query, years_s=1e8)})
+    replayed = replace(query.look(), status=replace(query.look().status, backlog_s=1e8))
     assert not is_live(replayed.status)
     shown = panel(replayed, Trail())
     assert "Latency of windows" not in [chart.title for chart in shown.charts]
     assert {tile.label: tile.value for tile in shown.tiles}["Latency"] == "–"
-
-
-def _behind(query: TalkingQuery, years_s: float):  # type: ignore[no-untyped-def]
-    from dataclasses import replace
-
-    return replace(query.look().status, backlog_s=years_s)
 
 
 def test_every_chart_draws_fields_that_points_have() -> None:
@@ -187,3 +184,71 @@ def test_what_can_be_asked_is_asked() -> None:
     assert watch.act(told.id, "pause") and asked == ["pause"]
     assert not watch.act(told.id, "destroy")
     assert not watch.act("nobody", "pause")
+
+
+def test_an_auto_scaler_tells_its_reasons_and_what_the_guard_made_of_them() -> None:
+    scaler, trail = TalkingScaler(), Trail()
+    assert scaler_view.verdict(scaler.told).text == "Watching"
+    scaler.cycle(rate_hz=5_000, wanted=8, limited=4, utilisation=1.4, reason="forecast up to 9,000 tuples/s")
+    found = scaler_view.point(None, scaler.told)
+    assert found is not None
+    assert (found["arrival_hz"], found["workers"], found["wanted"], found["decided"]) == (5_000, 2, 4, 8)
+    assert (found["expected_hz"], found["low_hz"], found["high_hz"]) == (6_000, 4_500, 7_500)
+    assert found["capacity_hz"] == pytest.approx(5_000 / 1.4, rel=1e-3)
+    shown = scaler_view.panel(scaler.told, trail)
+    assert shown.verdict.text == "From 2 to 4" and "forecast up to 9,000" in shown.verdict.more
+    assert shown.tables[0].rows[0][1:4] == ("2", "8", "4") and "at most 2 times" in shown.tables[0].rows[0][4]
+    assert shown.marks[0].level == "warn" and shown.actions == ("pause",)
+    assert scaler_view.point(scaler.told, scaler.told) is None
+    assert {series.field for chart in shown.charts for series in chart.series} <= set(found)
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({"paused": True}, "Paused"),
+        ({"failure": "this cycle failed"}, "Fails"),
+        ({"running": False}, "Ended"),
+        ({"acts": False}, "Recommends 4"),
+        ({"workers": 4}, "In balance"),
+        ({"workers": 8, "wanted": 8}, "At its limit"),
+    ],
+)
+def test_the_verdict_on_an_auto_scaler(change: dict[str, Any], text: str) -> None:
+    scaler = TalkingScaler()
+    scaler.cycle(rate_hz=5_000, wanted=4, limited=4, utilisation=1.4, reason="why")
+    changed = replace(scaler.told, status=replace(scaler.told.status, **change))
+    assert scaler_view.verdict(changed).text == text
+    assert scaler_view.panel(changed, Trail()).actions == (("resume",) if change.get("paused") else ("pause",))
+
+
+def test_a_fleet_shows_its_streams_by_rate_and_who_is_away() -> None:
+    fleet = TalkingFleet()
+    assert fleet_view.verdict(fleet.told).text == "Waiting"
+    before = fleet.told
+    fleet.look_again(redirections=3)
+    found = fleet_view.point(before, fleet.told)
+    assert found is not None and (found["moved"], found["capacity_hz"], found["splits"]) == (3, 20_000, 2)
+    shown = fleet_view.panel(fleet.told, Trail())
+    assert [row[0] for row in shown.tables[0].rows] == ["cab-0", "cab-1", "cab-2"]
+    assert [row[:2] for row in shown.tables[1].rows] == [("cab-3", "suspended"), ("cab-4", "missing")]
+    assert shown.bars is not None and [bar.share for bar in shown.bars.bars] == [0.45, 0.45]
+    assert "1 stream is missing, 3 records could not be read, 2 vanished" in shown.verdict.more
+    assert {series.field for chart in shown.charts for series in chart.series} <= set(found)
+    fleet.look_again(buffered=1_000_000)
+    assert fleet_view.verdict(fleet.told).text == "Falls behind"
+
+
+def test_an_operator_on_keys_shows_the_load_of_its_slots() -> None:
+    query = TalkingQuery()
+    query.batch()
+    before = query.look()
+    query.batch()
+    query.told = replace(
+        query.told, status=replace(query.told.status, slots=2, slot_tuples=(300, 100), imbalance=1.5, moved_groups=4, own_groups=1)
+    )
+    found = point(before, query.look())
+    shown = panel(query.look(), Trail())
+    assert found is not None and (found["slots"], found["imbalance"], found["moved"], found["own"]) == (2, 1.5, 4, 1)
+    assert shown.bars is not None and [bar.value for bar in shown.bars.bars] == ["300 tuples", "100 tuples"]
+    assert {series.field for chart in shown.charts for series in chart.series} <= set(found)

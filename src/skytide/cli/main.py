@@ -105,9 +105,10 @@ def _add_submit(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--mode", choices=("act", "recommend"), default="act", help="recommend: only say what it would do")
     parser.add_argument("--store", type=Path, help="folder for what controllers learn, a file for each query")
     _add_serve(parser)
+    parser.add_argument("--metrics", type=place, metavar="[ADDRESS:]PORT", help="where Prometheus finds metrics, as 9108")
     parser.add_argument("script", type=Path, help="a Python script")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help="what the script is given")
-    names = ("controller", "executors", "interval", "mode", "store", "serve")
+    names = ("controller", "executors", "interval", "mode", "store", "serve", "metrics")
     parser.set_defaults(run=lambda o: _module("submit").run(o.script, o.arguments, **{name: getattr(o, name) for name in names}))
 
 

@@ -1,6 +1,5 @@
 """`skytide run`: the skyline of the last second, five times a second, of a stream that is bursty and late."""
 
-import re
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -20,6 +19,7 @@ from skytide.dashboard.live import WARMING_UP, line, view
 from skytide.dashboard.picture import draw
 from skytide.errors import SkytideError
 from skytide.errors.checks import real
+from skytide.spark.failure import reason
 from skytide.spark.session import local_session
 from skytide.spark.workload_source import WorkloadStream, now_us
 from skytide.watch.serving import check_installed
@@ -38,8 +38,7 @@ Show = Callable[[History, str], None]
 def run(*, seconds: float, rate: float, out: Path, serve: Place | None = None) -> None:
     """Stream for some seconds, show it, and leave results, a picture and a summary."""
     real("seconds", seconds, above=0, meaning="a time to stream, more than 0")
-    if serve is not None:
-        check_installed()
+    check_installed(page=serve is not None, metrics=False)
     source, first = _source(rate), _source(rate, pace="fast", batch="1 s", duration="2 s")
     folder, picture = out / "run", out / "run.png"
     make_room(folder, picture)
@@ -129,17 +128,6 @@ def end(running: Any, folder: Path) -> None:
         report = folder / "error.txt"
         report.write_text(f"{failure}\n")
         raise SkytideError(f"the stream failed: {reason(str(failure))}; all that is known is in {report}")
-
-
-def reason(failure: str) -> str:
-    """Find in what Spark tells of a failed query the line that says why.
-
-    >>> reason("Traceback ...\\n  File ...\\nskytide.errors.InvalidInput: NULL in x: not a number\\n=== Streaming Query ===\\n...")
-    'InvalidInput: NULL in x: not a number'
-    """
-    told = failure.partition("=== Streaming Query ===")[0].strip()
-    errors = re.findall(r"^(?:\w+\.)*([A-Z]\w+: .+)$", told, re.MULTILINE)
-    return errors[-1] if errors else told.partition("\n")[0]
 
 
 @contextmanager

@@ -4,7 +4,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from skytide.records import Status, WindowRow
+from skytide.loop.cycle import Cycle
+from skytide.records import Event, ScalerStatus, Status, WindowRow
+from skytide.records.fleet import FleetStatus, SplitStatus
 
 OVER = ("stopped", "failed")
 """The states after which nothing comes any more."""
@@ -33,6 +35,52 @@ class QueryLook:
     """starting, running, idle, stopping, stopped or failed."""
     why: str = ""
     points: Points | None = None
+
+
+@dataclass(frozen=True)
+class ScalerAbout:
+    """What an auto-scaler was told to do."""
+
+    controller: str
+    limits: str
+    maximum: int
+    interval_s: float
+
+
+@dataclass(frozen=True)
+class ScalerLook:
+    """An auto-scaler at a time."""
+
+    at_s: float
+    about: ScalerAbout
+    status: ScalerStatus
+    cycles: tuple[Cycle, ...] = ()
+    """The latest, oldest first."""
+    events: tuple[Event, ...] = ()
+
+
+@dataclass(frozen=True)
+class StreamRow:
+    """A stream of a fleet."""
+
+    name: str
+    split: int
+    rate_hz: float
+    expected_hz: float
+    buffered: int
+    suspended: bool = False
+    missing: bool = False
+
+
+@dataclass(frozen=True)
+class FleetLook:
+    """A fleet at a time."""
+
+    at_s: float
+    status: FleetStatus
+    splits: tuple[SplitStatus, ...] = ()
+    streams: tuple[StreamRow, ...] = ()
+    """Those of the highest rates, and those that are suspended or missing; not all."""
 
 
 @dataclass(frozen=True)

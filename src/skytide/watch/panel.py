@@ -49,6 +49,11 @@ class Chart:
     """A value to compare with, drawn as a line."""
     top: float | None = None
     """Higher values are cut off."""
+    band: tuple[str, str] | None = None
+    """Fields between which the area is filled."""
+    marked: bool = False
+    """Whether it shows what happened."""
+    wide: bool = False
     note: str = ""
 
 
@@ -60,6 +65,24 @@ class Table:
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     empty: str = "Nothing yet."
+
+
+@dataclass(frozen=True)
+class Bar:
+    """How full one of several is."""
+
+    label: str
+    value: str
+    share: float
+    level: str = ""
+
+
+@dataclass(frozen=True)
+class Bars:
+    """Several that should be about as full as each other."""
+
+    title: str
+    bars: tuple[Bar, ...]
 
 
 @dataclass(frozen=True)
@@ -88,6 +111,7 @@ class Panel:
     tiles: tuple[Tile, ...] = ()
     charts: tuple[Chart, ...] = ()
     tables: tuple[Table, ...] = ()
+    bars: Bars | None = None
     scatter: Scatter | None = None
     marks: tuple[Mark, ...] = ()
     actions: tuple[str, ...] = field(default=())

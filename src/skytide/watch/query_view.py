@@ -13,6 +13,8 @@ from skytide.watch.panel import (
     GOOD,
     QUIET,
     WARN,
+    Bar,
+    Bars,
     Chart,
     Panel,
     Scatter,
@@ -133,6 +135,7 @@ def panel(now: QueryLook, trail: Trail) -> Panel:
         scatter=Scatter(f"The latest window: {len(now.points.rows):,} rows", now.points.columns, now.points.rows)
         if now.points
         else None,
+        bars=_slots(now.status) if keyed else None,
         over=now.state in OVER,
     )
 
@@ -161,7 +164,7 @@ def verdict(now: QueryLook, trail: Trail) -> Verdict:
 
 def is_live(status: Status) -> bool:
     """Whether event time is the time of day, so that latencies mean something."""
-    return status.backlog_s < TIMELESS_S
+    return status.backlog_s is not None and status.backlog_s < TIMELESS_S
 
 
 def latencies_s(windows: Sequence[WindowRow]) -> tuple[float, float] | None:
@@ -183,7 +186,7 @@ def _tiles(now: QueryLook, trail: Trail) -> tuple[Tile, ...]:
         Tile("Utilisation", share(load), f"of each {span(now.trigger_s)}", load_level(load), min(load, 1.0))
         if now.trigger_s
         else Tile("Batches", count(status.batch + 1), "without a trigger's interval"),
-        Tile("Backlog", span(status.backlog_s), "behind the clock") if live else Tile("Backlog", "–", "times are not those of the day"),
+        Tile("Backlog", span(status.backlog_s or 0.0), "behind the clock") if live else Tile("Backlog", "–", "times are not those of the day"),
         Tile("Input", f"{count(0.0 if now.state == 'idle' else status.input_rate_hz)}/s", f"up to {count(max(rates, default=0.0))}/s in a minute; {count(status.tuples)} so far"),
         Tile("Latency", span(last.latency_s), f"mean {span(known[0])}, p99 {span(known[1])}; slack {span(status.slack_us / 1e6)}")
         if live and last and known
@@ -204,6 +207,16 @@ def _tiles(now: QueryLook, trail: Trail) -> tuple[Tile, ...]:
             )
         )
     return tuple(tiles)
+
+
+def _slots(status: Status) -> Bars:
+    """Return how much came to each slot of an operator on keys, against the most."""
+    most, mean = max(status.slot_tuples, default=0), sum(status.slot_tuples) / max(len(status.slot_tuples), 1)
+    bars = [
+        Bar(f"slot {slot}", f"{count(tuples)} tuples", tuples / most if most else 0.0, WARN if mean and tuples > 2 * mean else GOOD)
+        for slot, tuples in enumerate(status.slot_tuples)
+    ]
+    return Bars("Load of slots, latest batch", tuple(bars))
 
 
 def _windows(rows: Sequence[WindowRow], live: bool) -> Table:

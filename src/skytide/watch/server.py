@@ -9,6 +9,7 @@ import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from skytide.errors import InvalidInput, SkytideError
 from skytide.errors.checks import refused, whole, words
@@ -65,7 +66,7 @@ class Page:
     def url(self) -> str:
         """Where it is, with the token, which lets one do more than look; on this machine the address alone lets one look."""
         host = f"[{self.address}]" if ":" in self.address else self.address
-        return f"http://{host}:{self.port}/?token={self._token}"
+        return f"http://{host}:{self.port}/?token={quote(self._token)}"
 
     @property
     def is_up(self) -> bool:

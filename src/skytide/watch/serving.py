@@ -10,11 +10,13 @@ from skytide.watch.looks import Subject
 from skytide.watch.watch import Watch
 
 if TYPE_CHECKING:
+    from skytide.watch.metrics import Exporter
     from skytide.watch.server import Page
 
 _lock = threading.Lock()
 _watch: Watch | None = None
 _pages: list["Page"] = []
+_exporters: list["Exporter"] = []
 
 
 def serve(subjects: Sequence[Subject], address: str = "127.0.0.1", port: int | None = None, token: str | None = None) -> "Page":
@@ -35,9 +37,27 @@ def serve(subjects: Sequence[Subject], address: str = "127.0.0.1", port: int | N
     return found
 
 
-def check_installed() -> None:
-    """Refuse if what a page needs is not installed."""
-    import_module("skytide.watch.server")
+def export(subjects: Sequence[Subject], port: int, address: str = "127.0.0.1") -> "Exporter":
+    """Let Prometheus read of subjects, beside those that are exported already at that address and port."""
+    from skytide.watch.metrics import Exporter
+
+    with _lock:
+        watch = _the_watch()
+        _exporters[:] = [each for each in _exporters if each.is_up]
+        found = next((each for each in _exporters if (each.address, each.port) == (address, port)), None)
+        if found is None:
+            found = Exporter(watch, port, address)
+            _exporters.append(found)
+    for subject in subjects:
+        watch.add(subject)
+    return found
+
+
+def check_installed(*, page: bool, metrics: bool) -> None:
+    """Refuse now if what a page or metrics need is not installed."""
+    for wanted, module in ((page, "server"), (metrics, "metrics")):
+        if wanted:
+            import_module(f"skytide.watch.{module}")
 
 
 def _the_watch() -> Watch:

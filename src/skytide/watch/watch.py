@@ -9,14 +9,15 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from skytide.watch import query_view
+from skytide.watch import fleet_view, query_view, scaler_view
+from skytide.watch.latencies import Latencies
 from skytide.watch.looks import Subject
 from skytide.watch.panel import QUIET, Panel, Verdict
 from skytide.watch.trail import Trail
 
 EVERY_S = 0.5
 REMEMBERED = 600  # updates that a page can ask for after it was away
-VIEWS: dict[str, Any] = {"query": query_view}
+VIEWS: dict[str, Any] = {"query": query_view, "scaler": scaler_view, "fleet": fleet_view}
 
 
 class Watched:
@@ -27,6 +28,7 @@ class Watched:
         self.subject = subject
         self.look: Any = None
         self.trail = Trail()
+        self.latencies = Latencies()
         self.panel: Panel | None = None
         self.over = False
 
@@ -39,7 +41,9 @@ class Watched:
             return self._lost(error)
         point = view.point(before, now) or view.idle_point(now, self.trail.latest)
         whole = point is not None and self.trail.add(point)
-        panel = replace(view.panel(now, self.trail), actions=tuple(self.subject.actions))
+        panel = view.panel(now, self.trail)
+        panel = replace(panel, actions=panel.actions or tuple(self.subject.actions))
+        self.latencies.add(before, now)
         self.look, self.over = now, panel.over
         if point is None and panel == self.panel:
             return None
@@ -83,7 +87,7 @@ class Watch:
             known = self._watched.get(subject.id)
             watched = Watched(subject)
             if known is not None:
-                watched.trail = known.trail
+                watched.trail, watched.latencies = known.trail, known.latencies
             self._watched[subject.id] = watched
         self.see()
 

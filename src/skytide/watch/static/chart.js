@@ -14,6 +14,7 @@ function made(tag, className, text) {
 function shown(value, unit) {
   if (value === null || value === undefined) return "–";
   const size = Math.abs(value);
+  if (unit === "s" && size > 0 && size < 1) return `${(1e3 * value).toLocaleString("en", { maximumFractionDigits: size < 0.01 ? 1 : 0 })} ms`;
   const short = size >= 1e9 ? [1e9, " G"] : size >= 1e6 ? [1e6, " M"] : size >= 1e4 && unit !== "%" ? [1e3, " k"] : [1, ""];
   const scaled = value / short[0];
   const digits = Math.abs(scaled) >= 100 ? 0 : Math.abs(scaled) >= 10 ? 1 : 2;
@@ -24,7 +25,7 @@ function shown(value, unit) {
 class Chart {
   constructor(parent, about) {
     this.about = about;
-    this.card = made("section", "card");
+    this.card = made("section", about.wide ? "card wide" : "card");
     const title = made("h3", "", `${about.title} `);
     title.append(made("small", "", about.note || (about.unit === "%" || about.unit === "s" ? "" : about.unit)));
     this.legend = made("ul", "legend");
@@ -80,6 +81,7 @@ class Chart {
       else if (at === 0) line.fill = () => `${tone()}26`;
       if (this.about.drawn === "step") line.paths = uPlot.paths.stepped({ align: 1 });
       if (this.about.drawn === "step") delete line.fill;
+      if (this.about.band && this.about.band.includes(series.field)) line.width = 0.6;
       return line;
     });
     const axis = { stroke: () => colour("--dim"), grid: { stroke: () => colour("--grid"), width: 1 }, ticks: { show: false }, font: "11.5px system-ui, sans-serif" };
@@ -90,12 +92,19 @@ class Chart {
       cursor: { sync: { key: "skytide" }, drag: { x: false, y: false }, points: { size: 6 } },
       scales: { x: { range: () => this.window }, y: { range: (plot, low, high) => [0, Math.min(1.12 * Math.max(high || 0, this.about.limit || 0) || 1, this.about.top ?? Infinity)] } },
       series: [{}, ...(stack ? lines.reverse() : lines)],
+      bands: this.bands(),
       axes: [
         { ...axis, size: 26, space: 70, values: (plot, ticks) => ticks.map((tick) => clock(tick, this.window[1] - this.window[0])) },
         { ...axis, size: 54, space: 34, values: (plot, ticks) => ticks.map((tick) => shown(tick, this.about.unit)) },
       ],
       hooks: { draw: [(plot) => this.over(plot)], setCursor: [(plot) => this.tell(plot.cursor.idx)] },
     };
+  }
+
+  bands() {
+    if (!this.about.band) return [];
+    const [low, high] = this.about.band.map((field) => 1 + this.about.series.findIndex((series) => series.field === field));
+    return [{ series: [high, low], fill: () => `${colour(`--c${(high - 1) % 6}`)}2e` }];
   }
 
   /* The limit, and what happened, over the lines. */

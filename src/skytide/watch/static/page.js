@@ -92,6 +92,7 @@ function draw() {
   drawTiles(subject.tiles);
   drawCharts(subject);
   drawTables(subject.tables);
+  drawBars(subject.bars);
   $("scatter").hidden = !subject.scatter;
   if (subject.scatter) drawScatter($("scatter"), subject.scatter);
 }
@@ -172,9 +173,10 @@ function drawCharts(subject) {
   if (view.drawn !== id) {
     for (const chart of view.charts) chart.end();
     view.charts = subject.charts.map((about) => new Chart($("charts"), about));
+    $("charts").append($("bars"));
     view.drawn = id;
   }
-  for (const chart of view.charts) chart.draw(subject.trail, view.span, subject.marks);
+  for (const chart of view.charts) chart.draw(subject.trail, view.span, chart.about.marked ? subject.marks : []);
 }
 
 function drawTables(tables) {
@@ -185,7 +187,7 @@ function drawTables(tables) {
     if (known && known.dataset.drawn === text) return;
     const card = made("section", "card"), scroll = made("div", "scroll"), table = made("table"), head = made("tr"), body = made("tbody");
     card.dataset.drawn = text;
-    const numbers = told.columns.map((_, column) => told.rows.length > 0 && column > 0 && told.rows.every((row) => /^[–\-\d]/.test(row[column]) && row[column].length < 14));
+    const numbers = told.columns.map((_, column) => told.rows.length > 0 && column > 0 && told.rows.every((row) => /^[–\-\d][^:]*$/.test(row[column]) && row[column].length < 14));
     told.columns.forEach((name, column) => {
       const cell = made("th", numbers[column] ? "number" : "", name);
       cell.scope = "col";
@@ -193,7 +195,11 @@ function drawTables(tables) {
     });
     for (const row of told.rows) {
       const line = made("tr");
-      row.forEach((value, column) => line.append(made("td", numbers[column] ? "number" : value.length > LONG ? "long" : "", value)));
+      row.forEach((value, column) => {
+        const cell = made("td", numbers[column] ? "number" : "");
+        cell.append(value.length > LONG ? made("div", "long", value) : value);
+        line.append(cell);
+      });
       body.append(line);
     }
     const top = made("thead");
@@ -207,6 +213,23 @@ function drawTables(tables) {
     if (known) known.replaceWith(card);
     else place.append(card);
   });
+}
+
+function drawBars(told) {
+  const place = $("bars");
+  place.hidden = !told;
+  if (!told) return;
+  const list = made("ul");
+  list.tabIndex = 0;
+  for (const bar of told.bars) {
+    const item = made("li"), track = made("div", "bar"), fill = made("i");
+    fill.style.width = `${100 * bar.share}%`;
+    item.dataset.level = bar.level;
+    track.append(fill);
+    item.append(made("span", "", bar.label), track, made("span", "", bar.value));
+    list.append(item);
+  }
+  place.replaceChildren(made("h3", "", told.title), list);
 }
 
 /* What people choose */
