@@ -302,6 +302,7 @@ class Machine:
         return {
             "slots": self.key_slots,
             "imbalance": busiest / mean if mean else 1.0,
+            "slot_tuples": tuple(slot.tuples for slot in sorted(self._slots, key=lambda slot: slot.slot)),
             "moved_groups": state.keyed.moved,
             "own_groups": len(state.keyed.table.own),
             "found_in_memory": found / max(found + sum(slot.chunks_read for slot in self._slots), 1),

@@ -64,3 +64,5 @@ class Status:
     """Keys that come so often that they are groups of their own."""
     found_in_memory: float = 0.0
     """Of the files with what is remembered of keys, the share that workers had in their memory already, in the latest batch."""
+    slot_tuples: tuple[int, ...] = ()
+    """Tuples that came to each slot of an operator on keys, in the latest batch."""
