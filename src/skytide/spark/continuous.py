@@ -20,6 +20,7 @@ from skytide.spark.jobs import SparkJobs
 from skytide.spark.outlets import Sinks
 from skytide.spark.pane_source import OwnSource, load_panes
 from skytide.spark.parquet_sink import claim_all
+from skytide.spark.pinning import Pins
 from skytide.spark.run import Run
 from skytide.spark.sinks import side_sink_of, sink_of
 from skytide.spark.types import arrow_schema
@@ -133,20 +134,20 @@ class ContinuousQuery:
         claim_all(sinks.folders, plan.store.identity(), place.uri)
         engine = Engine(plan, sinks, SparkNotes(place.files("spark")))
         engine.resize(pane_slots, window_slots)
-        known = bounded(self.rows.schema, self.time)
+        known, pins = bounded(self.rows.schema, self.time), Pins(spark)
         rows = self.rows
         if self.source is not None and isinstance(way, InSource):
             reader = self.source.reader(self.rows.schema, place.files("fleet"), interval_us)
             rows = load_panes(spark, reader, plan)
 
         def run_batch(batch: DataFrame, batch_id: int) -> None:
-            engine.run_batch(SparkJobs(batch.sparkSession, known), batch, batch_id)
+            engine.run_batch(SparkJobs(batch.sparkSession, known, pins), batch, batch_id)
 
         writer = rows.writeStream.foreachBatch(run_batch).option("checkpointLocation", place.spark)
         if name:
             writer = writer.queryName(name)
         every = {"availableNow": True} if interval_us is None else {"processingTime": f"{interval_us} microseconds"}
-        jobs = SparkJobs(spark, known)
+        jobs = SparkJobs(spark, known, pins)
         engine.finish_flush(jobs)
         return Run(writer.trigger(**every).start(), engine, jobs, flush, self.source)
 

@@ -15,6 +15,7 @@ from skytide.spark.binding import map_in_arrow, spark_schema
 from skytide.spark.checkpoint import Files
 from skytide.spark.key_level import KeyTask
 from skytide.spark.pane_level import REPORT, PaneTask
+from skytide.spark.pinning import Pins
 from skytide.spark.tasks import one_task, tasks
 
 
@@ -40,9 +41,9 @@ class Jobs(Protocol):
 class SparkJobs:
     """Jobs in a Spark session; `known` are the fields of the tuples, whose Spark types are kept."""
 
-    def __init__(self, spark: SparkSession, known: StructType) -> None:
-        """Run jobs in this session."""
-        self._spark, self._known = spark, known
+    def __init__(self, spark: SparkSession, known: StructType, pins: Pins) -> None:
+        """Run jobs in this session; `pins` say where slots with a memory ran before."""
+        self._spark, self._known, self._pins = spark, known, pins
 
     def panes(self, batch: DataFrame, task: PaneTask, way: Way) -> PaneReport:
         """One task for each slot."""
@@ -83,7 +84,8 @@ class SparkJobs:
 
     def keys(self, task: KeyTask) -> tuple[SlotReport, ...]:
         """A job with a task for each slot."""
-        reports = tasks(self._spark, task.slots, task.run, spark_schema(StructType([]), REPORT)).toArrow()
+        numbers = self._pins.numbers(self._spark, task.slots)
+        reports = tasks(numbers, task.run, spark_schema(StructType([]), REPORT)).toArrow()
         return tuple(map(SlotReport.from_text, reports["report"].to_pylist()))
 
     def stored(self, store: Files, files: tuple[str, ...], columns: pa.Schema) -> DataFrame:
