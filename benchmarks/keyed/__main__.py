@@ -1,4 +1,4 @@
-"""Operators on keys against Spark's own keyed state: throughput, few active keys of many, a resize, and skew."""
+"""Operators on keys against Spark's own keyed state: throughput, few active keys of many, a resize, skew, and what elasticity and many keys cost."""
 
 import argparse
 import json
@@ -19,12 +19,16 @@ from rich.console import Console
 import skytide
 from benchmarks.keyed.peers import SLIDE, apply_with_state, transform_with_state
 from benchmarks.timing import Disagreement, Goal, announce, show
+from skytide.lab.blocking import Compared
 from skytide.spark import local_session
 from skytide.trading import AlgoTrader
 
 ROOT = Path(__file__).resolve().parents[2]
 QUOTES, KEYS, FILES = 1_000_000, 3_000, 10
 MANY = 100_000
+MORE_KEYS = (2_836, 10_000, 30_000, 100_000)
+"""From P2's number of symbols on (its Fig. 9)."""
+PARTS = ("uniform", "zipf", "active", "resize", "elasticity", "keys")
 CHECKED = 4
 """Spark's own are slow: they read so many files, and all have to agree on those. skytide reads all for its time."""
 
@@ -45,8 +49,10 @@ class Totals:
 def main() -> None:
     """Run and print."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.keyed", description=__doc__)
-    parser.add_argument("only", nargs="*", help="parts to run: uniform, zipf, active, resize")
+    parser.add_argument("only", nargs="*", help=f"parts to run: {', '.join(PARTS)}")
     options = parser.parse_args()
+    if unknown := set(options.only) - set(PARTS):
+        parser.error(f"no such part: {', '.join(sorted(unknown))}")
     console = Console(width=130, highlight=False)
     rocks = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
     spark = local_session(
@@ -58,7 +64,7 @@ def main() -> None:
     results: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as folder:
         bench = Bench(spark, console, Path(folder), goals)
-        for part in options.only or ["uniform", "zipf", "active", "resize"]:
+        for part in options.only or PARTS:
             results[part] = getattr(bench, part)()
     announce(console, goals)
     out = ROOT / "out" / "bench-keyed.json"
@@ -82,21 +88,25 @@ class Bench:
         return self._races("Zipf 1.1", 1 / np.arange(1, KEYS + 1) ** 1.1, 1_000)
 
     def active(self) -> dict[str, Any]:
-        """Many keys of which few come with a batch, five quotes each."""
-        place = self.place / "active"
-        rng = np.random.default_rng(3)
-        shares = [1.0, 1.0, 1.0, 0.01, 0.01, 0.01, 0.01, 0.01]
-        files = []
-        for number, share in enumerate(shares):
-            keys = rng.permutation(MANY)[: int(MANY * share)]
-            files.append(_quotes(rng.permutation(np.repeat(keys, 5)), number, rng))
-        folder = _written(files, place)
-        found = self._timed(self._keyed(folder, "totals"), place / "run", to_function=False)
-        seconds = found["seconds"]
-        all_s, few_s = median(seconds[1:3]), median(seconds[4:])
-        self.console.print(f"{MANY:,} keys: a batch of all takes {all_s * 1e3:,.0f} ms, one of 1 % of them {few_s * 1e3:,.0f} ms")
+        """Many keys of which few come with a batch, five quotes each; and the same few without all the others."""
+        all_s, few_s = self._shares("all", [1.0] * 3 + [0.01] * 6)
+        _, alone_s = self._shares("few", [0.01] * 9)
+        self.console.print(
+            f"{MANY:,} keys: a batch of all takes {all_s * 1e3:,.0f} ms, one of 1 % of them {few_s * 1e3:,.0f} ms; "
+            f"where there are no other keys one of as many takes {alone_s * 1e3:,.0f} ms"
+        )
         self.goals.append(Goal("100,000 keys: a tenth of a batch of all, over one of 1 % of them", all_s / few_s / 10, 1))
-        return {"seconds": seconds}
+        return {"all_s": all_s, "few_s": few_s, "alone_s": alone_s}
+
+    def _shares(self, name: str, shares: list[float]) -> tuple[float, float]:
+        """Return how long batches of all keys take, and batches of few."""
+        place, files = self.place / name, []
+        rng = np.random.default_rng(3)
+        for number, share in enumerate(shares):
+            keys = rng.permutation(MANY if 1.0 in shares else int(MANY * share))[: int(MANY * share)]
+            files.append(_quotes(rng.permutation(np.repeat(keys, 5)), number, rng))
+        seconds = self._timed(self._keyed(_written(files, place), "totals"), place / "run", to_function=False)["seconds"]
+        return median(seconds[1:3]), median(seconds[4:])
 
     def resize(self) -> dict[str, Any]:
         """From 2 to 4 slots in the middle: how long the batches around it take."""
@@ -109,6 +119,35 @@ class Bench:
         )
         self.goals.append(Goal("a batch, over what the resize adds to one", before / max(at - before, 1e-3), 1))
         return {"seconds": seconds}
+
+    def elasticity(self) -> dict[str, Any]:
+        """The same with loads reported, keys rebalanced and an auto-scaler that watches, and without all of it, in turn (P2 Fig. 8)."""
+        folder = self._day("uniform", np.ones(KEYS))
+        seconds: dict[str, list[float]] = {"with": [], "without": []}
+        for turn in range(3):
+            for who in ("with", "without"):
+                asked = self._keyed(folder, "mean")
+                asked = asked if who == "with" else Compared.of(asked, "MP", 0)
+                found = self._timed(asked, self.place / f"{who} {turn}", to_function=False, watched=who == "with")
+                seconds[who] += found["seconds"][2:]
+        with_s, without_s = median(seconds["with"]), median(seconds["without"])
+        rates = [QUOTES / FILES / each for each in (with_s, without_s)]
+        self.console.print(
+            f"Elasticity: {rates[0]:,.0f} quotes/s with it, {rates[1]:,.0f} without: {1 - rates[0] / rates[1]:.1%} less (P2: 3 to 4 %)"
+        )
+        return {"with_s": with_s, "without_s": without_s}
+
+    def keys(self) -> dict[str, Any]:
+        """More and more keys (P2 Fig. 9)."""
+        found = {}
+        for keys in MORE_KEYS:
+            folder = self._day(f"{keys} keys", np.ones(keys))
+            seconds = self._timed(self._keyed(folder, "mean", 10), self.place / f"with {keys}", to_function=False)["seconds"]
+            found[str(keys)] = QUOTES / FILES / median(seconds[2:])
+        rows = [[f"{int(keys):,}", f"{rate:,.0f}"] for keys, rate in found.items()]
+        title = f"mean of windows of 10: quotes a second, by the median batch of {QUOTES // FILES:,}"
+        show(self.console, title, ["keys", "quotes/s"], rows)
+        return found
 
     def _races(self, name: str, weights: Any, length: int) -> dict[str, Any]:
         folder = self._day(name, weights)
@@ -170,10 +209,12 @@ class Bench:
         slack = skytide.FixedSlack(0)
         if work == "totals":
             return keyed.apply(Totals(), slack=slack)
-        windows = keyed.count_window(length, slide=SLIDE, slack=slack)
+        windows = keyed.count_window(length, slide=min(SLIDE, length), slack=slack)
         return windows.apply(AlgoTrader()) if work == "fit" else windows.aggregate("avg(price) AS mean")
 
-    def _timed(self, asked: Any, place: Path, *, to_function: bool = True, resize_at: int | None = None) -> dict[str, Any]:
+    def _timed(
+        self, asked: Any, place: Path, *, to_function: bool = True, resize_at: int | None = None, watched: bool = False
+    ) -> dict[str, Any]:
         """Read file after file, and return the seconds of each batch, as Spark tells them, and what came out."""
         sums = np.zeros(2)
         run: list[Any] = []
@@ -194,7 +235,10 @@ class Bench:
         else:
             sink = {"sink": batch} if to_function else {"sink": "parquet", "path": place / "out"}
             run.append(asked.start(**sink, checkpoint=place / "c", trigger="availableNow", flush=True, slots=2))
+            scaler = skytide.autoscale(run[0], interval="2 s", mode="recommend") if watched else None
             run[0].await_termination()
+            if scaler:
+                scaler.stop()
             query, status = run[0].query, run[0].status()
         seconds = [
             progress["durationMs"]["triggerExecution"] / 1e3 for progress in query.recentProgress if progress["numInputRows"]

@@ -4,7 +4,8 @@ import os
 from dataclasses import dataclass
 from typing import Any
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
 from skytide.batch import InPlace, InSource, Keying, Rules, Sent, Way
 from skytide.errors import InvalidInput
@@ -141,19 +142,22 @@ class ContinuousQuery:
             rows = load_panes(spark, reader, plan)
 
         def run_batch(batch: DataFrame, batch_id: int) -> None:
-            engine.run_batch(SparkJobs(batch.sparkSession, known, pins), batch, batch_id)
+            engine.run_batch(self._jobs(batch.sparkSession, known, pins), batch, batch_id)
 
         writer = rows.writeStream.foreachBatch(run_batch).option("checkpointLocation", place.spark)
         if name:
             writer = writer.queryName(name)
         every = {"availableNow": True} if interval_us is None else {"processingTime": f"{interval_us} microseconds"}
-        jobs = SparkJobs(spark, known, pins)
+        jobs = self._jobs(spark, known, pins)
         engine.finish_flush(jobs)
         return Run(writer.trigger(**every).start(), engine, jobs, flush, self.source)
 
     def windows_of_all_rows(self) -> DataFrame:
         """Give the windows of rows that are all there, in one lazy plan."""
         return windows_of_rows(self.rows, self.time, self.windows, self.query).drop(*self.helpers)
+
+    def _jobs(self, spark: SparkSession, known: StructType, pins: Pins) -> SparkJobs:
+        return SparkJobs(spark, known, pins)
 
     def _way(self, splitting: str | Splitting | None) -> Way:
         """Return how tuples reach slots: expressions are Spark's to compute, and tuples in turn or in equal parts need no shuffle."""

@@ -84,9 +84,13 @@ class SparkJobs:
 
     def keys(self, task: KeyTask) -> tuple[SlotReport, ...]:
         """A job with a task for each slot."""
-        numbers = self._pins.numbers(self._spark, task.slots)
-        reports = tasks(numbers, task.run, spark_schema(StructType([]), REPORT)).toArrow()
-        return tuple(map(SlotReport.from_text, reports["report"].to_pylist()))
+        return tuple(map(SlotReport.from_text, self.slot_tasks(task.slots, task.run)))
+
+    def slot_tasks(self, slots: int, work: Callable[[int], Iterator[pa.RecordBatch]]) -> list[str]:
+        """Run a task for each slot, and return what they report."""
+        numbers = self._pins.numbers(self._spark, slots)
+        reports: list[str] = tasks(numbers, work, spark_schema(StructType([]), REPORT)).toArrow()["report"].to_pylist()
+        return reports
 
     def stored(self, store: Files, files: tuple[str, ...], columns: pa.Schema) -> DataFrame:
         """A lazy DataFrame that reads the files."""
