@@ -28,7 +28,7 @@ from skytide.batch.events import (
     StreamEnded,
     WindowsReported,
 )
-from skytide.batch.keying import Keying
+from skytide.batch.keying import Keying, names_of
 from skytide.batch.reports import PaneReport, WindowFound, WindowReport
 from skytide.batch.spreading import WORTH_S, Spreader
 from skytide.batch.state import OpenPane, Output, State
@@ -299,12 +299,14 @@ class Machine:
             return {}
         busiest, found = max((slot.tuples for slot in self._slots), default=0), sum(slot.chunks_found for slot in self._slots)
         mean = sum(slot.tuples for slot in self._slots) / max(len(self._slots), 1)
+        alone, names = state.keyed.table.alone(), names_of(self._slots)
         return {
             "slots": self.key_slots,
             "imbalance": busiest / mean if mean else 1.0,
             "slot_tuples": tuple(slot.tuples for slot in sorted(self._slots, key=lambda slot: slot.slot)),
             "moved_groups": state.keyed.moved,
             "own_groups": len(state.keyed.table.own),
+            "hot_keys": tuple(names.get(key, f"{key:016x}") for _, key in sorted(alone.items())),
             "found_in_memory": found / max(found + sum(slot.chunks_read for slot in self._slots), 1),
         }
 

@@ -3,7 +3,8 @@
 import os
 from dataclasses import dataclass
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
 from skytide.batch import InPlace, InSource, Keying, Rules, Sent, Way
 from skytide.errors import InvalidInput
@@ -19,6 +20,7 @@ from skytide.spark.jobs import SparkJobs
 from skytide.spark.outlets import Sinks
 from skytide.spark.pane_source import OwnSource, load_panes
 from skytide.spark.parquet_sink import claim_all
+from skytide.spark.pinning import Pins
 from skytide.spark.run import Run
 from skytide.spark.sinks import SideSink, Sink, side_sink_of, sink_of
 from skytide.spark.types import arrow_schema
@@ -132,26 +134,29 @@ class ContinuousQuery:
         claim_all(sinks.folders, plan.store.identity(), place.uri)
         engine = Engine(plan, sinks, SparkNotes(place.files("spark")))
         engine.resize(pane_slots, window_slots)
-        known = bounded(self.rows.schema, self.time)
+        known, pins = bounded(self.rows.schema, self.time), Pins(spark)
         rows = self.rows
         if self.source is not None and isinstance(way, InSource):
             reader = self.source.reader(self.rows.schema, place.files("fleet"), interval_us)
             rows = load_panes(spark, reader, plan)
 
         def run_batch(batch: DataFrame, batch_id: int) -> None:
-            engine.run_batch(SparkJobs(batch.sparkSession, known), batch, batch_id)
+            engine.run_batch(self._jobs(batch.sparkSession, known, pins), batch, batch_id)
 
         writer = rows.writeStream.foreachBatch(run_batch).option("checkpointLocation", place.spark)
         if name:
             writer = writer.queryName(name)
         every = {"availableNow": True} if interval_us is None else {"processingTime": f"{interval_us} microseconds"}
-        jobs = SparkJobs(spark, known)
+        jobs = self._jobs(spark, known, pins)
         engine.finish_flush(jobs)
         return Run(writer.trigger(**every).start(), engine, jobs, flush, self.source)
 
     def windows_of_all_rows(self) -> DataFrame:
         """Give the windows of rows that are all there, in one lazy plan."""
         return windows_of_rows(self.rows, self.time, self.windows, self.query).drop(*self.helpers)
+
+    def _jobs(self, spark: SparkSession, known: StructType, pins: Pins) -> SparkJobs:
+        return SparkJobs(spark, known, pins)
 
     def _way(self, splitting: str | Splitting | None) -> Way:
         """Return how tuples reach slots: expressions are Spark's to compute, and tuples in turn or in equal parts need no shuffle."""
