@@ -54,6 +54,8 @@ class Status:
     window_slots: int = 1
     window_plan: str = ""
     """How the window level spreads its work, and why not otherwise; for an operator on keys why its keys lie where they do."""
+    notice: str = ""
+    """What somebody should know, such as a slack that has grown far beyond the window."""
     slots: int = 0
     """Of an operator on keys."""
     imbalance: float = 1.0

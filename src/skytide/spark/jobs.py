@@ -54,7 +54,7 @@ class SparkJobs:
         else:
 
             def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-                yield from task.run(map(pane_level.Tuples, batches), _partition())
+                yield from task.run_partition(batches, _partition())
 
             reports = map_in_arrow(batch, run, spark_schema(StructType([]), REPORT))
         return pane_level.read_reports(reports.toArrow())
