@@ -19,7 +19,7 @@ from skytide.spark.checkpoint import Files, Store
 from skytide.spark.engine import Plan
 from skytide.spark.key_level import KeyTask
 from skytide.spark.outlets import Sinks
-from skytide.spark.pane_level import REPORT, SLOT, PaneTask, Tuples, read_reports
+from skytide.spark.pane_level import REPORT, SLOT, PaneTask, read_reports
 from skytide.windows import Windows
 from support import oracle
 
@@ -57,8 +57,8 @@ class InProcess:
     def panes(self, batch: list[pa.Table], task: PaneTask, way: Way) -> PaneReport:
         if isinstance(way, Sent):
             return self._sent(batch, task, way)
-        parts = [list(map(Tuples, part.to_batches(max_chunksize=3))) for part in batch]
-        reports = [report for slot, part in enumerate(parts) for report in task.run(part, slot)]
+        parts = [part.to_batches(max_chunksize=3) for part in batch]
+        reports = [report for slot, part in enumerate(parts) for report in task.run_partition(part, slot)]
         return read_reports(pa.Table.from_batches(reports, REPORT))
 
     def _sent(self, batch: list[pa.Table], task: PaneTask, way: Sent) -> PaneReport:

@@ -14,7 +14,7 @@ from skytide.control.objective import Demand, Objective
 from skytide.control.optimiser import plan
 from skytide.errors.checks import is_finite, is_whole, refused, yes_or_no
 from skytide.forecasting import Forecaster, Holt
-from skytide.records import Allocation, Decision, Evaluation, Observation
+from skytide.records import Allocation, Decision, Evaluation, Expected, Observation
 from skytide.windows import Duration, duration_us
 
 P2_FREQUENCIES_GHZ = (1.2, 1.3, 1.4, 1.5, 1.6, 1.7, 1.8, 1.9, 2.0)
@@ -151,7 +151,13 @@ class _Mpc(ControllerLogic):
         else:
             options, problem = self._objective.problem(present, demand)
             chosen, why = options[plan(problem).path[0]], ""
-        return Decision(chosen, self._reason(seen, demand, chosen) + why)
+        return Decision(chosen, self._reason(seen, demand, chosen) + why, self._expected(seen))
+
+    def _expected(self, seen: Evaluation) -> Expected:
+        """Return the forecast for the time when a worker that is asked for now works."""
+        steps = _lead_steps(seen) + 1
+        ahead = self._rates.forecast(steps, self._config.coverage)
+        return Expected(steps * seen.seen.interval_s, ahead.mean, max(ahead.low, 0.0), ahead.high)
 
     def _demand_hz(self, seen: Evaluation) -> tuple[float, ...]:
         """Give what each planned step has to serve.

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -34,6 +34,9 @@ class SlackLogic(ABC):
 class Slack(ABC):
     """A method to choose the slack."""
 
+    is_learned: ClassVar[bool] = True
+    """Whether it goes by the delays that were seen."""
+
     @abstractmethod
     def build(self, resume: State | None = None) -> SlackLogic:
         """Give a new logic, or one that goes on from a snapshot."""
@@ -48,6 +51,7 @@ class FixedSlack(Slack):
     """
 
     delay: Duration | int
+    is_learned: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         """Refuse what is no length of time; no slack at all is written 0."""

@@ -68,11 +68,15 @@ class PaneTask:
                 holds.append(some.hold_us)
         yield work.report(watch.arrivals, source_end, min(holds, default=None))
 
+    def run_partition(self, batches: Iterable[pa.RecordBatch], slot: int) -> Iterator[pa.RecordBatch]:
+        """Reduce the tuples of a partition of any DataFrame: Spark may have put them together in any order, so it says nothing of delays."""
+        yield from self.run((Tuples(batch, order=Order.TOGETHER) for batch in batches), slot)
+
     def split(self, batches: Iterable[pa.RecordBatch], router: Router, part: int, share: float) -> Iterator[pa.RecordBatch]:
         """Give each tuple its slot by the plan of the driver's router, of whose threshold this task has a `share`."""
         watch, choice = _Watch(self), _Choice(self, router, router.apart(part, share))
         for batch in batches:
-            rows, times, kinds = watch.judge(batch)
+            rows, times, kinds = watch.judge(batch, order=Order.TOGETHER)
             slots = np.full(len(times), router.slots[0], np.int32)
             in_time = np.flatnonzero(kinds < LATE)
             slots[in_time] = choice.slots(rows, times, in_time)
@@ -123,7 +127,8 @@ class _Watch:
         valid = times if invalid is None else times[~invalid]
         before = max((known for known in (self.arrivals.newest_us, newest_us) if known is not None), default=None)
         seen = observe(valid, plan.newest_us, plan.punctuation_us, plan.leap_us, seen_us=before, order=order)
-        self.arrivals = self.arrivals.then(seen, plan.leap_us)
+        follow = self.arrivals.then if order is Order.ARRIVAL else self.arrivals.beside
+        self.arrivals = follow(seen, plan.leap_us)
         if plan.punctuation_us is not None and len(valid) and valid.min() < plan.punctuation_us:
             kinds[(times < plan.punctuation_us) & (kinds == IN_TIME)] = LATE
         if task.invalid_wanted and len(valid):
