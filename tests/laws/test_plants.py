@@ -8,8 +8,10 @@ import pytest
 from support.fake_cluster import FakeCluster, executors
 from support.traffic import BURSTS, FLAT, SLIDING
 
+from skytide.control import CONTROLLERS, Guard, Static
+from skytide.loop.cycle import Loop
 from skytide.loop.ports import Actuator
-from skytide.records import Allocation
+from skytide.records import Allocation, Observation
 from skytide.routing import TB_RR
 from skytide.sim import CoarseStage, known_costs
 from skytide.sim.coarse_plant import CoarsePlant
@@ -19,10 +21,10 @@ from skytide.spark.scaling.slots import LocalSlots, Recommend
 
 
 class Slots:
-    """The slots of a query that is made up."""
+    """The slots of a query that is made up: those of two levels, or of an operator on keys."""
 
-    def __init__(self) -> None:
-        self.sizes = (1, 1)
+    def __init__(self, *, of_keys: bool) -> None:
+        self.sizes, self.of_keys = (1, 1), of_keys
 
     def pane_slots(self) -> int:
         return self.sizes[0]
@@ -69,10 +71,14 @@ def cluster() -> Plant:
 
 
 def slots() -> Plant:
-    return Plant(LocalSlots(Slots(), 0.5), lambda now_s: None)  # type: ignore[arg-type]
+    return Plant(LocalSlots(Slots(of_keys=False), 0.5), lambda now_s: None)  # type: ignore[arg-type]
 
 
-PLANTS = [operator, elastic, coarse, cluster, slots]
+def key_slots() -> Plant:
+    return Plant(LocalSlots(Slots(of_keys=True), 0.5), lambda now_s: None)  # type: ignore[arg-type]
+
+
+PLANTS = [operator, elastic, coarse, cluster, slots, key_slots]
 
 
 def contract(plant: Plant) -> None:
@@ -115,3 +121,30 @@ def test_a_plant_that_does_nothing_breaks_the_contract() -> None:
     plant = cluster()
     with pytest.raises(AssertionError):
         contract(Plant(plant.actuator, lambda now_s: None))
+
+
+class Seen:
+    """Metrics of slots that together have so much to do."""
+
+    def __init__(self, actuator: Actuator) -> None:
+        self.actuator, self.work = actuator, 1.0
+
+    def observe(self, now_s: float) -> Observation:
+        now = self.actuator.current()
+        used = self.work / now.workers
+        return Observation(now_s, 10, now, 100 * self.work, 100 * min(self.work, now.workers), used, 0.01, latency_s=1.0)
+
+
+@pytest.mark.parametrize("name", CONTROLLERS)
+def test_every_controller_drives_the_slots_of_keys(name: str) -> None:
+    actuator = key_slots().actuator
+    seen = Seen(actuator)
+    controller = Static(3) if name == "static" else CONTROLLERS[name]()
+    loop = Loop(seen, actuator, controller, Guard(1, 4, scale_down_after_s=0, notice_no_help=False))
+    sizes = []
+    for cycle in range(60):
+        seen.work = 2.6 if cycle < 30 else 0.2
+        loop.cycle(10.0 * cycle)
+        sizes.append(actuator.current().workers)
+    assert max(sizes[:30]) >= 3
+    assert sizes[-1] == (3 if name == "static" else 1)

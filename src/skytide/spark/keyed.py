@@ -26,7 +26,7 @@ from skytide.spark.pane_source import OwnSource
 from skytide.spark.run import Run
 from skytide.spark.types import arrow_schema
 from skytide.trading import Candlesticks
-from skytide.windows import Windows, sliding
+from skytide.windows import Windows, duration_us, sliding
 
 GROUP = "__skytide_group"
 END_OF_TIME_US = 2**62
@@ -75,9 +75,15 @@ class Keyed:
     keys: tuple[str, ...]
     source: OwnSource | None = None
 
-    def count_window(self, length: int, slide: int | None = None, slack: Slack | None = None) -> "KeyedWindowed":
-        """Cut the tuples of each key, in order of time, into windows of so many, one every `slide` tuples; without it one after the other."""
-        windows = CountWindows(length, length if slide is None else slide)
+    def count_window(
+        self, length: int, slide: int | None = None, slack: Slack | None = None, *, tick: Any = "100 ms"
+    ) -> "KeyedWindowed":
+        """Cut the tuples of each key, in order of time, into windows of so many, one every `slide` tuples; without it one after the other.
+
+        Windows come out a `tick` of the stream's time at a time. Each costs a little: where much time goes by in a batch, as when
+        history is replayed, let it be longer.
+        """
+        windows = CountWindows(length, length if slide is None else slide, duration_us(tick, "tick"))
         return KeyedWindowed(self.df, self.time, self.keys, windows, slack_of(slack), self.source)
 
     def window(self, length: Any, slide: Any = None, slack: Slack | None = None) -> "KeyedWindowed":

@@ -63,9 +63,11 @@ class Stream:
         """Work on the tuples of each key on their own: `.keyed("symbol").count_window(1_000, slide=25)`."""
         return Keyed(self.df, self.time, key_columns(self.df, self.time, keys), self.source)
 
-    def count_window(self, length: int, slide: int | None = None, slack: Slack | None = None) -> "KeyedWindowed":
-        """Cut the stream into windows of so many tuples, in order of time, one every `slide` tuples."""
-        return Keyed(self.df, self.time, (), self.source).count_window(length, slide, slack)
+    def count_window(
+        self, length: int, slide: int | None = None, slack: Slack | None = None, *, tick: Any = "100 ms"
+    ) -> "KeyedWindowed":
+        """Cut the stream into windows of so many tuples, in order of time, one every `slide` tuples; they come out a `tick` at a time."""
+        return Keyed(self.df, self.time, (), self.source).count_window(length, slide, slack, tick=tick)
 
 
 @dataclass(frozen=True)

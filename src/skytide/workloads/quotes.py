@@ -5,7 +5,7 @@ times the usual rate. Prices are random walks with trends that hold for a while.
 """
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -71,8 +71,8 @@ class QuoteDay:
     @cached_property
     def shares(self) -> Floats:
         """The share of each symbol in all quotes."""
-        weights: Floats = 1.0 / np.arange(1, self.symbols + 1) ** ZIPF
-        return weights / weights.sum()
+        weights = np.arange(1, self.symbols + 1, dtype=np.float64) ** -ZIPF
+        return np.asarray(weights / weights.sum(), np.float64)
 
     @staticmethod
     def intensity(at_s: Floats) -> Floats:
@@ -88,7 +88,7 @@ class QuoteDay:
     def quotes(self, begin_us: int, end_us: int) -> Quotes:
         """Return the quotes from one time since the opening to another."""
         blocks = range(max(begin_us, 0) // (BLOCK_S * SECOND_US), min(-(-end_us // (BLOCK_S * SECOND_US)), LENGTH_S // BLOCK_S))
-        parts = [self._block(block) for block in blocks]
+        parts = [_drawn(self, block) for block in blocks]
         times, symbols, prices, volumes = (
             np.concatenate([part[place] for part in parts] or [np.zeros(0, kind)])
             for place, kind in enumerate((np.int64, np.int64, np.float64, np.int64))
@@ -96,7 +96,7 @@ class QuoteDay:
         wanted = slice(*np.searchsorted(times, [begin_us, end_us]).tolist())
         return Quotes(times[wanted] + OPEN_S * SECOND_US, symbols[wanted], prices[wanted], volumes[wanted])
 
-    def _block(self, block: int) -> tuple[Numbers, Numbers, Floats, Numbers]:
+    def block(self, block: int) -> tuple[Numbers, Numbers, Floats, Numbers]:
         """Draw a minute: when something happens to which symbol, and how many quotes tell of it."""
         random = derive(self.seed, "quotes", block)
         seconds = block * BLOCK_S + np.arange(BLOCK_S)
@@ -141,3 +141,9 @@ class QuoteDay:
         part = at_s - second
         middles: Floats = self._walks[symbols, second] * (1 - part) + self._walks[symbols, second + 1] * part
         return middles
+
+
+@lru_cache(maxsize=4)
+def _drawn(day: QuoteDay, block: int) -> tuple[Numbers, Numbers, Floats, Numbers]:
+    """Return a minute; whoever asks for a few seconds at a time has it drawn once."""
+    return day.block(block)
