@@ -26,7 +26,6 @@ class Doubling(Experiment):
     """An experiment that is over at once."""
 
     factor: float = 2.0
-    alone = False
     id, title, source, question = "X0", "doubling", "a paper, Fig. 1", "does it <double>?"
 
     def pieces(self) -> Sequence[Piece]:
@@ -47,8 +46,13 @@ class Doubling(Experiment):
 class AloneDoubling(Doubling):
     """The same, with nothing beside it."""
 
-    alone = True
     id = "S0"
+
+    def pieces(self) -> Sequence[Piece]:
+        return []
+
+    def alone(self) -> Sequence[Piece]:
+        return super().pieces()
 
 
 @pytest.mark.parametrize(

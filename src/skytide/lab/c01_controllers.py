@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from datetime import timedelta
 from math import pi, sin
 from typing import Any
 
@@ -123,7 +124,7 @@ class Comparison(Experiment):
                 service_cv=0.3,
                 seed=seed,
             )
-            guard = Guard(1, PEAK, scale_down_after_s=load.down_after_s)
+            guard = Guard(1, PEAK, scale_down_after=timedelta(seconds=load.down_after_s) if load.down_after_s else 0)
             found = play(plant, controller, guard, interval_s=load.interval_s, bound_s=BOUND_S).saso
             saved = 1 - found.worker_seconds / (PEAK * len(rates_hz) * load.step_s)
             rows.append({"load": name, "contestant": contestant, "seed": seed, "saved": saved, **asdict(found)})

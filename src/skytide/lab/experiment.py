@@ -39,14 +39,17 @@ class Experiment(ABC):
     source: ClassVar[str]
     """The figure or table of the paper."""
     question: ClassVar[str]
-    seconds: ClassVar[float] = 10.0
-    """How long all pieces take on one core: for the bar that shows how far a run is."""
-    alone: ClassVar[bool] = False
-    """Whether nothing else may run meanwhile, as time is measured or Spark takes all cores."""
+    seconds: ClassVar[float] = 0.0
+    alone_seconds: ClassVar[float] = 0.0
+    """How long all pieces take on one core, and those that run alone: for the bar that shows how far a run is."""
 
     def pieces(self) -> Sequence[Piece]:
         """Return the arguments of `play`, one tuple for each piece of work that needs no other; those that take longest first."""
-        return [()]
+        return []
+
+    def alone(self) -> Sequence[Piece]:
+        """Return the arguments of pieces beside which nothing else may run, as time is measured or Spark takes all cores."""
+        return []
 
     @abstractmethod
     def play(self, *piece: Any) -> list[Row]:

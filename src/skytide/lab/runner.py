@@ -69,12 +69,12 @@ def run(
     """Play experiments and tell of each as soon as it is over; return what became of them, in their order."""
     cores = cores or os.cpu_count() or 1
     outcomes: dict[str, Outcome] = {}
-    together, alone = ([each for each in experiments if each.alone == only] for only in (False, True))
-    pace = Pace(sum(each.seconds for each in together) + cores * sum(each.seconds for each in alone), cores)
+    pace = Pace(sum(each.seconds + cores * each.alone_seconds for each in experiments), cores)
     console = Console(stderr=True)
     columns = SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), Remaining(pace)
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         shown = bar.add_task("", total=pace.left_s)
+        later: list[tuple[Experiment, list[Row], float]] = []
 
         def end(experiment: Experiment, rows: list[Row], seconds: float) -> None:
             outcomes[experiment.id] = finish(experiment, rows, out, seconds)
@@ -84,13 +84,16 @@ def run(
             pace.done(expected_s, took_s)
             bar.update(shown, advance=expected_s, description=experiment.id)
 
-        for experiment, rows, seconds in _side_by_side(together, cores, step):
-            end(experiment, rows, seconds)
-        for experiment in alone:
+        for experiment, rows, seconds in _side_by_side(experiments, cores, step):
+            if experiment.alone():
+                later.append((experiment, rows, seconds))
+            else:
+                end(experiment, rows, seconds)
+        for experiment, rows, seconds in later:
             bar.update(shown, description=experiment.id)
-            rows, seconds = _played(experiment, experiment.pieces())
-            step(experiment, cores * experiment.seconds, cores * seconds)
-            end(experiment, rows, seconds)
+            more, took_s = _played(experiment, experiment.alone())
+            step(experiment, cores * experiment.alone_seconds, cores * took_s)
+            end(experiment, [*rows, *more], seconds + took_s)
     return [outcomes[experiment.id] for experiment in experiments]
 
 
@@ -98,9 +101,11 @@ def _side_by_side(
     experiments: Sequence[Experiment], cores: int, step: Callable[[Experiment, float, float], None]
 ) -> Iterator[tuple[Experiment, list[Row], float]]:
     """Play all pieces of all experiments on so many cores, and return each experiment when its last piece is done."""
+    pieces = {each.id: list(each.pieces()) for each in experiments}
+    yield from ((each, [], 0.0) for each in experiments if not pieces[each.id])
+    experiments = [each for each in experiments if pieces[each.id]]
     if not experiments:
         return
-    pieces = {each.id: list(each.pieces()) for each in experiments}
     found: dict[str, dict[int, list[Row]]] = {each.id: {} for each in experiments}
     spent = dict.fromkeys(pieces, 0.0)
     work = sorted(experiments, key=lambda each: -each.seconds / len(pieces[each.id]))  # a long piece at the end would be waited for
@@ -134,4 +139,4 @@ def _played(experiment: Experiment, pieces: Sequence[Piece]) -> tuple[list[Row],
 
 def play_all(experiment: Experiment) -> list[Row]:
     """Return the rows of an experiment, piece after piece in this process."""
-    return _played(experiment, experiment.pieces())[0]
+    return _played(experiment, [*experiment.pieces(), *experiment.alone()])[0]

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from skytide.lab.experiment import Experiment, Findings, Row
+from skytide.lab.experiment import Experiment, Findings, Piece, Row
 from skytide.lab.verdict import Claim, of_all
 from skytide.lateness import FixedSlack
 from skytide.queries import low
@@ -44,14 +44,17 @@ class SimulatorAgainstEngine(Experiment):
     title = "the simulator against the engine"
     source = "no paper"
     question = "Does the simulator predict how busy and how late the real engine is?"
-    seconds = 400.0
-    alone = True
+    alone_seconds = 400.0
 
     warm_up_s: float = 12.0
     measured_s: float = 25.0
     warm_ups: int = 2
     scale: float = 1.0
     """Of all rates."""
+
+    def alone(self) -> Sequence[Piece]:
+        """Return the one piece."""
+        return [()]
 
     def play(self, *piece: Any) -> list[Row]:
         """Calibrate, predict, measure."""

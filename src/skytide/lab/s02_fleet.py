@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from matplotlib.figure import Figure
 
 from skytide.admission import STRATEGIES, Profile
-from skytide.lab.experiment import Experiment, Findings, Row
+from skytide.lab.experiment import Experiment, Findings, Piece, Row
 from skytide.lab.real_data import data
 from skytide.lab.verdict import Claim
 from skytide.spark.fleet import fleet
@@ -41,12 +41,15 @@ class FleetOnSpark(Experiment):
     title = "80 streams on Spark under five strategies, and 500 cabs"
     source = "P1 Fig. 10 and 11, on Spark"
     question = "Do the strategies for many streams do on Spark what they do in the simulator?"
-    seconds = 480.0
-    alone = True
+    alone_seconds = 480.0
 
     stream_s: float = 60.0
     warm_up_s: float = 10.0
     strategies: Sequence[str] = tuple(STRATEGIES)
+
+    def alone(self) -> Sequence[Piece]:
+        """Return the one piece."""
+        return [()]
 
     def play(self, *piece: Any) -> list[Row]:
         """Play one workload under each strategy, and the cabs once."""

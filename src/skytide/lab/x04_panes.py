@@ -30,15 +30,14 @@ class PanesOrTuples(Experiment):
     title = "windows from panes against windows from tuples"
     source = "P3 Fig. 14"
     question = "How much time is saved if windows are computed from panes that they share?"
-    seconds = 150.0
-    alone = True
+    alone_seconds = 150.0
 
     rate_hz: int = 100_000
     stream_s: int = 5
     rounds: int = 2
     panes_per_window: Sequence[int] = (1, 2, 5, 10, 20)
 
-    def pieces(self) -> Sequence[Piece]:
+    def alone(self) -> Sequence[Piece]:
         """Return a kind of points each."""
         return [(cloud,) for cloud in CLOUDS]
 

@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from skytide.keyed import GROUPS, Loads, Rebalancer, RoutingTable
+from skytide.lab import x10_engine
 from skytide.lab.experiment import Experiment, Findings, Piece, Row
 from skytide.lab.verdict import Claim, of_all
 from skytide.sim.migration import PROTOCOLS, Costs, Outcome, Scene, Tuples, deal, deal_again, draw_tuples
@@ -22,6 +23,7 @@ CUT_S = 29.5  # nothing happens before
 SECOND_S = 1.0  # after the first phase, in which latency is said to decrease
 SEEDS = tuple(range(8))
 INSERT_S = 1e-6
+ON_ENGINE = "on the engine"
 MP, R_BLK, S_BLK = "MP", "R-BLK", "S-BLK"
 
 
@@ -59,9 +61,16 @@ BEYOND = {COPIED: Unprinted(state_s=1e-4), FEWEST: Unprinted()}
 """What P2 did not do: state that is copied to other machines, and the routing of our rebalancer."""
 
 
+OVER_TIME = (
+    ("over time", CHANGE_S, "simulated, intervals of 100 ms"),
+    ("engine over time", x10_engine.CHANGE + 1.0, "on the engine, intervals of 1 s"),
+)
+"""What is drawn: the rows, when the change is asked for, and a title."""
+
+
 @dataclass(frozen=True)
 class Migration(Experiment):
-    """The splitter, 6 replicas that become 8, and the merger, tuple by tuple, around the change."""
+    """The splitter, 6 replicas that become 8, and the merger, tuple by tuple, around the change; and the same change on the real engine."""
 
     id = "X10"
     title = "latency and results while the state of keys moves"
@@ -69,34 +78,45 @@ class Migration(Experiment):
     question = "Which protocol lets latency rise least while the state of most keys moves to other replicas?"
     seconds = 200.0
 
+    alone_seconds = 150.0
+
     seeds: Sequence[int] = SEEDS
+    repeats: int = x10_engine.REPEATS
 
     def pieces(self) -> Sequence[Piece]:
         """Return a choice of what P2 does not print and a seed each."""
         return [(name, seed) for name in (*VARIANTS, *BEYOND) for seed in self.seeds]
 
+    def alone(self) -> Sequence[Piece]:
+        """Return the runs on the engine."""
+        return [(ON_ENGINE, self.repeats)]
+
     def play(self, *piece: Any) -> list[Row]:
-        """Simulate all protocols on the same tuples."""
-        return simulate((piece[0], piece[1]))
+        """Simulate all protocols on the same tuples, or run them on the engine."""
+        name, number = piece
+        return x10_engine.measure(number) if name == ON_ENGINE else simulate((name, number))
 
     def conclude(self, rows: Sequence[Row]) -> Findings:
-        """Judge with all choices."""
-        return Findings(claims(rows), notes(rows))
+        """Judge the simulated ones with all choices, and those on the engine."""
+        real = [row for row in rows if row["figure"].startswith("engine")]
+        simulated = [row for row in rows if not row["figure"].startswith("engine")]
+        return Findings([*claims(simulated), *x10_engine.claims(real)], f"{notes(simulated)}. {x10_engine.NOTES}")
 
     def draw(self, rows: Sequence[Row], figure: Figure) -> None:
-        """Draw latency and results over time."""
-        latency, results = figure.subplots(2, 1, sharex=True)
-        for name in PROTOCOLS:
-            mine = [row for row in rows if row["figure"] == "over time" and row["protocol"] == name]
-            times = sorted({row["at_s"] for row in mine})
-            for axis, what in ((latency, "latency_ms"), (results, "results")):
-                means = [np.mean([row[what] for row in mine if row["at_s"] == at]) for at in times]
-                axis.plot(times, means, marker=".", label=name)
-        latency.set(ylabel="mean latency (ms)")
-        results.set(ylabel="results in 100 ms", xlabel="seconds")
-        for axis in (latency, results):
-            axis.axvline(CHANGE_S, color="0.7", lw=0.8)
-            axis.legend(frameon=False)
+        """Draw latency and results over time: simulated as P2 has it, and on the engine."""
+        axes = figure.subplots(2, 2, sharex="col")
+        for (latency, results), (kind, change_s, title) in zip(axes.T, OVER_TIME, strict=True):
+            for name in PROTOCOLS:
+                mine = [row for row in rows if row["figure"] == kind and row["protocol"] == name]
+                times = sorted({row["at_s"] for row in mine})
+                for axis, what in ((latency, "latency_ms"), (results, "results")):
+                    means = [np.mean([row[what] for row in mine if row["at_s"] == at]) for at in times]
+                    axis.plot(times, means, marker=".", label=name)
+            latency.set(ylabel="mean latency (ms)", title=title)
+            results.set(ylabel="results of an interval", xlabel="seconds")
+            for axis in (latency, results):
+                axis.axvline(change_s, color="0.7", lw=0.8)
+                axis.legend(frameon=False)
 
 
 def scene(values: Unprinted, seed: int, *, fewest: bool = False) -> Scene:
@@ -273,4 +293,4 @@ def _values_said() -> str:
 
 
 EXPERIMENT = Migration()
-TOY = Migration(seeds=(0, 1))
+TOY = Migration(seeds=(0, 1), repeats=1)

@@ -27,7 +27,7 @@ class Played:
 
 def play(plant: Operator, controller: Controller, guard: Guard, *, interval_s: float, bound_s: float | None = None) -> Played:
     """Let a controller steer a plant to its end; `bound_s`: a latency above it is a violation, otherwise falling behind is one."""
-    guard = replace(guard, stale_after_s=max(guard.stale_after_s, 3 * interval_s))
+    guard = guard.patient(3 * interval_s)
     cycles = drive(plant, controller, guard, interval_s=interval_s)
     seen = [cycle.evaluation.seen for cycle in cycles if cycle.evaluation is not None]
     steps = [Step(now.allocation, violated(now, bound_s), now.interval_s, now.power_w) for now in seen]
