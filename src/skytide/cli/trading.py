@@ -36,7 +36,7 @@ TICK_S = 0.1  # as the day comes
 WINDOW, SLIDE = 1_000, 25
 AHEAD = "5 s"
 DECIDE_EVERY = "2 s"
-SHRINK_AFTER = "6.0 s"
+SHRINK_AFTER = "6 s"
 IDLE_S = 3.0  # so long nothing came, after all was written: it is over
 WARM_UP_S = 1.0  # of the day as it comes
 
