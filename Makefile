@@ -42,7 +42,7 @@ bench: $(READY) ## queries on arrays and DataFrames against their peers
 bench-bursts: $(READY) ## a bursty stream with every way to split panes (about ten minutes)
 	@$(BIN)/python -m benchmarks.stream.bursts
 
-bench-keyed: $(READY) ## operators on keys against Spark's own keyed state (about half an hour)
+bench-keyed: $(READY) ## operators on keys against Spark's own keyed state (about a quarter of an hour)
 	@$(BIN)/python -m benchmarks.keyed
 
 bench-fleet: $(READY) ## thousands of streams against a task a stream, one reader, and closed files (about ten minutes)

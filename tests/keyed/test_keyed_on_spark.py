@@ -216,11 +216,12 @@ def test_windows_of_all_tuples_by_number(spark: SparkSession) -> None:
     assert sorted(found.row_start) == [0, 10, 20, 30, 40, 50, 60, 70]
 
 
-def test_tuples_without_a_key_are_refused_or_put_aside(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.parametrize("windows", [lambda s: s.count_window(10), lambda s: s.window("100 ms")], ids=["by number", "by time"])
+def test_tuples_without_a_key_are_refused_or_put_aside(spark: SparkSession, tmp_path: Path, windows: Any) -> None:
     table = quotes(200)
     symbols = pa.array([None if n % 50 == 0 else value for n, value in enumerate(table["symbol"].to_pylist())])
     folder = written(table.set_column(1, "symbol", symbols), tmp_path / "in", 1)
-    asked = skytide.stream(streamed(spark, folder)).keyed("symbol").count_window(10).aggregate("count(*)")
+    asked = windows(skytide.stream(streamed(spark, folder)).keyed("symbol")).aggregate("count(*)")
     with pytest.raises(Exception, match="tuples without symbol: a NULL is no key; filter them out"):
         asked.start("memory", checkpoint=tmp_path / "c", trigger="availableNow").await_termination()
     run = asked.start("memory", checkpoint=tmp_path / "d", trigger="availableNow", invalid=str(tmp_path / "odd"))

@@ -12,7 +12,7 @@ from skytide.lab.blocking import MP, R_BLK, S_BLK, Forced
 
 
 def test_each_protocol_moves_keys_and_is_judged(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    small = {"KEYS": 60, "LENGTH": 20, "SLIDE": 5, "BEFORE_HZ": 300, "AFTER_HZ": 400, "JUMP": 4, "CHANGE": 5, "END": 8}
+    small = {"KEYS": 60, "LENGTH": 20, "SLIDE": 1, "BEFORE_HZ": 300, "AFTER_HZ": 400, "JUMP": 4, "CHANGE": 5, "END": 10}
     symbols = pa.array([f"S{number}" for number in range(60)])
     for name, value in {**small, "WARM_FILES": 2, "SYMBOLS": symbols}.items():
         monkeypatch.setattr(x10, name, value)

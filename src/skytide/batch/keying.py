@@ -41,7 +41,7 @@ class Keying:
             since_us=keyed.until_us,
             until_us=until_us,
             pieces=tuple(piece for known in closed.values() for piece in known.pieces),
-            keyed=keyed,
+            keyed=replace(keyed, rebalancer={}),  # no slot asks for it
         )
 
     def after(self, state: State, ended: range, reports: Sequence[SlotReport], windows: Windows, at_s: float) -> State:

@@ -6,7 +6,7 @@ from skytide.keyed.operator import KeyedOperator, Operator
 from skytide.keyed.rebalance import Loads, Moves, Rebalancer, RebalancerLogic
 from skytide.keyed.state import KeyedState, SlotReport, StoredChunk
 from skytide.keyed.table import GROUPS, RoutingTable
-from skytide.keyed.tagged import Tagged, hashes_of
+from skytide.keyed.tagged import OfEachKey, Tagged, hashes_of
 from skytide.keyed.windows import CountWindows, TimeWindows
 from skytide.keyed.work import HASH, KeyedStep, Worked
 
@@ -22,6 +22,7 @@ __all__ = [
     "Loads",
     "Moves",
     "OfAggregate",
+    "OfEachKey",
     "OfOperator",
     "OfQuery",
     "Operator",

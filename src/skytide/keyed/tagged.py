@@ -1,6 +1,6 @@
 """Tuples on the way to the slots of their keys: as they are, with the hash of the key beside them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 import pyarrow as pa
@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from skytide.errors import InvalidInput
 from skytide.kernels import Mask
 from skytide.keyed.work import HASH
-from skytide.queries import Query
+from skytide.queries import Aggregate, Query
 from skytide.routing import Keys
 
 
@@ -21,13 +21,7 @@ class Tagged(Query):
 
     def pane(self, rows: pa.Table) -> pa.Table:
         """Add the hashes."""
-        refused = self.refused(rows)
-        if refused is not None:
-            raise InvalidInput(
-                value=f"{int(refused.sum())} tuples without {' or '.join(self.keys)}",
-                reason="a NULL is no key",
-                remedy="filter them out, replace them with coalesce(...), or put them aside with invalid=",
-            )
+        check_keys(rows, self.keys)
         return rows.append_column(HASH, pa.array(hashes_of(rows, self.keys).view(np.int64)))
 
     def merge(self, kept: pa.Table) -> pa.Table:
@@ -44,8 +38,43 @@ class Tagged(Query):
 
     def refused(self, rows: pa.Table) -> Mask | None:
         """Return which tuples have no key."""
-        missing = [np.asarray(rows[key].is_null()) for key in self.keys if rows[key].null_count]
-        return np.logical_or.reduce(missing) if missing else None
+        return without_key(rows, self.keys)
+
+
+@dataclass(frozen=True)
+class OfEachKey(Aggregate):
+    """Aggregates of each key in windows of time: partial results are merged, so that no key lies on one slot. A NULL is no key here."""
+
+    @staticmethod
+    def of(query: Aggregate) -> "OfEachKey":
+        """Return the same aggregates."""
+        return OfEachKey(**{each.name: getattr(query, each.name) for each in fields(query)})
+
+    def pane(self, rows: pa.Table) -> pa.Table:
+        """Return the partial aggregates of the rows."""
+        check_keys(rows, self.keys)
+        return super().pane(rows)
+
+    def refused(self, rows: pa.Table) -> Mask | None:
+        """Return which tuples have no key."""
+        return without_key(rows, self.keys)
+
+
+def without_key(rows: pa.Table, keys: tuple[str, ...]) -> Mask | None:
+    """Return which tuples have no key, or None if all have one."""
+    missing = [np.asarray(rows[key].is_null()) for key in keys if rows[key].null_count]
+    return np.logical_or.reduce(missing) if missing else None
+
+
+def check_keys(rows: pa.Table, keys: tuple[str, ...]) -> None:
+    """Refuse tuples without a key."""
+    refused = without_key(rows, keys)
+    if refused is not None:
+        raise InvalidInput(
+            value=f"{int(refused.sum())} tuples without {' or '.join(keys)}",
+            reason="a NULL is no key",
+            remedy="filter them out, replace them with coalesce(...), or put them aside with invalid=",
+        )
 
 
 def hashes_of(rows: pa.Table, keys: tuple[str, ...]) -> NDArray[np.uint64]:

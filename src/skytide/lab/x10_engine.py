@@ -1,7 +1,7 @@
 """X10 on the real engine: results in flight while 80 % of the keys move from 6 slots to 8, with our protocol and two that block.
 
-All runs go on from one checkpoint, in which each key has a full window. A file of quotes comes every second; when a slot wrote its results
-says when it was done, and when the last slot did, when a batch was out. Slots share the cores of this machine: more of them serve no more.
+All runs go on from one checkpoint, in which each key has a full window. A file of quotes comes every second, just before a batch begins; when a slot wrote
+its results says when it was done, and when the last slot did, when a batch was out. Slots share the cores of this machine: more of them serve no more.
 """
 
 import shutil
@@ -104,7 +104,7 @@ def _play(spark: Any, place: Path, protocol: str, seed: int) -> tuple[Results, t
         "parquet", path=own / "out", checkpoint=own / "c", trigger="1 second", slots=OLD
     )
     began = run.seconds().get("key tasks", 0.0), run.status().windows_out
-    began_s, before = time.time(), run.routing()
+    began_s, before = _just_before_a_trigger(), run.routing()
     try:
         _feed(feed, run, began_s, seed)
         batch = run.status().batch
@@ -131,6 +131,11 @@ def _feed(feed: Path, run: Run, began_s: float, seed: int) -> None:
         _write(feed, WARM_FILES + second, keys, START_US + (WARM_S + second) * 1e6, 1.0, seed)
         if second == CHANGE:
             run.resize(slots=NEW)
+
+
+def _just_before_a_trigger() -> float:
+    """Return a time in a second or two from which on files come just before a batch begins: Spark's begin with whole seconds."""
+    return float(np.ceil(time.time() + 1.0) - 0.2)
 
 
 def _until(run: Run, reached: Any) -> None:
@@ -166,7 +171,7 @@ def _rows(found: Results, tables: tuple[RoutingTable, RoutingTable], protocol: s
     # the table changes at the end of the batch that was under way when slots were asked for: the next one has it
     later = sorted(set(found.batch[found.came_s > CHANGE + 1].tolist()))
     at = found.batch == later[0]
-    before = (found.came_s > 2) & (found.came_s < JUMP - 1)
+    before = (found.came_s > 1) & (found.came_s < JUMP - 1)
     row = {
         "figure": "engine",
         "protocol": protocol,

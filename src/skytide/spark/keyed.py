@@ -12,7 +12,18 @@ from pyspark.sql.types import StructType
 
 from skytide.errors import InvalidInput
 from skytide.errors.checks import refused, words
-from skytide.keyed import CountWindows, KeyedStep, OfAggregate, OfOperator, OfQuery, Operator, Tagged, TimeWindows, hashes_of
+from skytide.keyed import (
+    CountWindows,
+    KeyedStep,
+    OfAggregate,
+    OfEachKey,
+    OfOperator,
+    OfQuery,
+    Operator,
+    Tagged,
+    TimeWindows,
+    hashes_of,
+)
 from skytide.keyed.operator import KeyedOperator
 from skytide.keyed.windows import TICK_US
 from skytide.lateness import KSlack, Slack
@@ -127,7 +138,7 @@ class KeyedWindowed(Asks[KeyedAnswer]):
         """
         if isinstance(self.windows, TimeWindows):
             # Partial results of a key can be merged, so that its tuples need not come together: no key is too frequent.
-            query = aggregate_of(self.df, measures, self.keys, self.time)
+            query = OfEachKey.of(aggregate_of(self.df, measures, self.keys, self.time))
             return asked(AggregatedKeys, self.df, self.time, self.windows.windows, self.slack, query, self.source)
         found = _asked(self, self.windows, self.slack, aggregate_of(self.df, measures, (), self.time), None)
         return aggregated_frame(found, _NotFurther()) if isinstance(found, DataFrame) else AggregatedKeys(**fields_of(found))
