@@ -23,7 +23,7 @@ from skytide.spark.scaling.slots import LocalSlots, Recommend
 class Slots:
     """The slots of a query that is made up: those of two levels, or of an operator on keys."""
 
-    def __init__(self, *, of_keys: bool) -> None:
+    def __init__(self, *, of_keys: bool = False) -> None:
         self.sizes, self.of_keys = (1, 1), of_keys
 
     def pane_slots(self) -> int:
@@ -74,11 +74,11 @@ def slots() -> Plant:
     return Plant(LocalSlots(Slots(of_keys=False), 0.5), lambda now_s: None)  # type: ignore[arg-type]
 
 
-def key_slots() -> Plant:
+def slots_of_keys() -> Plant:
     return Plant(LocalSlots(Slots(of_keys=True), 0.5), lambda now_s: None)  # type: ignore[arg-type]
 
 
-PLANTS = [operator, elastic, coarse, cluster, slots, key_slots]
+PLANTS = [operator, elastic, coarse, cluster, slots, slots_of_keys]
 
 
 def contract(plant: Plant) -> None:
@@ -137,10 +137,10 @@ class Seen:
 
 @pytest.mark.parametrize("name", CONTROLLERS)
 def test_every_controller_drives_the_slots_of_keys(name: str) -> None:
-    actuator = key_slots().actuator
+    actuator = slots_of_keys().actuator
     seen = Seen(actuator)
     controller = Static(3) if name == "static" else CONTROLLERS[name]()
-    loop = Loop(seen, actuator, controller, Guard(1, 4, scale_down_after_s=0, notice_no_help=False))
+    loop = Loop(seen, actuator, controller, Guard(1, 4, scale_down_after=0, notice_no_help=False))
     sizes = []
     for cycle in range(60):
         seen.work = 2.6 if cycle < 30 else 0.2

@@ -14,10 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from skytide.cli.folders import writable
+from skytide.cli.place import Place
 from skytide.control import Guard, controller_of
 from skytide.errors import InvalidInput
+from skytide.spark.run import Run
 from skytide.spark.scaling import Event, Scaler, autoscale
 from skytide.spark.scaling.attach import each_query
+from skytide.watch.serving import check_installed
 from skytide.windows import duration_us
 
 
@@ -30,6 +33,8 @@ def run(
     interval: str | None,
     mode: str,
     store: Path | None,
+    serve: Place | None = None,
+    metrics: Place | None = None,
 ) -> int:
     """Run the script, and give its status."""
     if not script.is_file():
@@ -39,19 +44,24 @@ def run(
         duration_us(interval, "interval")
     if store is not None:
         writable(store)
+    check_installed(page=serve is not None, metrics=metrics is not None)
     scalers: list[Scaler] = []
+    show = _Show(serve, metrics)
 
     def attach(query: Any) -> None:
+        if isinstance(query, Run):
+            show(query)
         scalers[:] = [each for each in scalers if each.status().running]
         if any(each.follows(query) for each in scalers):
             return  # it was started again, and its scaler goes on with it
         try:
             kept = store and store / f"{_file_name(query)}.json"
-            scalers.append(
-                autoscale(query, controller, executors, interval=interval, mode=mode, store=kept, tell=_Teller(query).tell)
-            )
+            scaler = autoscale(query, controller, executors, interval=interval, mode=mode, store=kept, tell=_Teller(query).tell)
         except Exception as refused:  # the query is the script's, and goes on
             _say(f"not scaled: {refused}")
+            return
+        scalers.append(scaler)
+        show(scaler)
 
     with each_query(attach):
         try:
@@ -59,6 +69,27 @@ def run(
         finally:
             for scaler in scalers:
                 scaler.stop()
+
+
+class _Show:
+    """Shows queries and auto-scalers where that is wanted, and says where."""
+
+    def __init__(self, serve: Place | None, metrics: Place | None) -> None:
+        self._serve, self._metrics, self._said = serve, metrics, set[str]()
+
+    def __call__(self, shown: Run | Scaler) -> None:
+        try:
+            if self._serve is not None:
+                self._say("live page", shown.serve(self._serve.address, self._serve.port).url)
+            if self._metrics is not None and self._metrics.port is not None:
+                self._say("metrics", shown.metrics(self._metrics.port, self._metrics.address).url)
+        except Exception as refused:  # as with scaling, the query goes on
+            self._say("not shown", str(refused))
+
+    def _say(self, what: str, text: str) -> None:
+        if text not in self._said:
+            self._said.add(text)
+            _say(f"{what}: {text}")
 
 
 class _Teller:

@@ -36,7 +36,7 @@ TICK_S = 0.1  # as the day comes
 WINDOW, SLIDE = 1_000, 25
 AHEAD = "5 s"
 DECIDE_EVERY = "2 s"
-SHRINK_AFTER_S = 6.0
+SHRINK_AFTER = "6 s"
 IDLE_S = 3.0  # so long nothing came, after all was written: it is over
 WARM_UP_S = 1.0  # of the day as it comes
 
@@ -119,7 +119,7 @@ class _Watch:
             return history
         self.writer.begin(began_us)
         running = _start(self.day, self.folder, TRIGGER, slots=1)
-        guard = Guard(scale_down_after_s=SHRINK_AFTER_S)
+        guard = Guard(scale_down_after=SHRINK_AFTER)
         scaler = autoscale(running, Mpc.throughput(), (1, self.slots), interval=DECIDE_EVERY, guard=guard)
         results = ResultFolder(self.folder / "results")
 

@@ -1,5 +1,6 @@
 """Carries out on Spark what the machine of `skytide.batch` decides: pane level, window level, record, sinks, commit."""
 
+import logging
 import re
 import threading
 import time
@@ -20,6 +21,7 @@ from skytide.batch import (
     Instruction,
     KeysReported,
     Machine,
+    Output,
     PanesReported,
     Record,
     Restarted,
@@ -45,6 +47,8 @@ from skytide.spark.window_level import WindowTask, result_columns
 from skytide.windows import shown
 
 RECENT_WINDOWS = 1_000
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -141,6 +145,9 @@ class Engine:
         self._machine = Machine(plan.rules, plan.store.latest(), time.time())
         self._lock = threading.Lock()
         self._recent: deque[WindowRow] = deque(maxlen=RECENT_WINDOWS)
+        self.latest_output: tuple[int, Output] | None = None
+        """The latest that had results, and its number."""
+        self._noticed = False
         self.seconds: dict[str, float] = {}
         """Where the time went over all batches: of the steps, and within the tasks of the two levels."""
 
@@ -181,6 +188,9 @@ class Engine:
         while events:
             for instruction in self._machine.on(events.popleft()):
                 events.extend(self._carry_out(instruction, jobs, batch))
+        if self._machine.status.notice and not self._noticed:
+            self._noticed = True
+            _log.warning("%s", self._machine.status.notice)
 
     def _carry_out(self, instruction: Instruction, jobs: Jobs, batch: Any) -> list[Event]:
         store, rules = self.plan.store, self.plan.rules
@@ -215,6 +225,8 @@ class Engine:
                         folder.clean(state.sequence)
                 with self._lock:
                     self._recent.extend(state.output.rows)
+                if state.output.results:
+                    self.latest_output = state.sequence, state.output
                 return [Committed(state, time.time())]
 
     @contextmanager

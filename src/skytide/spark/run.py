@@ -1,6 +1,7 @@
 """A continuous query that runs."""
 
 import threading
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.sql.streaming.query import StreamingQuery
@@ -11,9 +12,17 @@ from skytide.keyed import RoutingTable
 from skytide.records import Status, WindowRow
 from skytide.spark.checks import check_slots
 from skytide.spark.engine import Engine
+from skytide.spark.fleet import Fleet
 from skytide.spark.jobs import SparkJobs
 from skytide.spark.pane_source import OwnSource
 from skytide.spark.sinks import MemorySink
+from skytide.spark.watching import fleet_subject, query_subject
+from skytide.watch.looks import Subject
+from skytide.watch.serving import export, serve
+
+if TYPE_CHECKING:
+    from skytide.watch.metrics import Exporter
+    from skytide.watch.server import Page
 
 
 class Run:
@@ -74,6 +83,17 @@ class Run:
             )
         return self._engine.sinks.results.table()
 
+    def serve(self, address: str = "127.0.0.1", port: int | None = None, *, token: str | None = None) -> "Page":
+        """Show it on a live page, whose `url` is returned with it; all that this program serves at an address is on one page.
+
+        The page is for this machine alone. On another address nobody sees it without the token that is in the `url`; pass one to choose it.
+        """
+        return serve(self._subjects(), address, port, token)
+
+    def metrics(self, port: int, address: str = "127.0.0.1") -> "Exporter":
+        """Let Prometheus read how it is doing, beside all else that this program exports there. Metrics hold no rows; whoever reaches the port reads them."""
+        return export(self._subjects(), port, address)
+
     def await_termination(self, timeout: float | None = None) -> bool:
         """Wait until the query has ended (or for `timeout` seconds), with the last windows out if it flushes; raise if it failed."""
         if timeout is not None:
@@ -93,6 +113,10 @@ class Run:
         while self.query.isActive and self.status().batch == latest and self._in_a_batch():
             self.query.awaitTermination(0.05)  # type: ignore[arg-type]
         self.query.stop()
+
+    def _subjects(self) -> list[Subject]:
+        """Return what there is to look at: the query, and the fleet that it reads."""
+        return [query_subject(self, self._engine), *([fleet_subject(self._source)] if isinstance(self._source, Fleet) else [])]
 
     def _check_keyed(self, value: str) -> None:
         if self._engine.plan.step is None:

@@ -6,36 +6,31 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING
 
 from skytide.control import Controller, Guard
 from skytide.loop import recording
 from skytide.loop.cycle import Cycle, Loop
 from skytide.loop.ports import Store
-from skytide.records import Observation
+from skytide.records import Event, Observation, ScalerStatus
 from skytide.spark.scaling.metrics import ProgressListener, QueryMetrics
 from skytide.spark.scaling.plant import Plant
 from skytide.spark.scaling.power import WithPower
+from skytide.spark.watching import scaler_subject
+from skytide.watch.looks import ScalerAbout
+from skytide.watch.serving import export, serve
+
+if TYPE_CHECKING:
+    from skytide.watch.metrics import Exporter
+    from skytide.watch.server import Page
 
 LEAST_INTERVAL_S = 10.0
 TRIGGERS = 2  # an interval has at least so many triggers, otherwise there is nothing to see in it
 STALE_INTERVALS = 3
 LOOK_S = 0.5  # between two looks at executors, while some come or go
 KEPT = 100_000
+CYCLES_KEPT = 1_000
 _AHEAD_S = time.time() - time.monotonic()  # once for all: scalers that share executors must agree on the time
-
-
-@dataclass(frozen=True)
-class Event:
-    """Something that happened."""
-
-    at_s: float
-    text: str
-
-    def __str__(self) -> str:
-        """Write it with the time of day (UTC)."""
-        return f"{time.strftime('%H:%M:%S', time.gmtime(self.at_s))} {self.text}"
 
 
 class History(list[Observation]):
@@ -46,25 +41,6 @@ class History(list[Observation]):
         recording.save(self, path)
 
 
-@dataclass(frozen=True)
-class ScalerStatus:
-    """How an auto-scaler is doing."""
-
-    running: bool
-    paused: bool
-    acts: bool
-    workers: int
-    wanted: int
-    """As of the latest cycle."""
-    reason: str
-    lead_s: float
-    """From asking for a worker to its first work, as measured."""
-    seen: Observation | None
-    """The latest."""
-    failure: str = ""
-    """Why the latest cycle failed, or what ended the auto-scaler before its query; empty if all is well."""
-
-
 class Scaler:
     """Watches a query and resizes what it runs on, until it is stopped or the query ends. Made by `autoscale`."""
 
@@ -73,6 +49,7 @@ class Scaler:
         self._told, self._clock = tell, clock or (lambda: time.monotonic() + _AHEAD_S)
         self._events: deque[Event] = deque(maxlen=KEPT)
         self._history: deque[Observation] = deque(maxlen=KEPT)
+        self._cycles: deque[Cycle] = deque(maxlen=CYCLES_KEPT)
         self._lock = threading.Lock()
         self._wake = threading.Event()
         self._stopped = False
@@ -80,6 +57,7 @@ class Scaler:
         self._latest: Cycle | None = None
         self._failures: dict[str, str] = {}  # of each step that failed the last time
         self._blind = 0  # cycles without metrics
+        self._done = self._changes = self._limited = 0  # cycles
         self._thread = threading.Thread(target=self._work, name="skytide-autoscale", daemon=True)
 
     def attach(self, plant: Plant, controller: Controller, guard: Guard, interval_s: float | None, store: Store | None) -> None:
@@ -90,19 +68,21 @@ class Scaler:
         )
         shortest_s = TRIGGERS * (self._metrics.trigger_s or 0.0)
         self.interval_s = max(LEAST_INTERVAL_S, shortest_s) if interval_s is None else interval_s
-        guard = replace(guard, stale_after_s=max(guard.stale_after_s, STALE_INTERVALS * self.interval_s))
+        guard = guard.patient(STALE_INTERVALS * self.interval_s)
         metrics = self._metrics if plant.power is None else WithPower(self._metrics, plant.power)
         self._loop = Loop(metrics, plant.actuator, controller, guard, store, self)
         self._listener = ProgressListener(str(plant.query.id), self._metrics.feed, self._wake.set)
         does = "scales" if plant.actuator.acts else "watches"
         if plant.power:
             self.say(plant.power.said())
-        size = f"{guard.minimum} to {guard.maximum} {plant.what}, now {plant.actuator.current().workers}"
+        limits = f"{guard.minimum} to {guard.maximum} {plant.what}"
+        size = f"{limits}, now {plant.actuator.current().workers}"
+        self._about = ScalerAbout(str(controller), limits, guard.maximum, self.interval_s)
         self.say(f"{controller} {does} query {plant.query.name or plant.query.id} every {self.interval_s:g} s: {size}")
         plant.manager.addListener(self._listener)
         self._thread.start()
 
-    def follows(self, query: Any) -> bool:
+    def follows(self, query: object) -> bool:
         """Whether a query that was started is the one that this one watches, started again with its checkpoint."""
         return self._plant.run is None and str(getattr(query, "id", "")) == str(self._plant.query.id)
 
@@ -114,7 +94,10 @@ class Scaler:
         workers = actuator.current().workers
         wanted, reason = (latest.limited.allocation.workers, latest.limited.reason) if latest else (workers, "no decision yet")
         running, failure = self._thread.is_alive(), "; ".join(self._failures.values())
-        return ScalerStatus(running, self._loop.paused, actuator.acts, workers, wanted, reason, actuator.lead_s, seen, failure)
+        counts = {"cycles": self._done, "changes": self._changes, "limited": self._limited}
+        return ScalerStatus(
+            running, self._loop.paused, actuator.acts, workers, wanted, reason, actuator.lead_s, seen, failure, **counts
+        )
 
     def events(self) -> list[Event]:
         """What happened, oldest first."""
@@ -125,6 +108,19 @@ class Scaler:
         """What was seen, oldest first."""
         with self._lock:
             return History(self._history)
+
+    def cycles(self) -> list[Cycle]:
+        """What the latest cycles saw, wanted and did, oldest first."""
+        with self._lock:
+            return list(self._cycles)
+
+    def serve(self, address: str = "127.0.0.1", port: int | None = None, *, token: str | None = None) -> "Page":
+        """Show it on a live page, beside all else that this program serves there; whoever has the token in its `url` can pause it."""
+        return serve([scaler_subject(self, self._plant.query, self._about)], address, port, token)
+
+    def metrics(self, port: int, address: str = "127.0.0.1") -> "Exporter":
+        """Let Prometheus read how it is doing, beside all else that this program exports there."""
+        return export([scaler_subject(self, self._plant.query, self._about)], port, address)
 
     def pause(self) -> None:
         """Go on watching, but change nothing."""
@@ -189,6 +185,12 @@ class Scaler:
         cycle = self._loop.cycle(self._clock())
         with self._lock:
             self._latest = cycle
+            self._cycles.append(cycle)
+            self._done, self._changes, self._limited = (
+                self._done + 1,
+                self._changes + bool(cycle.said),
+                self._limited + cycle.is_limited,
+            )
             if cycle.evaluation is not None:
                 self._history.append(cycle.evaluation.seen)
         if cycle.evaluation is not None and self._plant.share is not None:
