@@ -51,7 +51,9 @@ class Job:
                 start_new_session=True,
                 env={
                     **os.environ,
-                    "PYTHONPATH": f"{TESTS}:{CLOCK}" if needs.fake_clock else TESTS,
+                    "PYTHONPATH": os.pathsep.join(
+                        map(str, filter(None, (TESTS, needs.fake_clock and CLOCK, os.environ.get("PYTHONPATH"))))
+                    ),
                     "CAMPAIGN_CLOCK": str(self.clock),
                 },
             )

@@ -74,7 +74,10 @@ def named(tree: ast.Module) -> set[str]:
         if isinstance(node, ast.Call):
             function = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
             at = CHECKS.get(function)
-            if at is not None and len(node.args) > at and isinstance(node.args[at], ast.Constant):
+            of_ours = at is not None and any(
+                isinstance(each, ast.Name) and each.id.isupper() for each in node.args[:at]
+            )  # a constant
+            if at is not None and not of_ours and len(node.args) > at and isinstance(node.args[at], ast.Constant):
                 found |= set(str(ast.literal_eval(node.args[at])).split(", "))
     return {name for name in found if re.fullmatch(r"[a-z_]+", name)}
 
