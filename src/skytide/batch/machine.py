@@ -30,7 +30,7 @@ from skytide.batch.events import (
 )
 from skytide.batch.keying import Keying, names_of
 from skytide.batch.reports import PaneReport, WindowFound, WindowReport
-from skytide.batch.spreading import WORTH_S, Spreader
+from skytide.batch.spreading import DRIVER_S, WORTH_S, Spreader
 from skytide.batch.state import OpenPane, Output, State
 from skytide.batch.ways import InPlace, InSource, Way
 from skytide.keyed import SlotReport
@@ -57,6 +57,8 @@ class Rules:
     can_spread: bool = False
     """The window level of the query can be divided into several tasks."""
     spreading_pays_s: float = WORTH_S
+    driver_pays_s: float = DRIVER_S
+    """Up to so much work of the window level is done on the driver."""
     trigger_s: float | None = None
     keying: Keying | None = None
     """How keys are spread, if this is an operator on keys."""
@@ -109,7 +111,7 @@ class Machine:
         """Begin with the latest state of the query, if it ran before."""
         self.rules = rules
         self.pane_slots = latest.pane_slots or rules.pane_slots
-        self.spreader = Spreader(rules.window_slots, rules.can_spread, rules.spreading_pays_s)
+        self.spreader = Spreader(rules.window_slots, rules.can_spread, rules.spreading_pays_s, rules.driver_pays_s)
         self.window_plan = ""
         self.key_slots = rules.keying.slots if rules.keying else 0
         self.rebalance_now = False

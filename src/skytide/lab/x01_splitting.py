@@ -118,7 +118,8 @@ def _claims(rows: Sequence[Row]) -> list[Claim]:
     ]
     blown = mean_of(more)
     tried = sorted({row["workers"] for row in rows if row["strategy"] == "AS"})
-    start = {level: min(tried, key=lambda n, least=least[level, "AS_PID"] or most: abs(n - least)) for level in BURSTY}
+    enough_for = {level: least[level, "AS_PID"] or most for level in BURSTY}
+    start = {level: min((abs(n - enough_for[level]), n) for n in tried)[1] for level in BURSTY}
     alone = {level: mean("utilisation", level, "AS", start[level]) for level in BURSTY}
     split = {s: mean("splitting_factor", "high", s, most) for s in ("AS", "AS_PID")}
     loose = mean("utilisation", "high", "AS", most)

@@ -66,7 +66,13 @@ def check_start(
     **slots: Any,
 ) -> None:
     """Refuse arguments of a start that make no sense, before anything is written."""
-    kind_of("trigger", trigger, (str, timedelta), reason="not a trigger", remedy='pass an interval as "500 ms", or "availableNow"')
+    kind_of(
+        "trigger",
+        trigger,
+        (str, timedelta),
+        reason="not a trigger",
+        remedy='pass an interval as "500 ms", "auto" or "availableNow"',
+    )
     yes_or_no("flush", flush)
     if splitting is not None and strategy_of(splitting).key_routing() and not query.routed_by():
         reason, remedy = "the query has no keys", 'give it some, as in aggregate("count(*)", keys="symbol"), or choose "RATE"'

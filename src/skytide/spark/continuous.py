@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from skytide.batch import InPlace, InSource, Keying, Rules, Sent, Way
+from skytide.batch import POLL_US, InPlace, InSource, Keying, Pace, Rules, Sent, Way
 from skytide.errors import InvalidInput
 from skytide.keyed import KeyedStep, TimeWindows
 from skytide.lateness import Slack
@@ -27,7 +27,7 @@ from skytide.spark.types import arrow_schema
 from skytide.spark.windows_of_rows import windows_of_rows
 from skytide.windows import Duration, Windows, duration_us
 
-AVAILABLE_NOW = "availableNow"
+AVAILABLE_NOW, AUTO = "availableNow", "auto"
 
 
 def asked(
@@ -84,7 +84,7 @@ class ContinuousQuery:
         `sink` is a function of (results, batch_id) that does the same again if called again with the same id, or "parquet" (with
         `path`), "console" or "memory". `late` gets the tuples that were dropped, `windows` one row a window: a function or the
         path of a Parquet folder each. `invalid` gets tuples that belong to no window: those without a time or with a wrong one, and
-        rows that the query refuses, which would otherwise fail it. `trigger` is an interval or "availableNow", with which `flush` also closes the last windows.
+        rows that the query refuses, which would otherwise fail it. `trigger` is an interval; "auto", for batches that begin right after windows have ended; or "availableNow", with which `flush` also closes the last windows.
 
         `splitting` says how tuples come to the `pane_slots`, the tasks of the pane level: "PB_RR", "TB_RR", "RATE", "AS" or "AS_PID", as
         the papers name them, "EVEN", or, for a query with keys, "KEYS", which divides the most frequent ones. Without it tuples are worked on where they are: in the partitions of the DataFrame, or
@@ -111,7 +111,8 @@ class ContinuousQuery:
             )
         if sink == "parquet" and path and windows is None:
             windows = f"{os.fspath(path)}/_windows"
-        interval_us = None if trigger == AVAILABLE_NOW else duration_us(trigger, "trigger")
+        pace = Pace(self.windows) if trigger == AUTO else None
+        interval_us = None if trigger == AVAILABLE_NOW else pace.interval_us if pace else duration_us(trigger, "trigger")
         spark = self.rows.sparkSession
         aside = {"late": late, "windows": windows, "invalid": invalid}
         sinks = Sinks(sink_of(sink, path, spark), **{name: side_sink_of(given, name, spark) for name, given in aside.items()})
@@ -135,10 +136,10 @@ class ContinuousQuery:
         engine = Engine(plan, sinks, SparkNotes(place.files("spark")))
         engine.resize(pane_slots, window_slots)
         known, pins = bounded(self.rows.schema, self.time), Pins(spark)
-        rows = self.rows
+        rows, trigger_us = self.rows, pace.unaligned_us if pace else interval_us
         if self.source is not None and isinstance(way, InSource):
             reader = self.source.reader(self.rows.schema, place.files("fleet"), interval_us)
-            rows = load_panes(spark, reader, plan)
+            rows, trigger_us = load_panes(spark, reader, plan, pace), POLL_US if pace else interval_us
 
         def run_batch(batch: DataFrame, batch_id: int) -> None:
             engine.run_batch(self._jobs(batch.sparkSession, known, pins), batch, batch_id)
@@ -146,7 +147,7 @@ class ContinuousQuery:
         writer = rows.writeStream.foreachBatch(run_batch).option("checkpointLocation", place.spark)
         if name:
             writer = writer.queryName(name)
-        every = {"availableNow": True} if interval_us is None else {"processingTime": f"{interval_us} microseconds"}
+        every = {"availableNow": True} if trigger_us is None else {"processingTime": f"{trigger_us} microseconds"}
         jobs = self._jobs(spark, known, pins)
         engine.finish_flush(jobs)
         return Run(writer.trigger(**every).start(), engine, jobs, flush, self.source)

@@ -343,6 +343,13 @@ class WorkloadReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return the tick."""
         return offset["tick"]
 
+    def times_us(self, start: Offset) -> tuple[int, int] | None:
+        """Return the times of the tick of an offset, and of the tick that has come by now."""
+        if self.stream.pace == "fast":
+            return 0, LATEST_US
+        tick_us, start_us = self.stream.workload.tick_us, start["start_us"]
+        return start_us + start["tick"] * tick_us, start_us + (self._come(start_us) or 0) * tick_us
+
     def _offset(self, tick: int, start_us: int) -> Offset:
         return {"tick": tick, "tick_us": self.stream.workload.tick_us, "start_us": start_us}
 
