@@ -28,6 +28,9 @@ img { display: block; width: 100%; height: auto }
 details { margin-top: .5rem } summary { cursor: pointer; color: var(--soft) }
 @media (max-width: 60rem) { .beside { grid-template-columns: minmax(0, 1fr) } figure { position: static }
   .summary td:nth-child(5), .summary th:nth-child(5) { display: none } }
+@media (max-width: 45rem) { .stacks thead { display: none } .stacks, .stacks tbody, .stacks tr, .stacks td { display: block; min-width: 0 !important }
+  .stacks td { border: 0; padding: .1rem 0 } .stacks tr { border-bottom: 1px solid var(--line); padding: .6rem 0 }
+  .claims td:nth-child(1) { font-weight: 600 } .summary td:nth-child(5) { display: none } }
 @media print { :root { --ink: #000; --soft: #444; --paper: #fff } .beside { grid-template-columns: 1fr } figure { position: static }
   section { break-inside: auto } figure, tr { break-inside: avoid } details { display: none } a { color: inherit; text-decoration: none } }
 """

@@ -52,7 +52,7 @@ def _summary(records: list[Record]) -> str:
         for r in records
     )
     head = "<tr><th>id</th><th>experiment</th><th>verdict</th><th>finding</th><th>work</th></tr>"
-    return f'<div class="wide"><table class="summary"><thead>{head}</thead><tbody>{rows}</tbody></table></div>'
+    return f'<div class="wide"><table class="summary stacks"><thead>{head}</thead><tbody>{rows}</tbody></table></div>'
 
 
 def _section(record: Record, out: Path) -> str:
@@ -70,7 +70,7 @@ def _section(record: Record, out: Path) -> str:
         f'<p class="source">{_text(record["source"])} · <a href="#top" onclick="scrollTo(0,0);return false">back to the table</a></p>'
         f'<p class="question">{_text(record["question"])}</p>'
         f'<div class="beside"><figure><img alt="{_text(record["title"])}" src="data:image/png;base64,{picture}"></figure>'
-        f'<div class="wide"><table><thead>{head}</thead><tbody>{claims}</tbody></table></div></div>'
+        f'<div class="wide"><table class="claims stacks"><thead>{head}</thead><tbody>{claims}</tbody></table></div></div>'
         + (f'<p class="notes"><b>What differs, and why.</b> {_text(record["notes"])}</p>' if record["notes"] else "")
         + _rows(out / f"{name}.csv")
         + "</section>"
