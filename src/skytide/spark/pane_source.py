@@ -23,6 +23,7 @@ from skytide.spark.binding import spark_schema
 from skytide.spark.checkpoint import Files
 from skytide.spark.engine import Plan
 from skytide.spark.pane_level import REPORT, PaneTask, Tuples
+from skytide.spark.quiet_end import end_quietly
 
 FORMAT = "skytide-panes"
 
@@ -92,6 +93,7 @@ class PaneSource(DataSource):
 
     def streamReader(self, schema: StructType) -> "PaneReader":
         """Return the reader that Spark's driver keeps for the whole query."""
+        end_quietly()
         return PaneReader(*pickle.loads(base64.b64decode(self.options["packed"])))
 
 

@@ -20,6 +20,7 @@ from skytide.errors.checks import is_whole, kind_of, one_of, refused, whole
 from skytide.routing import EVEN, Router, Splitting
 from skytide.spark.checkpoint import Files
 from skytide.spark.pane_level import PaneTask, Tuples
+from skytide.spark.quiet_end import end_quietly
 from skytide.windows.duration import Duration, duration_us
 from skytide.workloads.workload import Workload, typed
 
@@ -218,6 +219,7 @@ class WorkloadSource(DataSource):
 
     def streamReader(self, schema: StructType) -> "WorkloadReader":
         """Give the reader that Spark's driver keeps for the whole query; tasks have copies of their own."""
+        end_quietly()
         return WorkloadReader(WorkloadStream.from_options(self.options))
 
 

@@ -7,6 +7,7 @@ from pyspark.sql.types import StructType
 from skytide.spark.fleet.feeds import STREAM
 from skytide.spark.fleet.reader import FleetReader
 from skytide.spark.fleet.settings import Settings
+from skytide.spark.quiet_end import end_quietly
 
 FORMAT = "skytide-fleet"
 
@@ -25,6 +26,7 @@ class FleetSource(DataSource):
 
     def streamReader(self, schema: StructType) -> FleetReader:
         """Return the reader that Spark's driver keeps for the whole query; tasks have copies of their own."""
+        end_quietly()
         settings = Settings.from_options(self.options)
         feed = settings.feed(schema)
         feed.check()
