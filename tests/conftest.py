@@ -22,7 +22,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     tests = Path(__file__).parent  # workers import the queries that tests bring along
-    os.environ["PYTHONPATH"] = os.pathsep.join(map(str, [tests, *(folder for folder in tests.iterdir() if folder.is_dir())]))
+    folders = [tests, *(folder for folder in tests.iterdir() if folder.is_dir())]
+    os.environ["PYTHONPATH"] = os.pathsep.join([*map(str, folders), *filter(None, [os.environ.get("PYTHONPATH")])])
     session = local_session("skytide tests")
     yield session
     session.stop()

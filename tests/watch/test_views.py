@@ -1,6 +1,7 @@
 """What pages are made of: pure functions of looks."""
 
 import json
+import threading
 from dataclasses import replace
 from typing import Any
 
@@ -252,3 +253,23 @@ def test_an_operator_on_keys_shows_the_load_of_its_slots() -> None:
     assert found is not None and (found["slots"], found["imbalance"], found["moved"], found["own"]) == (2, 1.5, 4, 1)
     assert shown.bars is not None and [bar.value for bar in shown.bars.bars] == ["300 tuples", "100 tuples"]
     assert {series.field for chart in shown.charts for series in chart.series} <= set(found)
+
+
+def test_a_look_that_takes_long_keeps_nobody_waiting() -> None:
+    watch, query = Watch(), TalkingQuery()
+    watch.add(query.subject())
+    began, go_on = threading.Event(), threading.Event()
+
+    def slow() -> Any:
+        began.set()
+        assert go_on.wait(30)
+        return query.told
+
+    query.batch()
+    told = query.subject()
+    slow_one = threading.Thread(target=watch.add, args=(replace(told, id="slow", look=slow),))
+    slow_one.start()
+    assert began.wait(30)
+    assert [shown["id"] for shown in json.loads(watch.all()[1])] == [told.id, "slow"]  # answered while the look goes on
+    go_on.set()
+    slow_one.join(30)
