@@ -10,11 +10,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support import oracle
 from support.engine import (
     QUERIES,
     Batch,
@@ -60,7 +62,7 @@ def test_windows_are_the_oracles(query: Query, batches: list[Batch], windows: Wi
     windows=windows_drawn,
     slack=slacks_drawn,
     sizes=st.lists(st.tuples(st.integers(1, 4), st.integers(1, 3)), min_size=6, max_size=6),
-    query=st.sampled_from([QUERIES[0], QUERIES[3], QUERIES[4]]),
+    query=st.sampled_from([QUERIES[0], QUERIES[3], QUERIES[4], QUERIES[5]]),
 )
 @settings(max_examples=40)
 def test_no_plan_changes_a_result(
@@ -117,9 +119,10 @@ def divided(batch: list[pa.Table], parts: int) -> list[pa.Table]:
     repeats=st.lists(st.booleans(), max_size=8),
     parts=st.lists(st.integers(1, 4), min_size=1, max_size=5),
     slacks=st.lists(slacks_drawn, min_size=1, max_size=4),
+    query=st.sampled_from([QUERIES[0], QUERIES[5]]),
 )
 def test_a_crash_anywhere_changes_nothing(
-    batches: list[Batch], fuse: list[bool], repeats: list[bool], parts: list[int], slacks: list[Slack]
+    batches: list[Batch], fuse: list[bool], repeats: list[bool], parts: list[int], slacks: list[Slack], query: Query
 ) -> None:
     """The process dies at any step and starts again, with another number of partitions and another slack; Spark repeats the batch.
 
@@ -128,7 +131,7 @@ def test_a_crash_anywhere_changes_nothing(
     data = tuples(batches)
     dividing, waiting = itertools.cycle(parts), itertools.cycle(slacks)
     with tempfile.TemporaryDirectory() as folder:
-        plan, out = plan_of(QUERIES[0], folder, Windows(1_000, 200), KSlack()), Outputs()
+        plan, out = plan_of(query, folder, Windows(1_000, 200), KSlack()), Outputs()
         bombs = iter(fuse)
         for step in [*range(len(data)), -1]:
             tries = 2 if repeats and repeats.pop() else 1  # done, but Spark died before it noted so
@@ -218,3 +221,31 @@ def test_a_manifest_of_another_version_is_refused(tmp_path: Path, number: int, w
         SkytideError, match=f"written by {which} skytide, in format {number}, where this one reads 3 only; go on with"
     ):
         Store(str(tmp_path)).latest()
+
+
+@given(batches=streams(), parts=st.integers(1, 4), slack=slacks_drawn, seed=st.integers(0, 9))
+def test_how_spark_packs_a_batch_changes_nothing(batches: list[Batch], parts: int, slack: Slack, seed: int) -> None:
+    """Neither what comes out nor what is late: Spark puts files into partitions in any order."""
+    data, let_out = tuples(batches), []
+    for packed in (False, True):
+        with tempfile.TemporaryDirectory() as folder:
+            out = Outputs()
+            engine = Engine(plan_of(QUERIES[0], folder, Windows(1_000, 200), slack), out.sinks)
+            for number, batch in enumerate(data):
+                engine.run_batch(InProcess(), divided(shuffled(batch, seed), parts) if packed else batch, number)
+            engine.flush(InProcess())
+        sinks = (out.results, out.late, out.invalid, out.windows)
+        let_out.append([oracle.multiset({**row, "latency_s": 0} for row in sink.rows()) for sink in sinks])
+    assert let_out[0] == let_out[1]
+
+
+def shuffled(batch: list[pa.Table], seed: int) -> list[pa.Table]:
+    whole = pa.concat_tables(batch)
+    return [whole.take(pa.array(np.random.default_rng(seed).permutation(whole.num_rows)))]
+
+
+def test_a_slack_that_outgrows_the_windows_is_told_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    late = [[[n * 1_000 - 15_000 * (n % 2), *(n * 1_000 for _ in range(4))]] for n in range(60, 70)]
+    engine, _ = run(tmp_path, late, slack=KSlack())
+    assert engine.status().notice.startswith("the slack has grown to")
+    assert [record.message.split(" to ")[0] for record in caplog.records] == ["the slack has grown"]

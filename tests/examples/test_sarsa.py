@@ -91,7 +91,7 @@ def test_a_table_comes_and_goes_with_its_host() -> None:
 
 
 def test_learning_waits_for_the_end_of_the_grace_period() -> None:
-    judge = Sarsa(grace_s=30).judge()
+    judge = Sarsa(grace="30 s").judge()
     assert [v.why for v in judge.judge({"1": 0.9, "2": 0.5}, now_s=0)] == [
         "load 0.90 of worker 1: scaling out is worth 0.93, no action 0.55"
     ]

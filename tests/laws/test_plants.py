@@ -21,8 +21,8 @@ from skytide.spark.scaling.slots import LocalSlots, Recommend
 class Slots:
     """The slots of a query that is made up."""
 
-    def __init__(self) -> None:
-        self.sizes = (1, 1)
+    def __init__(self, *, of_keys: bool = False) -> None:
+        self.sizes, self.of_keys = (1, 1), of_keys
 
     def pane_slots(self) -> int:
         return self.sizes[0]
@@ -72,7 +72,11 @@ def slots() -> Plant:
     return Plant(LocalSlots(Slots(), 0.5), lambda now_s: None)  # type: ignore[arg-type]
 
 
-PLANTS = [operator, elastic, coarse, cluster, slots]
+def slots_of_keys() -> Plant:
+    return Plant(LocalSlots(Slots(of_keys=True), 0.5), lambda now_s: None)  # type: ignore[arg-type]
+
+
+PLANTS = [operator, elastic, coarse, cluster, slots, slots_of_keys]
 
 
 def contract(plant: Plant) -> None:

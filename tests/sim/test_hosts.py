@@ -108,7 +108,7 @@ def test_an_overloaded_host_gives_operators_away_down_to_the_target() -> None:
 
 def test_hosts_are_released_when_little_comes() -> None:
     plant = spread(8, 1.0)
-    plant._judge = LocalThresholds(intervals=1, grace_s=10).judge()
+    plant._judge = LocalThresholds(intervals=1, grace="10 s").judge()
     points = [plant.step(point) for point in range(60)]
     assert points[0].hosts == 8
     assert min(point.hosts for point in points) < 5

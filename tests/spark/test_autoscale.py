@@ -128,7 +128,7 @@ def heard() -> Iterator[Heard]:
     yield Heard()
 
 
-FREE = Guard(scale_down_after_s=0, notice_no_help=False)
+FREE = Guard(scale_down_after=0, notice_no_help=False)
 
 
 def test_a_skytide_query_in_one_process_is_scaled_by_its_slots(spark: SparkSession, tmp_path: Path, heard: Heard) -> None:

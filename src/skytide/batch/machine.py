@@ -28,19 +28,21 @@ from skytide.batch.events import (
     StreamEnded,
     WindowsReported,
 )
-from skytide.batch.keying import Keying
+from skytide.batch.keying import Keying, names_of
 from skytide.batch.reports import PaneReport, WindowFound, WindowReport
-from skytide.batch.spreading import WORTH_S, Spreader
+from skytide.batch.spreading import DRIVER_S, WORTH_S, Spreader
 from skytide.batch.state import OpenPane, Output, State
-from skytide.batch.ways import InPlace, Way
+from skytide.batch.ways import InPlace, InSource, Way
 from skytide.keyed import SlotReport
 from skytide.lateness import Slack, SlackLogic
 from skytide.records import Status, WindowRow
 from skytide.routing import Router, utilisation
-from skytide.windows import Windows
+from skytide.windows import Windows, shown
 
 MAX_EMPTY_ROWS = 1_000
 """Longer runs of empty windows come out as one row."""
+LONG_SLACK_WINDOWS = 10
+"""A slack of more windows than this is worth a word: nothing comes out for so long."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,8 @@ class Rules:
     can_spread: bool = False
     """The window level of the query can be divided into several tasks."""
     spreading_pays_s: float = WORTH_S
+    driver_pays_s: float = DRIVER_S
+    """Up to so much work of the window level is done on the driver."""
     trigger_s: float | None = None
     keying: Keying | None = None
     """How keys are spread, if this is an operator on keys."""
@@ -69,6 +73,11 @@ class Rules:
     def slack_logic(self, before: State) -> SlackLogic:
         """Return the slack as a batch finds it."""
         return self.slack.build(before.slack.get(repr(self.slack)))
+
+    def least_slack_us(self, before: State) -> int:
+        """Return how long to wait at least: a window where delays are learned, but nothing has come to measure the first batch against."""
+        unknown = self.slack.is_learned and before.clock.newest_us is None and not isinstance(self.way, InSource)
+        return self.windows.length_us if unknown else 0
 
     def run_panes(self, before: State) -> RunPanes:
         """Return what the pane level does in a batch that starts from a state; also a source of our own asks this."""
@@ -102,7 +111,7 @@ class Machine:
         """Begin with the latest state of the query, if it ran before."""
         self.rules = rules
         self.pane_slots = latest.pane_slots or rules.pane_slots
-        self.spreader = Spreader(rules.window_slots, rules.can_spread, rules.spreading_pays_s)
+        self.spreader = Spreader(rules.window_slots, rules.can_spread, rules.spreading_pays_s, rules.driver_pays_s)
         self.window_plan = ""
         self.key_slots = rules.keying.slots if rules.keying else 0
         self.rebalance_now = False
@@ -153,7 +162,7 @@ class Machine:
         rules, report, before = self.rules, event.report, self._batch.state
         slack = rules.slack_logic(before)
         arrivals = report.arrivals(before.clock.leap_us(rules.windows))
-        clock = before.clock.advance(arrivals, rules.windows, slack, report.hold_us)
+        clock = before.clock.advance(arrivals, rules.windows, slack, report.hold_us, rules.least_slack_us(before))
         state = replace(
             before,
             clock=clock,
@@ -261,6 +270,7 @@ class Machine:
 
     def _note(self, event: Committed) -> None:
         state, clock = event.state, event.state.clock
+        slack_us = self.rules.slack_logic(state).slack_us
         known = replace(
             self.status,
             batch=state.batch,
@@ -271,7 +281,8 @@ class Machine:
             held=sum(crowd.tuples for crowd in clock.held),
             windows_out=state.windows_out,
             last_window=state.output.rows[-1] if state.output.rows else self.status.last_window,
-            slack_us=self.rules.slack_logic(state).slack_us,
+            slack_us=slack_us,
+            notice=self._long_slack(slack_us),
             window_slots=self.spreader.slots,
             window_plan=self.window_plan,
             **self._of_keys(state),
@@ -293,18 +304,30 @@ class Machine:
         self.status = known
         self._batch = None
 
+    def _long_slack(self, slack_us: int) -> str:
+        """Return what to say of a slack that keeps windows waiting for many times their length."""
+        length_us = self.rules.windows.length_us
+        if self.rules.keying is not None or slack_us <= LONG_SLACK_WINDOWS * length_us:
+            return ""
+        return (
+            f"the slack has grown to {shown(slack_us)}, as tuples came that late, so windows of {shown(length_us)} wait that long; "
+            f'to lose some tuples instead, pass slack=DropRatio(0.01), or a fixed one as FixedSlack("{shown(length_us)}")'
+        )
+
     def _of_keys(self, state: State) -> dict[str, Any]:
         """Return what a status says of slots and keys."""
         if state.keyed is None:
             return {}
         busiest, found = max((slot.tuples for slot in self._slots), default=0), sum(slot.chunks_found for slot in self._slots)
         mean = sum(slot.tuples for slot in self._slots) / max(len(self._slots), 1)
+        alone, names = state.keyed.table.alone(), names_of(self._slots)
         return {
             "slots": self.key_slots,
             "imbalance": busiest / mean if mean else 1.0,
             "slot_tuples": tuple(slot.tuples for slot in sorted(self._slots, key=lambda slot: slot.slot)),
             "moved_groups": state.keyed.moved,
             "own_groups": len(state.keyed.table.own),
+            "hot_keys": tuple(names.get(key, f"{key:016x}") for _, key in sorted(alone.items())),
             "found_in_memory": found / max(found + sum(slot.chunks_read for slot in self._slots), 1),
         }
 

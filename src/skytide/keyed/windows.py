@@ -8,10 +8,10 @@ from numpy.typing import NDArray
 
 from skytide.errors import InvalidInput
 from skytide.errors.checks import whole
+from skytide.errors.limits import MAX_ROWS_PER_WINDOW
 from skytide.keyed.chunk import Chunk, Numbers, ranges
 from skytide.windows import Windows, shown
 
-MAX_LENGTH = 10_000_000
 TICK_US = 100_000
 """How often tuples are let in that wait for late ones; windows by number come out no finer than this."""
 
@@ -44,13 +44,13 @@ class CountWindows:
 
     def __post_init__(self) -> None:
         """Refuse windows without rows, and such that leave rows out."""
-        whole("count_window", self.length, 1, MAX_LENGTH)
-        whole("slide", self.slide, 1, MAX_LENGTH)
+        whole("length", self.length, 1, MAX_ROWS_PER_WINDOW)
+        whole("slide", self.slide, 1, MAX_ROWS_PER_WINDOW)
         if self.slide > self.length:
             raise InvalidInput(
                 value=f"slide={self.slide}",
                 reason=f"more than the {self.length} rows of a window: rows between windows would be lost",
-                remedy="choose slide <= count_window",
+                remedy="choose slide <= length",
             )
 
     @property

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from datetime import timedelta
 from math import pi, sin
 
 import numpy as np
@@ -101,7 +102,7 @@ class Comparison(Experiment):
                 plant = Operator(
                     rates_hz, SERVICE_S, step_s=load.step_s, start=Allocation(first), lead_s=LEAD_S, cold_s=COLD_S, service_cv=0.3
                 )
-                guard = Guard(1, PEAK, scale_down_after_s=load.down_after_s)
+                guard = Guard(1, PEAK, scale_down_after=timedelta(seconds=load.down_after_s) if load.down_after_s else 0)
                 found = play(plant, controller, guard, interval_s=load.interval_s, bound_s=BOUND_S).saso
                 rows.append({"load": name, "contestant": contestant, **asdict(found)})
             static = next(row["worker_seconds"] for row in rows if row["load"] == name)

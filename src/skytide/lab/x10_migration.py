@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from skytide.keyed import GROUPS, Loads, Rebalancer, RoutingTable
+from skytide.lab import x10_engine
 from skytide.lab.experiment import Claim, Experiment, Findings, Progress, Row
 from skytide.sim.migration import PROTOCOLS, Costs, Outcome, Scene, Tuples, deal, deal_again, draw_tuples
 from skytide.workloads.identity import derive
@@ -58,8 +59,15 @@ BEYOND = {COPIED: Unprinted(state_s=1e-4), FEWEST: Unprinted()}
 """What P2 did not do: state that is copied to other machines, and the routing of our rebalancer."""
 
 
+OVER_TIME = (
+    ("over time", CHANGE_S, "simulated, intervals of 100 ms"),
+    ("engine over time", x10_engine.CHANGE + 1.0, "on the engine, intervals of 1 s"),
+)
+"""What is drawn: the rows, when the change is asked for, and a title."""
+
+
 class Migration(Experiment):
-    """The splitter, 6 replicas that become 8, and the merger, tuple by tuple, around the change."""
+    """The splitter, 6 replicas that become 8, and the merger, tuple by tuple, around the change; and the same change on the real engine."""
 
     id = "X10"
     title = "latency and results while the state of keys moves"
@@ -75,22 +83,24 @@ class Migration(Experiment):
                 if seed == SEEDS[-1]:
                     peaks = ", ".join(f"{_mean(rows, name, each, 'peak_ms'):.0f} ms ({each})" for each in PROTOCOLS)
                     tell(f"{name}: peaks {peaks}")
-        return Findings(rows, claims(rows), notes(rows))
+        real = x10_engine.measure(tell)
+        return Findings([*rows, *real], [*claims(rows), *x10_engine.claims(real)], f"{notes(rows)}. {x10_engine.NOTES}")
 
     def draw(self, rows: Sequence[Row], figure: Figure) -> None:
-        """Draw latency and results over time."""
-        latency, results = figure.subplots(2, 1, sharex=True)
-        for name in PROTOCOLS:
-            mine = [row for row in rows if row["figure"] == "over time" and row["protocol"] == name]
-            times = sorted({row["at_s"] for row in mine})
-            for axis, what in ((latency, "latency_ms"), (results, "results")):
-                means = [np.mean([row[what] for row in mine if row["at_s"] == at]) for at in times]
-                axis.plot(times, means, marker=".", label=name)
-        latency.set(ylabel="mean latency (ms)")
-        results.set(ylabel="results in 100 ms", xlabel="seconds")
-        for axis in (latency, results):
-            axis.axvline(CHANGE_S, color="0.7", lw=0.8)
-            axis.legend(frameon=False)
+        """Draw latency and results over time: simulated as P2 has it, and on the engine."""
+        axes = figure.subplots(2, 2, sharex="col")
+        for (latency, results), (kind, change_s, title) in zip(axes.T, OVER_TIME, strict=True):
+            for name in PROTOCOLS:
+                mine = [row for row in rows if row["figure"] == kind and row["protocol"] == name]
+                times = sorted({row["at_s"] for row in mine})
+                for axis, what in ((latency, "latency_ms"), (results, "results")):
+                    means = [np.mean([row[what] for row in mine if row["at_s"] == at]) for at in times]
+                    axis.plot(times, means, marker=".", label=name)
+            latency.set(ylabel="mean latency (ms)", title=title)
+            results.set(ylabel="results of an interval", xlabel="seconds")
+            for axis in (latency, results):
+                axis.axvline(change_s, color="0.7", lw=0.8)
+                axis.legend(frameon=False)
 
 
 def scene(values: Unprinted, seed: int, *, fewest: bool = False) -> Scene:

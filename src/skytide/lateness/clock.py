@@ -38,7 +38,9 @@ class Clock:
         by_windows = min(max(windows.slide_us, SHORTEST_LEAP_US), LONGEST_LEAP_US)
         return max(by_windows, min(int(LEAP_SPACINGS * self.spacing_us), FAR_US))
 
-    def advance(self, arrivals: Arrivals, windows: Windows, slack: SlackLogic, hold_us: int | None = None) -> "Clock":
+    def advance(
+        self, arrivals: Arrivals, windows: Windows, slack: SlackLogic, hold_us: int | None = None, least_slack_us: int = 0
+    ) -> "Clock":
         """Return the clock after a batch; the punctuation stays before a time that tuples we keep waiting may have."""
         leap_us = self.leap_us(windows)
         slack.observe(arrivals)
@@ -48,7 +50,8 @@ class Clock:
         punctuation = self.punctuation_us
         if newest is not None and hold_us != STAY_US:
             passed_us = newest if hold_us is None or newest - hold_us > FAR_US else min(newest, hold_us)
-            punctuation = max(passed_us - slack.slack_us, passed_us - slack.slack_us if punctuation is None else punctuation)
+            reached_us = passed_us - max(slack.slack_us, least_slack_us)
+            punctuation = reached_us if punctuation is None else max(punctuation, reached_us)
         ahead = [crowd for crowd in crowds if newest is None or crowd.first_us > newest]
         odd = [crowd for crowd in ahead if crowd.is_odd]
         if newest is not None and self.newest_us is None:

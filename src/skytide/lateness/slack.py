@@ -2,14 +2,14 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from skytide.errors.checks import is_finite, is_whole, refused
 from skytide.lateness.crowds import FEW
 from skytide.lateness.delays import BUCKETS, Arrivals, bucket_end_us
-from skytide.windows import duration_us
+from skytide.windows import Duration, duration_us
 
 State = dict[str, Any]
 
@@ -34,6 +34,9 @@ class SlackLogic(ABC):
 class Slack(ABC):
     """A method to choose the slack."""
 
+    is_learned: ClassVar[bool] = True
+    """Whether it goes by the delays that were seen."""
+
     @abstractmethod
     def build(self, resume: State | None = None) -> SlackLogic:
         """Give a new logic, or one that goes on from a snapshot."""
@@ -47,7 +50,8 @@ class FixedSlack(Slack):
     2000000
     """
 
-    delay: object
+    delay: Duration | int
+    is_learned: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         """Refuse what is no length of time; no slack at all is written 0."""
@@ -58,7 +62,7 @@ class FixedSlack(Slack):
         return _Fixed(self._delay_us())
 
     def _delay_us(self) -> int:
-        return 0 if is_whole(self.delay) and self.delay == 0 else duration_us(self.delay, "delay")
+        return 0 if is_whole(self.delay, 0, 0) else duration_us(self.delay, "delay")
 
 
 class _Fixed(SlackLogic):

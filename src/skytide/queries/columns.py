@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from skytide.errors import InvalidInput
 from skytide.kernels import Indices, Mask, Points, dense_ranks, lexicographic_ranks
-from skytide.queries.preferences import Attribute, Chain
+from skytide.queries.preferences import Attribute, Chain, Expression
 
 Nulls = Literal["error", "drop", "worst"]
 NULLS = ("error", "drop", "worst")
@@ -105,7 +105,7 @@ def _sortable(column: pa.ChunkedArray) -> Indices | None:
         return None
 
 
-def _found(rows: pa.Table, column: str, missing: Mask) -> str:
+def _found(rows: pa.Table, column: Expression, missing: Mask) -> str:
     """Say what is missing where; the row itself, which may hold what nobody should read, only if $SKYTIDE_SHOW_ROWS is set."""
     row = int(np.argmax(missing))
     kind = "NaN" if rows[column][row].is_valid else "NULL"

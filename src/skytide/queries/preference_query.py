@@ -15,7 +15,7 @@ from skytide.errors import InvalidInput
 from skytide.errors.checks import refused, whole
 from skytide.kernels import Mask, Points, by_group
 from skytide.queries.columns import NULLS, Nulls, group_numbers, is_ordered, matrix, missing, without_missing
-from skytide.queries.preferences import Attribute, Preference, Prioritised, chains_of, combine, groups_of
+from skytide.queries.preferences import Attribute, Expression, Preference, Prioritised, chains_of, combine, groups_of
 from skytide.queries.query import Query
 
 
@@ -32,7 +32,7 @@ class PreferenceQuery(Query):
         if not isinstance(self.nulls, str) or self.nulls not in NULLS:
             raise refused("nulls", self.nulls, "not a rule for NULL and NaN", "choose one of " + ", ".join(map(repr, NULLS)))
 
-    def expressions(self) -> Iterator[Any]:
+    def expressions(self) -> Iterator[Expression]:
         """Give the columns of the preference."""
         return (attribute.what for attribute in self.preference.attributes())
 

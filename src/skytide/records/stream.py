@@ -54,6 +54,8 @@ class Status:
     window_slots: int = 1
     window_plan: str = ""
     """How the window level spreads its work, and why not otherwise; for an operator on keys why its keys lie where they do."""
+    notice: str = ""
+    """What somebody should know, such as a slack that has grown far beyond the window."""
     slots: int = 0
     """Of an operator on keys."""
     imbalance: float = 1.0
@@ -62,6 +64,8 @@ class Status:
     """Groups of keys that were given to another slot, so far."""
     own_groups: int = 0
     """Keys that come so often that they are groups of their own."""
+    hot_keys: tuple[str, ...] = ()
+    """Those of them that fill a slot each: with more slots they come out no sooner."""
     found_in_memory: float = 0.0
     """Of the files with what is remembered of keys, the share that workers had in their memory already, in the latest batch."""
     slot_tuples: tuple[int, ...] = ()

@@ -26,7 +26,7 @@ class Played:
 
 def play(plant: Operator, controller: Controller, guard: Guard, *, interval_s: float, bound_s: float | None = None) -> Played:
     """Let a controller steer a plant to its end; `bound_s`: a latency above it is a violation, otherwise falling behind is one."""
-    guard = replace(guard, stale_after_s=max(guard.stale_after_s, 3 * interval_s))
+    guard = guard.patient(3 * interval_s)
     loop = Loop(plant, plant, controller, guard)
     steps, seen, cycles = [], [], []
     now_s = plant.now_s

@@ -1,5 +1,6 @@
 """Carries out on Spark what the machine of `skytide.batch` decides: pane level, window level, record, sinks, commit."""
 
+import logging
 import re
 import threading
 import time
@@ -46,6 +47,8 @@ from skytide.spark.window_level import WindowTask, result_columns
 from skytide.windows import shown
 
 RECENT_WINDOWS = 1_000
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -144,6 +147,7 @@ class Engine:
         self._recent: deque[WindowRow] = deque(maxlen=RECENT_WINDOWS)
         self.latest_output: tuple[int, Output] | None = None
         """The latest that had results, and its number."""
+        self._noticed = False
         self.seconds: dict[str, float] = {}
         """Where the time went over all batches: of the steps, and within the tasks of the two levels."""
 
@@ -184,6 +188,9 @@ class Engine:
         while events:
             for instruction in self._machine.on(events.popleft()):
                 events.extend(self._carry_out(instruction, jobs, batch))
+        if self._machine.status.notice and not self._noticed:
+            self._noticed = True
+            _log.warning("%s", self._machine.status.notice)
 
     def _carry_out(self, instruction: Instruction, jobs: Jobs, batch: Any) -> list[Event]:
         store, rules = self.plan.store, self.plan.rules

@@ -68,11 +68,15 @@ class PaneTask:
                 holds.append(some.hold_us)
         yield work.report(watch.arrivals, source_end, min(holds, default=None))
 
+    def run_partition(self, batches: Iterable[pa.RecordBatch], slot: int) -> Iterator[pa.RecordBatch]:
+        """Reduce the tuples of a partition of any DataFrame: Spark may have put them together in any order, so it says nothing of delays."""
+        yield from self.run((Tuples(batch, order=Order.TOGETHER) for batch in batches), slot)
+
     def split(self, batches: Iterable[pa.RecordBatch], router: Router, part: int, share: float) -> Iterator[pa.RecordBatch]:
         """Give each tuple its slot by the plan of the driver's router, of whose threshold this task has a `share`."""
         watch, choice = _Watch(self), _Choice(self, router, router.apart(part, share))
         for batch in batches:
-            rows, times, kinds = watch.judge(batch)
+            rows, times, kinds = watch.judge(batch, order=Order.TOGETHER)
             slots = np.full(len(times), router.slots[0], np.int32)
             in_time = np.flatnonzero(kinds < LATE)
             slots[in_time] = choice.slots(rows, times, in_time)
@@ -123,7 +127,8 @@ class _Watch:
         valid = times if invalid is None else times[~invalid]
         before = max((known for known in (self.arrivals.newest_us, newest_us) if known is not None), default=None)
         seen = observe(valid, plan.newest_us, plan.punctuation_us, plan.leap_us, seen_us=before, order=order)
-        self.arrivals = self.arrivals.then(seen, plan.leap_us)
+        follow = self.arrivals.then if order is Order.ARRIVAL else self.arrivals.beside
+        self.arrivals = follow(seen, plan.leap_us)
         if plan.punctuation_us is not None and len(valid) and valid.min() < plan.punctuation_us:
             kinds[(times < plan.punctuation_us) & (kinds == IN_TIME)] = LATE
         if task.invalid_wanted and len(valid):
@@ -151,14 +156,14 @@ class _Choice:
 
     def __init__(self, task: PaneTask, router: Router, queued: dict[int, int]) -> None:
         self._task, self._router, self._queued = task, router, queued
-        self._keys = router.keys if task.query.groups() else None
+        self._keys = router.keys if task.query.routed_by() else None
         self._counter = KeyCounter()
 
     def slots(self, rows: pa.Table, times: Times, in_time: Indices) -> NDArray[np.int32]:
         """Return a slot for each tuple that is in time."""
         if self._keys is None:
             return _slots_by_pane(self._task.windows.pane_of(times[in_time]), self._router, self._queued)
-        mine = rows.select(list(self._task.query.groups()))
+        mine = rows.select(list(self._task.query.routed_by()))
         keys = Keys.of((mine if len(in_time) == len(times) else mine.take(pa.array(in_time))).columns)
         self._counter.observe(keys)
         if not self._keys.begun:

@@ -11,7 +11,10 @@ from skytide.errors import InvalidInput
 from skytide.spark.checkpoint import place_of
 from skytide.spark.parquet_sink import ParquetSink
 
-Sink = Callable[[DataFrame, int], Any]
+Sink = Callable[[DataFrame, int], object]
+"""A function of a batch's results and its number, which does the same again if called again with the same number."""
+SideSink = Sink | str | os.PathLike[str]
+"""A function, or the path of a Parquet folder."""
 
 FORMATS = ("parquet", "console", "memory")
 

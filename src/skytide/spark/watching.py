@@ -99,7 +99,7 @@ def _two_columns(engine: "Engine") -> tuple[str, str] | None:
     query = engine.plan.query
     if not isinstance(query, PreferenceQuery) or engine.plan.step is not None:
         return None
-    compared = [attribute.what for attribute in query.preference.attributes() if attribute.kind != "diff"]
+    compared = [str(attribute.what) for attribute in query.preference.attributes() if attribute.kind != "diff"]
     return (compared[0], compared[1]) if len(compared) == 2 and not set(compared) & set(engine.plan.helpers) else None
 
 

@@ -27,7 +27,7 @@ from skytide.spark.fleet.source import FORMAT, register_fleet
 from skytide.spark.fleet.standing import splits_of, status_of
 from skytide.spark.watching import fleet_subject
 from skytide.watch.serving import export, serve
-from skytide.windows import duration_us
+from skytide.windows import Duration, duration_us
 
 if TYPE_CHECKING:
     from skytide.watch.metrics import Exporter
@@ -143,8 +143,8 @@ def fleet(
     header: bool = False,
     starting: str = "earliest",
     splits: int | None = None,
-    interval: Any = "1 s",
-    latency: Any = "5 s",
+    interval: Duration = "1 s",
+    latency: Duration = "5 s",
     strategy: str = "drfm",
     capacity_hz: float | None = None,
     invalid: str | os.PathLike[str] | None = None,

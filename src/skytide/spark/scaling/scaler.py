@@ -6,8 +6,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from skytide.control import Controller, Guard
 from skytide.loop import recording
@@ -69,7 +68,7 @@ class Scaler:
         )
         shortest_s = TRIGGERS * (self._metrics.trigger_s or 0.0)
         self.interval_s = max(LEAST_INTERVAL_S, shortest_s) if interval_s is None else interval_s
-        guard = replace(guard, stale_after_s=max(guard.stale_after_s, STALE_INTERVALS * self.interval_s))
+        guard = guard.patient(STALE_INTERVALS * self.interval_s)
         metrics = self._metrics if plant.power is None else WithPower(self._metrics, plant.power)
         self._loop = Loop(metrics, plant.actuator, controller, guard, store, self)
         self._listener = ProgressListener(str(plant.query.id), self._metrics.feed, self._wake.set)
@@ -83,7 +82,7 @@ class Scaler:
         plant.manager.addListener(self._listener)
         self._thread.start()
 
-    def follows(self, query: Any) -> bool:
+    def follows(self, query: object) -> bool:
         """Whether a query that was started is the one that this one watches, started again with its checkpoint."""
         return self._plant.run is None and str(getattr(query, "id", "")) == str(self._plant.query.id)
 
