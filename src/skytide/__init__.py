@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from skytide.errors import InvalidInput, SkytideError
     from skytide.keyed import KeyedOperator, RoutingTable
     from skytide.lateness import DropRatio, FixedSlack, KSlack, Slack
+    from skytide.loop.cycle import Cycle
     from skytide.queries import Expression, Measure, Mergeable, Nulls, Preference, Query, collect, diff, high, low
     from skytide.records import Status, WindowRow
     from skytide.records.fleet import FleetStatus, SplitStatus
@@ -37,6 +38,7 @@ __all__ = [
     "AggregatedQuery",
     "ContinuousQuery",
     "Controller",
+    "Cycle",
     "DropRatio",
     "Duration",
     "Event",
@@ -116,6 +118,7 @@ _HOMES = {
         "Static",
     ),
     "errors": ("InvalidInput", "SkytideError"),
+    "loop.cycle": ("Cycle",),
     "lateness": ("DropRatio", "FixedSlack", "KSlack", "Slack"),
     "queries": ("Expression", "Measure", "Mergeable", "Nulls", "Preference", "Query", "collect", "diff", "high", "low"),
     "records": ("Status", "WindowRow"),

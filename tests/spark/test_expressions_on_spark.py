@@ -52,6 +52,7 @@ TEXTS = {
     "counted_twice": "count_if(price > 4 OR size = 1) FILTER (WHERE size < 3)",
     "none": "count(NULL)",
     "ones": "sum(1)",
+    "all": "count(1)",
     "of_texts": "stddev(CAST(substring(symbol, 2) AS double))",
     "all_large": "bool_and(price > 4)",
     "any_large": "bool_or(price > 4)",

@@ -406,7 +406,7 @@ def test_a_changed_query_needs_another_checkpoint(spark: SparkSession, files: st
     [
         (lambda df: skytide.stream(df, time="when"), "time='when': there is no such column; choose one of id, ts"),
         (lambda df: skytide.stream(df, time="price"), "time='price' of type bigint: windows need a timestamp; cast it first"),
-        (lambda df: skytide.stream(df).window("1 s", slide="2 s"), "longer than window"),
+        (lambda df: skytide.stream(df).window("1 s", slide="2 s"), "longer than length"),
         (lambda df: skytide.stream(df).window("soon"), "length='soon': not a length of time"),
         (lambda df: skytide.stream(df).window("1 s", slack="1 s"), "slack='1 s': not a slack"),  # type: ignore[arg-type]
         (lambda df: windowed(df).skyline(low("prize")), "did you mean 'price'?"),

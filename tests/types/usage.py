@@ -161,7 +161,8 @@ def scaled(run: skytide.Run) -> None:
     )
     status: skytide.ScalerStatus = scaler.status()
     history: skytide.History = scaler.history()
-    print(status, history)
+    cycles: list[skytide.Cycle] = scaler.cycles()
+    print(status, history, cycles)
     scaler.stop()
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -12,6 +11,7 @@ import pyarrow.compute as pc
 
 from skytide.errors import InvalidInput
 from skytide.queries.arithmetic import NoResult
+from skytide.queries.columns import missing_column
 from skytide.queries.expressions import Expression, evaluate
 from skytide.queries.extremes import comparable, has_order, original
 from skytide.queries.groups import Groups, normalised
@@ -100,9 +100,7 @@ class Aggregate(Query):
             raise InvalidInput(value=f"result {name}", reason="named twice", remedy='give it another name: "sum(x) AS total"')
         for column in (*self.keys, *(measure.column for measure in self.measures if measure.column != "*")):
             if column not in rows.names:
-                close = difflib.get_close_matches(column, rows.names, n=1)
-                hint = f"did you mean {close[0]!r}?" if close else f"choose one of {', '.join(rows.names)}"
-                raise InvalidInput(value=column, reason=f"there is no column {column!r}", remedy=hint)
+                raise missing_column(column, column, rows)
         for key in self.keys:
             if not has_order(rows.field(key).type):
                 reason = f"rows cannot be grouped by {rows.field(key).type}"

@@ -46,7 +46,9 @@ class Measure:
     def is_plain(text: str) -> bool:
         """Say whether a text is a function of one column, with or without a name."""
         found = CALL.fullmatch(text)
-        return found is not None and found[1].lower() in FUNCTIONS and (found[2] != "*" or found[1].lower() == "count")
+        if found is None or found[2].isdigit() or found[2].lower() in ("null", "true", "false"):  # a literal, as in count(1)
+            return False
+        return found[1].lower() in FUNCTIONS and (found[2] != "*" or found[1].lower() == "count")
 
     @staticmethod
     def parse(text: str) -> Measure:
