@@ -57,7 +57,7 @@ def test_a_query_and_its_auto_scaler(spark: SparkSession, tmp_path: Path, closin
     closing.callback(run.stop)
     page = run.serve(port=0)
     closing.callback(page.stop)
-    scaler = skytide.autoscale(run, "static:3", (2, 4), interval="1 s")
+    scaler = skytide.autoscale(run, "static:4", (2, 4), interval="1 s")
     closing.callback(scaler.stop)
     assert scaler.serve(port=page.port) is page
     exporter = run.metrics(port=0)
