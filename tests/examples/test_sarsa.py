@@ -117,6 +117,33 @@ def test_a_host_that_cannot_go_learns_it() -> None:
     assert table[lower][IN] < start_values(Sarsa())[lower][IN]
 
 
+def test_a_host_that_could_not_go_asks_again_later() -> None:
+    """A refusal fades: doing nothing meanwhile must not become worth more than to go for ever."""
+    judge = Sarsa().judge()
+    asked = []
+    for step in range(200):
+        verdicts = judge.judge({"1": 0.25, "2": 0.55}, now_s=5.0 * step)
+        asked.append(bool(verdicts))
+        if verdicts:
+            judge.refused("1")
+    assert asked[0]
+    assert 3 <= sum(asked) <= 40  # seldom, but again and again
+    assert any(asked[150:])
+
+
+def test_loads_are_rounded_down_so_that_thresholds_act_where_they_are() -> None:
+    judge = Sarsa(lower=0.3, upper=0.8).judge()
+    acts = {load: [v.action for v in judge.judge({str(load): load}, now_s=0.0)] for load in (0.29, 0.3, 0.79, 0.8)}
+    assert acts == {0.29: ["in"], 0.3: [], 0.79: [], 0.8: ["out"]}
+
+
+def test_thresholds_between_two_states_are_refused() -> None:
+    with pytest.raises(
+        InvalidInput, match=r"lower=0\.32: tables have steps of 0\.05, and would act at 0\.30; choose 0\.30 or 0\.35"
+    ):
+        Sarsa(lower=0.32)
+
+
 def test_a_host_that_cannot_get_help_goes_on_asking() -> None:
     judge = Sarsa().judge()
     for step in range(20):

@@ -24,6 +24,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _add_fleet(
         commands.add_parser("fleet", help="windows over hundreds of streams that come and go, watched live, and as a picture")
     )
+    _add_trading(
+        commands.add_parser("trading", help="the price to expect of each symbol of a trading day, watched live, and as a picture")
+    )
     hotels = commands.add_parser("hotels", help="the skyline of 100,000 made-up hotels, as a table and a picture")
     hotels.add_argument("--out", type=Path, default=Path("out"), help="folder for the results (default: %(default)s)")
     hotels.set_defaults(run=_hotels)
@@ -63,6 +66,25 @@ def _add_fleet(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", type=Path, default=Path("out"), help="folder for the results (default: %(default)s)")
     names = ("seconds", "streams", "rate", "cabs", "speed", "capacity", "out")
     parser.set_defaults(run=lambda o: _module("fleet").run(**{name: getattr(o, name) for name in names}))
+
+
+def _add_trading(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--seconds", type=float, default=40, help="how long to stream (default: %(default)s)")
+    parser.add_argument("--symbols", type=int, default=40, help="how many to make up (default: %(default)s)")
+    parser.add_argument("--rate", type=float, default=60_000, help="quotes a second of all on average (default: %(default)s)")
+    parser.add_argument(
+        "--quotes",
+        type=Path,
+        nargs="?",
+        const=Path("quotes_20131007.parquet"),
+        metavar="FILE",
+        help="a Parquet file of ts, symbol, price, size: replay these instead; a name is looked up in SKYTIDE_DATA too",
+    )
+    parser.add_argument("--speed", type=float, default=600, help="how many times as fast as the day was (default: %(default)s)")
+    parser.add_argument("--slots", type=int, default=4, help="the most tasks that work on symbols (default: %(default)s)")
+    parser.add_argument("--out", type=Path, default=Path("out"), help="folder for the results (default: %(default)s)")
+    names = ("seconds", "symbols", "rate", "quotes", "speed", "slots", "out")
+    parser.set_defaults(run=lambda o: _module("trading").run(**{name: getattr(o, name) for name in names}))
 
 
 def _add_lab(parser: argparse.ArgumentParser) -> None:

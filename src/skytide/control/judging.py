@@ -1,7 +1,7 @@
 """Judging each host by its own load: what P4's techniques have in common, for Spark's executors and for FUGU's hosts alike (SPEC E6).
 
 A judge says which hosts should give load away, and which should go. What then happens is not its business: FUGU moves operators
-(`placement`, `skytide.sim.hosts`), a Spark query gets another number of executors (`WorkersByLoad`).
+(`placement`, `skytide.sim.plants.hosts`), a Spark query gets another number of executors (`WorkersByLoad`).
 """
 
 import math

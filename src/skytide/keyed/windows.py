@@ -1,6 +1,6 @@
 """Windows of the rows of each key: by their number, or by time."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
@@ -41,6 +41,8 @@ class CountWindows:
 
     length: int
     slide: int
+    tick_us: int = field(default=TICK_US, repr=False)
+    """How finely time is told: rows are let in, and windows come out, a tick at a time."""
 
     def __post_init__(self) -> None:
         """Refuse windows without rows, and such that leave rows out."""
@@ -56,12 +58,13 @@ class CountWindows:
     @property
     def tick(self) -> Windows:
         """How finely time is told."""
-        return Windows(TICK_US, TICK_US)
+        return Windows(self.tick_us, self.tick_us)
 
     @property
     def text(self) -> str:
-        """The windows as words."""
-        return f"{self.length:,} rows every {self.slide:,}"
+        """The windows as words; what lies in a checkpoint is cut by ticks."""
+        told = "" if self.tick_us == TICK_US else f", in ticks of {shown(self.tick_us)}"
+        return f"{self.length:,} rows every {self.slide:,}{told}"
 
     @property
     def limit(self) -> int | None:

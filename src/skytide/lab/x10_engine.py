@@ -19,7 +19,8 @@ import pyarrow.parquet as pq
 
 from skytide.keyed import RoutingTable, hashes_of
 from skytide.lab.blocking import MP, R_BLK, S_BLK, Compared
-from skytide.lab.experiment import Claim, Progress, Row
+from skytide.lab.experiment import Row
+from skytide.lab.verdict import Claim, of_all
 from skytide.lateness import FixedSlack
 from skytide.spark.run import Run
 from skytide.spark.session import local_session
@@ -51,25 +52,18 @@ class Results:
     batch: Any
 
 
-def measure(tell: Progress, repeats: int = REPEATS) -> list[Row]:
+def measure(repeats: int = REPEATS) -> list[Row]:
     """Run all protocols, in turn, and return what is compared."""
     spark = local_session("skytide lab", cores=CORES)
     rows: list[Row] = []
     with tempfile.TemporaryDirectory(prefix="skytide-lab-") as folder:
         place = Path(folder)
         _warm_up(spark, place / "warm")
-        tell(f"{KEYS:,} keys have full windows of {LENGTH:,} quotes")
         for repeat in range(repeats):
             for protocol in np.roll((MP, R_BLK, S_BLK), repeat).tolist():
                 found, tables, costs = _play(spark, place, protocol, repeat)
                 rows += _rows(found, tables, protocol, repeat, costs)
-            mine = {row["protocol"]: row for row in rows if row["figure"] == "engine" and row["seed"] == repeat}
-            tell("engine: " + "; ".join(f"{each}: {_said(row)}" for each, row in mine.items()))
     return rows
-
-
-def _said(row: Row) -> str:
-    return f"{row['before_ms']:.0f} ms before, at the change {row['staying_ms']:.0f} (keys that stay) and {row['moving_ms']:.0f} (that move)"
 
 
 def _asked(spark: Any, feed: Path, protocol: str, seed: int) -> Compared:
@@ -226,7 +220,7 @@ def claims(rows: Sequence[Row]) -> list[Claim]:
         Claim(
             "(ours) on the engine, keys wait longer with the protocols that block",
             f"on the engine, mean latency of {len({row['seed'] for row in rows if row['figure'] == 'engine'})} runs: {said}",
-            all(later[each][what] > later[MP][what] for each in (R_BLK, S_BLK) for what in ("staying", "moving")),
+            of_all(later[each][what] > later[MP][what] for each in (R_BLK, S_BLK) for what in ("staying", "moving")),
         ),
     ]
 

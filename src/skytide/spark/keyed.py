@@ -29,7 +29,7 @@ from skytide.spark.run import Run
 from skytide.spark.sinks import SideSink, Sink
 from skytide.spark.types import arrow_schema
 from skytide.trading import Candlesticks
-from skytide.windows import Duration, Windows, sliding
+from skytide.windows import Duration, Windows, duration_us, sliding
 
 GROUP = "__skytide_group"
 END_OF_TIME_US = 2**62
@@ -79,9 +79,15 @@ class Keyed(Generic[KeyedAnswer]):
     keys: tuple[str, ...]
     source: OwnSource | None = None
 
-    def count_window(self, length: int, slide: int | None = None, slack: Slack | None = None) -> "KeyedWindowed[KeyedAnswer]":
-        """Cut the tuples of each key, in order of time, into windows of so many, one every `slide` tuples; without it one after the other."""
-        windows = CountWindows(length, length if slide is None else slide)
+    def count_window(
+        self, length: int, slide: int | None = None, slack: Slack | None = None, *, tick: Duration = "100 ms"
+    ) -> "KeyedWindowed[KeyedAnswer]":
+        """Cut the tuples of each key, in order of time, into windows of so many, one every `slide` tuples; without it one after the other.
+
+        Windows come out a `tick` of the stream's time at a time. Each costs a little: where much time goes by in a batch, as when
+        history is replayed, let it be longer.
+        """
+        windows = CountWindows(length, length if slide is None else slide, duration_us(tick, "tick"))
         return KeyedWindowed(self.df, self.time, self.keys, windows, slack_of(slack), self.source)
 
     def window(self, length: Duration, slide: Duration | None = None, slack: Slack | None = None) -> "KeyedWindowed[KeyedAnswer]":

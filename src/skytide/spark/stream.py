@@ -100,17 +100,24 @@ class Stream(Generic[StreamAnswer]):
 
     @overload
     def count_window(
-        self: "Stream[ContinuousQuery]", length: int, slide: int | None = None, slack: Slack | None = None
+        self: "Stream[ContinuousQuery]",
+        length: int,
+        slide: int | None = None,
+        slack: Slack | None = None,
+        *,
+        tick: Duration = "100 ms",
     ) -> KeyedWindowed[KeyedQuery]: ...
 
     @overload
     def count_window(
-        self: "Stream[DataFrame]", length: int, slide: int | None = None, slack: Slack | None = None
+        self: "Stream[DataFrame]", length: int, slide: int | None = None, slack: Slack | None = None, *, tick: Duration = "100 ms"
     ) -> KeyedWindowed[DataFrame]: ...
 
-    def count_window(self, length: int, slide: int | None = None, slack: Slack | None = None) -> KeyedWindowed[Any]:
-        """Cut the stream into windows of so many tuples, in order of time, one every `slide` tuples."""
-        return Keyed[Any](self.df, self.time, (), self.source).count_window(length, slide, slack)
+    def count_window(
+        self, length: int, slide: int | None = None, slack: Slack | None = None, *, tick: Duration = "100 ms"
+    ) -> KeyedWindowed[Any]:
+        """Cut the stream into windows of so many tuples, in order of time, one every `slide` tuples; they come out a `tick` at a time."""
+        return Keyed[Any](self.df, self.time, (), self.source).count_window(length, slide, slack, tick=tick)
 
 
 @dataclass(frozen=True)
