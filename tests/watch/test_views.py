@@ -142,6 +142,21 @@ def test_who_was_away_gets_what_came_meanwhile_or_all() -> None:
     assert watch.after(10**6) is None
 
 
+def test_a_batch_that_takes_many_looks_is_drawn_whole() -> None:
+    watch, query = Watch(), TalkingQuery()
+    watch.add(query.subject())
+    query.batch()
+    watch.see()
+    for _ in range(3):  # the pane level of the next batch is done, the rest is not
+        query.told = replace(query.told, at_s=query.told.at_s + 0.5, seconds={**query.told.seconds, "pane level": 0.2})
+        watch.see()
+    query.batch(late=40)
+    watch.see()
+    (shown,) = json.loads(watch.all()[1])
+    assert shown["trail"]["panes_s"][1:] == [0.1]
+    assert shown["trail"]["late_hz"][1:] == [20.0]  # 40 in the two seconds since the batch before
+
+
 def test_nothing_new_is_not_told() -> None:
     watch, query = Watch(), TalkingQuery()
     watch.add(query.subject())

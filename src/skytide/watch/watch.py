@@ -27,6 +27,7 @@ class Watched:
         """Start with nothing."""
         self.subject = subject
         self.look: Any = None
+        self._drawn: Any = None  # the look of the latest point: batches may take many looks
         self.trail = Trail()
         self.latencies = Latencies()
         self.panel: Panel | None = None
@@ -37,7 +38,10 @@ class Watched:
         if isinstance(now, Exception):
             return self._lost(now)
         view, before = VIEWS[self.subject.kind], self.look
-        point = view.point(before, now) or view.idle_point(now, self.trail.latest)
+        point = view.point(self._drawn, now)
+        if point is not None or self._drawn is None:
+            self._drawn = now
+        point = point or view.idle_point(now, self.trail.latest)
         whole = point is not None and self.trail.add(point)
         panel = view.panel(now, self.trail)
         panel = replace(panel, actions=panel.actions or tuple(self.subject.actions))
