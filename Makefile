@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check
 export PIP_CONSTRAINT := constraints.txt
 export PIP_BUILD_CONSTRAINT := constraints.txt
 
-.PHONY: help venv run fleet trading hotels test check bench bench-bursts bench-fleet bench-keyed bench-scaling bench-stream soak campaign clean
+.PHONY: help venv run fleet trading hotels test check docs bench bench-bursts bench-fleet bench-keyed bench-scaling bench-stream soak campaign clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | while IFS='	' read -r name text; do printf 'make %-12s %s\n' "$$name" "$$text"; done
@@ -36,6 +36,10 @@ check: $(READY) ## style, types, layers, doctests and fast tests
 	@said=$$($(BIN)/lint-imports --no-logo) || { echo "$$said"; exit 1; }
 	@HYPOTHESIS_PROFILE=quick $(BIN)/python -m pytest -q -m "not slow"
 
+docs: $(READY) ## the documentation as a site, in out/site, without network
+	@$(BIN)/zensical build --strict
+	@echo "out/site/index.html; to search it: $(BIN)/python -m http.server -d out/site"
+
 bench: $(READY) ## queries on arrays and DataFrames against their peers
 	@$(BIN)/python -m benchmarks
 
@@ -61,13 +65,13 @@ campaign: $(READY) ## random jobs, 200 of whose processes are killed, against an
 	@PYTHONPATH=tests $(BIN)/python -m campaign $(ARGS)
 
 clean: ## remove the environment, results and caches
-	@rm -rf .venv out dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	@rm -rf .venv .cache out dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	@find src tests benchmarks -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
 
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "skytide needs Python 3.11 or newer, and $(PYTHON) is $$($(PYTHON) --version 2>&1); say which to use: make PYTHON=python3.12"; exit 1; }
 	@echo "Setting up .venv (the first time a few minutes, and 1.3 GB of disk) ..."
 	@$(PYTHON) -m venv .venv
-	@$(PIP) -e '.[lab,bench,dev]'
+	@$(PIP) -e '.[lab,bench,dev,docs]'
 	@$(BIN)/python -c 'import sys; from skytide.spark.java import system_java; sys.exit(not system_java())' || { echo "No Java 17 or newer: adding one to .venv ..."; $(PIP) -e '.[java]'; }
 	@touch $@

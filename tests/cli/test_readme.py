@@ -1,28 +1,9 @@
-"""The examples of the README and the docs run as they stand, in order, in one session."""
+"""What the README and the docs name is there."""
 
 import re
 from pathlib import Path
-from typing import Any
-
-import pytest
-from pyspark.sql import SparkSession
 
 ROOT = Path(__file__).resolve().parents[2]
-
-
-def blocks(text: str, language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
-
-
-@pytest.mark.parametrize(
-    ("page", "least"), [("README.md", 3), ("docs/fleet.md", 1), ("docs/keyed.md", 4), ("docs/streaming.md", 3)]
-)
-def test_the_examples_run(spark: SparkSession, page: str, least: int) -> None:
-    examples = blocks((ROOT / page).read_text(), "python")
-    assert len(examples) >= least
-    names: dict[str, Any] = {}
-    for example in examples:
-        exec(compile(example, page, "exec"), names)
 
 
 def test_the_commands_of_the_readme_are_targets() -> None:

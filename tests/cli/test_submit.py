@@ -1,6 +1,8 @@
 """`skytide submit`: scripts run as they are, with an auto-scaler on each of their queries."""
 
+import argparse
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -8,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from skytide.cli import main
+from skytide.cli.place import place, with_place
 from skytide.spark.scaling.attach import each_query
 
 DEADLINE_S = 240
@@ -60,8 +63,12 @@ def submit(tmp_path: Path, *options: str, script: str = JOB, arguments: tuple[st
 
 @pytest.mark.slow
 def test_every_query_of_a_script_gets_an_auto_scaler_and_its_status_is_kept(tmp_path: Path) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
     ran = submit(
         tmp_path, "--controller", "rules", "--executors", "1:4", "--interval", "1 s", "--mode", "recommend", "--store", "kept",
+        "--metrics", str(port), "--serve",
         arguments=(str(tmp_path), "--controller"),
     )  # fmt: skip
     assert ran.returncode == 7, ran.stderr
@@ -70,6 +77,8 @@ def test_every_query_of_a_script_gets_an_auto_scaler_and_its_status_is_kept(tmp_
     assert sum("watches query" in line for line in lines) == 3
     assert any(line.startswith("skytide: first: ") and "1 to 4 workers" in line for line in lines)
     assert any(line.startswith("skytide: third: ") and "1 to 4 slots" in line for line in lines)
+    assert sum("live page: http://127.0.0.1:" in line for line in lines) == 1
+    assert lines.count(f"skytide: metrics: http://127.0.0.1:{port}/metrics") == 1
     assert {"first.json", "third.json"} <= {file.name for file in (tmp_path / "kept").iterdir()}
 
 
@@ -107,6 +116,16 @@ def test_bad_options_are_refused_before_the_script_runs(tmp_path: Path, capsys: 
     assert "there is no such file" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         main(["submit", "--executors", "many", str(tmp_path / "job.py")])
+
+
+def test_the_place_of_a_page_is_optional() -> None:
+    assert with_place(["submit", "--serve", "4100", "job.py"]) == ["submit", "--serve", "4100", "job.py"]
+    assert with_place(["submit", "--serve", "job.py", "--serve"]) == ["submit", "--serve=", "job.py", "--serve"]
+    assert with_place(["submit", "--mode", "act", "--serve"]) == ["submit", "--mode", "act", "--serve="]
+    assert with_place(["run", "--serve"]) == ["run", "--serve"]
+    for wrong in ("host:port", "70000", "1.2.3.4:99999", "a b:1"):
+        with pytest.raises(argparse.ArgumentTypeError):
+            place(wrong)
 
 
 def test_afterwards_queries_start_as_ever() -> None:

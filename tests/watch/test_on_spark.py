@@ -57,7 +57,7 @@ def test_a_query_and_its_auto_scaler(spark: SparkSession, tmp_path: Path, closin
     closing.callback(run.stop)
     page = run.serve(port=0)
     closing.callback(page.stop)
-    scaler = skytide.autoscale(run, "static:3", (2, 4), interval="1 s")
+    scaler = skytide.autoscale(run, "static:4", (2, 4), interval="1 s")
     closing.callback(scaler.stop)
     assert scaler.serve(port=page.port) is page
     exporter = run.metrics(port=0)
@@ -69,6 +69,8 @@ def test_a_query_and_its_auto_scaler(spark: SparkSession, tmp_path: Path, closin
     )
     assert seen["name"] == "watched" and seen["scatter"]["columns"] == ["x0", "x1"] and seen["scatter"]["points"]
     assert seen["about"] == "Skyline(low('x0') * low('x1')) over windows of 1 s every 200 ms"
+    told = until(lambda: (progress := run.query.lastProgress) and progress["observedMetrics"].get("skytide"), "observed metrics")
+    assert told["tuples"] > 0 and told["open_panes"] > 0 and told["windows_out"] <= run.status().windows_out
     decided = until(lambda: (told := latest("scaler")).get("marks") and told, "a change of the auto-scaler on the page")
     assert decided["actions"] == ["pause"] and decided["tables"][0]["rows"]
     with urllib.request.urlopen(exporter.url, timeout=30) as answer:

@@ -1,6 +1,7 @@
 """What pages are made of: pure functions of looks."""
 
 import json
+import threading
 from dataclasses import replace
 from typing import Any
 
@@ -141,6 +142,21 @@ def test_who_was_away_gets_what_came_meanwhile_or_all() -> None:
     assert watch.after(10**6) is None
 
 
+def test_a_batch_that_takes_many_looks_is_drawn_whole() -> None:
+    watch, query = Watch(), TalkingQuery()
+    watch.add(query.subject())
+    query.batch()
+    watch.see()
+    for _ in range(3):  # the pane level of the next batch is done, the rest is not
+        query.told = replace(query.told, at_s=query.told.at_s + 0.5, seconds={**query.told.seconds, "pane level": 0.2})
+        watch.see()
+    query.batch(late=40)
+    watch.see()
+    (shown,) = json.loads(watch.all()[1])
+    assert shown["trail"]["panes_s"][1:] == [0.1]
+    assert shown["trail"]["late_hz"][1:] == [20.0]  # 40 in the two seconds since the batch before
+
+
 def test_nothing_new_is_not_told() -> None:
     watch, query = Watch(), TalkingQuery()
     watch.add(query.subject())
@@ -252,3 +268,23 @@ def test_an_operator_on_keys_shows_the_load_of_its_slots() -> None:
     assert found is not None and (found["slots"], found["imbalance"], found["moved"], found["own"]) == (2, 1.5, 4, 1)
     assert shown.bars is not None and [bar.value for bar in shown.bars.bars] == ["300 tuples", "100 tuples"]
     assert {series.field for chart in shown.charts for series in chart.series} <= set(found)
+
+
+def test_a_look_that_takes_long_keeps_nobody_waiting() -> None:
+    watch, query = Watch(), TalkingQuery()
+    watch.add(query.subject())
+    began, go_on = threading.Event(), threading.Event()
+
+    def slow() -> Any:
+        began.set()
+        assert go_on.wait(30)
+        return query.told
+
+    query.batch()
+    told = query.subject()
+    slow_one = threading.Thread(target=watch.add, args=(replace(told, id="slow", look=slow),))
+    slow_one.start()
+    assert began.wait(30)
+    assert [shown["id"] for shown in json.loads(watch.all()[1])] == [told.id, "slow"]  # answered while the look goes on
+    go_on.set()
+    slow_one.join(30)

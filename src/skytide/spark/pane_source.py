@@ -15,7 +15,7 @@ from pyspark import cloudpickle
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
-from pyspark.sql.types import StructType
+from pyspark.sql.types import LongType, StructField, StructType
 
 from skytide.batch import Pace, Way
 from skytide.routing import Router, Splitting
@@ -26,6 +26,7 @@ from skytide.spark.pane_level import REPORT, PaneTask, Tuples
 from skytide.spark.quiet_end import end_quietly
 
 FORMAT = "skytide-panes"
+STANDING = ("windows_out", "open_panes", "remembered_rows")
 
 Offset = dict[str, Any]
 
@@ -76,7 +77,24 @@ def load_panes(spark: SparkSession, reader: OwnReader, plan: Plan, pace: Pace | 
     """Return the reports of the pane level over a source of our own, as a stream; batches begin at some pace, or whenever Spark asks."""
     spark.dataSource.register(PaneSource)
     packed = base64.b64encode(cloudpickle.dumps((reader, plan, pace))).decode()  # type: ignore[no-untyped-call]
-    return spark.readStream.format(FORMAT).options(packed=packed).load()
+    return _observed(spark.readStream.format(FORMAT).options(packed=packed).load())
+
+
+def _observed(reports: DataFrame) -> DataFrame:
+    """Let Spark's progress tell what its own numbers do not, as its rows are reports: see `observedMetrics` of `lastProgress`."""
+
+    from pyspark.sql import Column
+    from pyspark.sql import functions as F
+
+    def of_tasks(field: str) -> Column:
+        return F.sum(F.get_json_object("report", f"$.{field}").cast("long"))
+
+    now = [
+        of_tasks("arrivals.tuples").alias("tuples"),
+        of_tasks("arrivals.late").alias("late"),
+        of_tasks("invalid").alias("invalid"),
+    ]
+    return reports.observe("skytide", *now, *(F.max(name).alias(name) for name in STANDING))
 
 
 class PaneSource(DataSource):
@@ -89,7 +107,8 @@ class PaneSource(DataSource):
 
     def schema(self) -> StructType:
         """Return the columns of a report."""
-        return spark_schema(StructType([]), REPORT)
+        reports = spark_schema(StructType([]), REPORT)
+        return StructType([*reports.fields, *(StructField(name, LongType()) for name in STANDING)])
 
     def streamReader(self, schema: StructType) -> "PaneReader":
         """Return the reader that Spark's driver keeps for the whole query."""
@@ -105,6 +124,8 @@ class PaneRange(InputPartition):
     piece: InputPartition
     task: PaneTask
     source_end: int
+    standing: tuple[int, ...]
+    """What `STANDING` names, before the batch."""
 
 
 class PaneReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -142,12 +163,15 @@ class PaneReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._slack_us, self._began_s = self.plan.rules.slack_logic(before).slack_us, time.time()
         task = self.plan.pane_task(self.plan.rules.run_panes(before))
         pieces = self.source.panes(start, end, task, self.plan.rules.router(before))
-        return [PaneRange(slot, piece, task, self.source.position(end)) for slot, piece in pieces]
+        standing = before.windows_out, len(before.open), before.memory_rows
+        return [PaneRange(slot, piece, task, self.source.position(end), standing) for slot, piece in pieces]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read tuples, and reduce them at once."""
         assert isinstance(partition, PaneRange)
-        yield from partition.task.run(self.source.tuples(partition.piece, partition.task), partition.slot, partition.source_end)
+        for batch in partition.task.run(self.source.tuples(partition.piece, partition.task), partition.slot, partition.source_end):
+            standing = [pa.array([value] * batch.num_rows, pa.int64()) for value in partition.standing]
+            yield pa.RecordBatch.from_arrays([*batch.columns, *standing], [*batch.schema.names, *STANDING])
 
     def _is_due(self, start: Offset, pace: Pace) -> bool:
         """Say whether tuples have come that let a window end, or, if nobody can tell, whether the last batch began long enough ago."""

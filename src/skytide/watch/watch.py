@@ -16,7 +16,7 @@ from skytide.watch.panel import QUIET, Panel, Verdict
 from skytide.watch.trail import Trail
 
 EVERY_S = 0.5
-REMEMBERED = 600  # updates that a page can ask for after it was away
+REMEMBERED = 200  # updates that a page can ask for after it was away
 VIEWS: dict[str, Any] = {"query": query_view, "scaler": scaler_view, "fleet": fleet_view}
 
 
@@ -27,19 +27,21 @@ class Watched:
         """Start with nothing."""
         self.subject = subject
         self.look: Any = None
+        self._drawn: Any = None  # the look of the latest point: batches may take many looks
         self.trail = Trail()
         self.latencies = Latencies()
         self.panel: Panel | None = None
         self.over = False
 
-    def see(self) -> dict[str, Any] | None:
-        """Look once more, and return what a page needs to know of it; None if it is as before."""
+    def take(self, now: Any) -> dict[str, Any] | None:
+        """Take in a look, or the error that came in its place, and return what a page needs to know of it; None if it is as before."""
+        if isinstance(now, Exception):
+            return self._lost(now)
         view, before = VIEWS[self.subject.kind], self.look
-        try:
-            now = self.subject.look()
-        except Exception as error:  # whatever it is: the page stays, and says so
-            return self._lost(error)
-        point = view.point(before, now) or view.idle_point(now, self.trail.latest)
+        point = view.point(self._drawn, now)
+        if point is not None or self._drawn is None:
+            self._drawn = now
+        point = point or view.idle_point(now, self.trail.latest)
         whole = point is not None and self.trail.add(point)
         panel = view.panel(now, self.trail)
         panel = replace(panel, actions=panel.actions or tuple(self.subject.actions))
@@ -66,6 +68,13 @@ class Watched:
         return self.told(whole=False)
 
 
+def _look(subject: Subject) -> Any:
+    try:
+        return subject.look()
+    except Exception as error:  # whatever it is: the page stays, and says so
+        return error
+
+
 class Watch:
     """All subjects. A page that knows all up to some number asks for what came after."""
 
@@ -76,7 +85,7 @@ class Watch:
         self._watched: dict[str, Watched] = {}
         self._updates: deque[tuple[int, str]] = deque(maxlen=REMEMBERED)
         self._number = 0
-        self._lock = threading.Lock()
+        self._lock, self._looking = threading.Lock(), threading.Lock()
         self._heard: list[Callable[[], None]] = []
         self._thread: threading.Thread | None = None
         self._ended = threading.Event()
@@ -104,12 +113,18 @@ class Watch:
             self._thread.join()
 
     def see(self) -> None:
-        """Look at all that has not ended."""
-        with self._lock:
-            told = [news for watched in self._watched.values() if not watched.over and (news := watched.see())]
-            for news in told:
-                self._number += 1
-                self._updates.append((self._number, json.dumps(news)))
+        """Look at all that has not ended; a look that takes long keeps no page waiting."""
+        told = 0
+        with self._looking:
+            for watched in self.watched():
+                if watched.over:
+                    continue
+                now = _look(watched.subject)
+                with self._lock:
+                    news = watched.take(now)
+                    if news is not None:
+                        self._number, told = self._number + 1, told + 1
+                        self._updates.append((self._number, json.dumps(news)))
         if told:
             for hear in list(self._heard):
                 hear()
