@@ -1,6 +1,5 @@
 """`skytide run`: the skyline of the last second, five times a second, of a stream that is bursty and late."""
 
-import re
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -13,12 +12,13 @@ from rich.live import Live
 
 from skytide import DropRatio, low, stream, workload
 from skytide.cli.folders import make_room
-from skytide.cli.interrupt import Interrupt
 from skytide.dashboard.history import History, latency, read_windows
 from skytide.dashboard.live import WARMING_UP, line, view
 from skytide.dashboard.picture import draw
 from skytide.errors import SkytideError
 from skytide.errors.checks import real
+from skytide.spark.failure import reason
+from skytide.spark.interrupt import Interrupt
 from skytide.spark.session import local_session
 from skytide.spark.workload_source import WorkloadStream, now_us
 
@@ -112,17 +112,6 @@ def end(running: Any, folder: Path) -> None:
         report = folder / "error.txt"
         report.write_text(f"{failure}\n")
         raise SkytideError(f"the stream failed: {reason(str(failure))}; all that is known is in {report}")
-
-
-def reason(failure: str) -> str:
-    """Find in what Spark tells of a failed query the line that says why.
-
-    >>> reason("Traceback ...\\n  File ...\\nskytide.errors.InvalidInput: NULL in x: not a number\\n=== Streaming Query ===\\n...")
-    'InvalidInput: NULL in x: not a number'
-    """
-    told = failure.partition("=== Streaming Query ===")[0].strip()
-    errors = re.findall(r"^(?:\w+\.)*([A-Z]\w+: .+)$", told, re.MULTILINE)
-    return errors[-1] if errors else told.partition("\n")[0]
 
 
 @contextmanager

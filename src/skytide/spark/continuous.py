@@ -1,6 +1,7 @@
 """A continuous query, ready to start."""
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,20 +9,21 @@ from pyspark.sql import DataFrame
 
 from skytide.batch import InPlace, InSource, Keying, Rules, Sent, Way
 from skytide.errors import InvalidInput
+from skytide.errors.checks import words
 from skytide.keyed import KeyedStep, TimeWindows
 from skytide.lateness import Slack
 from skytide.queries import Query
 from skytide.routing import EVEN, TB_RR, Splitting, strategy_of
-from skytide.spark.binding import bind, bounded
+from skytide.spark.binding import bind, bounded, spark_schema
 from skytide.spark.checkpoint import SparkNotes, Store, checkpoint_place
 from skytide.spark.checks import check_asked, check_start, check_streamed
 from skytide.spark.engine import Engine, Plan
 from skytide.spark.jobs import SparkJobs
 from skytide.spark.outlets import Sinks
 from skytide.spark.pane_source import OwnSource, load_panes
-from skytide.spark.parquet_sink import claim_all
+from skytide.spark.parquet_sink import ParquetSink, claim_all
 from skytide.spark.run import Run
-from skytide.spark.sinks import side_sink_of, sink_of
+from skytide.spark.sinks import MemorySink, TableSink, side_sink_of, sink_of
 from skytide.spark.types import arrow_schema
 from skytide.spark.windows_of_rows import windows_of_rows
 from skytide.windows import Windows, duration_us
@@ -69,6 +71,7 @@ class ContinuousQuery:
         checkpoint: str | os.PathLike[str],
         trigger: Any = "500 ms",
         path: str | os.PathLike[str] | None = None,
+        options: Mapping[str, str] | None = None,
         late: Any = None,
         windows: Any = None,
         invalid: Any = None,
@@ -81,7 +84,8 @@ class ContinuousQuery:
         """Start; windows come out in order, each once, also after a crash, as long as the checkpoint folder is there.
 
         `sink` is a function of (results, batch_id) that does the same again if called again with the same id, or "parquet" (with
-        `path`), "console" or "memory". `late` gets the tuples that were dropped, `windows` one row a window: a function or the
+        `path`), "console", "memory" (whose results SQL knows as a table of the `name`), or any format that Spark can write to, with its
+        `options`. `late` gets the tuples that were dropped, `windows` one row a window: a function or the
         path of a Parquet folder each. `invalid` gets tuples that belong to no window: those without a time or with a wrong one, and
         rows that the query refuses, which would otherwise fail it. `trigger` is an interval or "availableNow", with which `flush` also closes the last windows.
 
@@ -113,7 +117,8 @@ class ContinuousQuery:
         interval_us = None if trigger == AVAILABLE_NOW else duration_us(trigger, "trigger")
         spark = self.rows.sparkSession
         aside = {"late": late, "windows": windows, "invalid": invalid}
-        sinks = Sinks(sink_of(sink, path, spark), **{name: side_sink_of(given, name, spark) for name, given in aside.items()})
+        given = sink_of(sink, path, spark, options, os.fspath(checkpoint))
+        sinks = Sinks(given, **{name: side_sink_of(given, name, spark) for name, given in aside.items()})
         place = checkpoint_place(spark, checkpoint)
         way = self._way(splitting)
         if pane_slots is None:
@@ -131,9 +136,15 @@ class ContinuousQuery:
         plan = self._plan(Store(place.files("skytide")), rules, late is not None, invalid is not None)
         plan.check_store()
         claim_all(sinks.folders, plan.store.identity(), place.uri)
+        known = bounded(self.rows.schema, self.time)
+        outlet = plan.outlet(sinks)
+        if isinstance(given, MemorySink):
+            given.begin(spark_schema(known, outlet.results), name)
+        for aside_sink in (sinks.late, sinks.invalid):
+            if isinstance(aside_sink, ParquetSink):
+                aside_sink.begin(outlet.rows)
         engine = Engine(plan, sinks, SparkNotes(place.files("spark")))
         engine.resize(pane_slots, window_slots)
-        known = bounded(self.rows.schema, self.time)
         rows = self.rows
         if self.source is not None and isinstance(way, InSource):
             reader = self.source.reader(self.rows.schema, place.files("fleet"), interval_us)
@@ -149,6 +160,19 @@ class ContinuousQuery:
         jobs = SparkJobs(spark, known)
         engine.finish_flush(jobs)
         return Run(writer.trigger(**every).start(), engine, jobs, flush, self.source)
+
+    def toTable(
+        self,
+        table: str,
+        *,
+        checkpoint: str | os.PathLike[str],
+        format: str | None = None,
+        options: Mapping[str, str] | None = None,
+        **others: Any,
+    ) -> "Run":
+        """Start with a table of Spark's catalog as the sink; the `others` are as for `start`."""
+        words("table", table, "best_hotels")
+        return self.start(TableSink(table, format, options or {}, os.fspath(checkpoint)), checkpoint=checkpoint, **others)
 
     def windows_of_all_rows(self) -> DataFrame:
         """Give the windows of rows that are all there, in one lazy plan."""

@@ -71,8 +71,8 @@ class QuoteDay:
     @cached_property
     def shares(self) -> Floats:
         """The share of each symbol in all quotes."""
-        weights: Floats = 1.0 / np.arange(1, self.symbols + 1) ** ZIPF
-        return weights / weights.sum()
+        weights: Floats = 1.0 / np.arange(1, self.symbols + 1, dtype=np.float64) ** ZIPF
+        return np.asarray(weights / weights.sum())
 
     @staticmethod
     def intensity(at_s: Floats) -> Floats:

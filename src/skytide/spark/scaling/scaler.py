@@ -14,6 +14,7 @@ from skytide.loop import recording
 from skytide.loop.cycle import Cycle, Loop
 from skytide.loop.ports import Store
 from skytide.records import Observation
+from skytide.records.printing import Printed, number, seconds
 from skytide.spark.scaling.metrics import ProgressListener, QueryMetrics
 from skytide.spark.scaling.plant import Plant
 from skytide.spark.scaling.power import WithPower
@@ -47,7 +48,7 @@ class History(list[Observation]):
 
 
 @dataclass(frozen=True)
-class ScalerStatus:
+class ScalerStatus(Printed):
     """How an auto-scaler is doing."""
 
     running: bool
@@ -64,8 +65,24 @@ class ScalerStatus:
     failure: str = ""
     """Why the latest cycle failed, or what ended the auto-scaler before its query; empty if all is well."""
 
+    def lines(self) -> list[tuple[str, str]]:
+        """Return what is worth knowing, in a few lines."""
+        state = "ended" if not self.running else "paused" if self.paused else "acts" if self.acts else "recommends"
+        seen, measured = self.seen, ""
+        if seen is not None:
+            latency = "" if seen.latency_s is None else f", latency {seconds(seen.latency_s)}"
+            waits = f", {number(seen.backlog)} tuples wait" if seen.backlog else ""
+            measured = f"{number(seen.arrival_rate_hz)} tuples/s, used {seen.utilisation:.0%}{latency}{waits}"
+        return [
+            ("state", state),
+            ("workers", f"{self.workers:,}" + (f", {self.wanted:,} wanted" if self.wanted != self.workers else "")),
+            ("why", self.reason),
+            ("measured", f"{measured}; a new worker takes {seconds(self.lead_s)}" if measured else ""),
+            ("failure", self.failure),
+        ]
 
-class Scaler:
+
+class Scaler(Printed):
     """Watches a query and resizes what it runs on, until it is stopped or the query ends. Made by `autoscale`."""
 
     def __init__(self, tell: Callable[[Event], None] | None = None, clock: Callable[[], float] | None = None) -> None:
@@ -101,6 +118,15 @@ class Scaler:
         self.say(f"{controller} {does} query {plant.query.name or plant.query.id} every {self.interval_s:g} s: {size}")
         plant.manager.addListener(self._listener)
         self._thread.start()
+
+    def lines(self) -> list[tuple[str, str]]:
+        """Return whom it scales, and how it is doing."""
+        query = self._plant.query
+        return [("query", f"{query.name or query.id}, every {seconds(self.interval_s)}"), *self.status().lines()]
+
+    def __repr__(self) -> str:
+        """Write it in a few lines."""
+        return str(self)
 
     def follows(self, query: Any) -> bool:
         """Whether a query that was started is the one that this one watches, started again with its checkpoint."""
