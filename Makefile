@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check
 export PIP_CONSTRAINT := constraints.txt
 export PIP_BUILD_CONSTRAINT := constraints.txt
 
-.PHONY: help venv run fleet hotels test check bench bench-bursts bench-fleet bench-keyed bench-scaling bench-stream soak campaign clean
+.PHONY: help venv run fleet trading hotels test check bench bench-bursts bench-fleet bench-keyed bench-scaling bench-stream soak campaign clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | while IFS='	' read -r name text; do printf 'make %-12s %s\n' "$$name" "$$text"; done
@@ -19,6 +19,9 @@ run: $(READY) ## a continuous skyline on a bursty, late stream on local Spark, l
 
 fleet: $(READY) ## windows over 500 streams that come and go on local Spark, live, with a picture, in out/ (ARGS="--cabs": those of San Francisco)
 	@$(BIN)/skytide fleet --out out $(ARGS)
+
+trading: $(READY) ## a price to expect of each symbol of a trading day on local Spark, live, with a picture, in out/ (ARGS="--quotes": a real day)
+	@$(BIN)/skytide trading --out out $(ARGS)
 
 hotels: $(READY) ## the skyline of 100,000 hotels on local Spark, with a picture, in out/
 	@$(BIN)/skytide hotels --out out

@@ -22,8 +22,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     tests = Path(__file__).parent  # workers import the queries that tests bring along
-    folders = [tests, *(folder for folder in tests.iterdir() if folder.is_dir())]
-    os.environ["PYTHONPATH"] = os.pathsep.join([*map(str, folders), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
+    folders = [tests, *(folder for folder in tests.iterdir() if folder.is_dir()), os.environ.get("PYTHONPATH", "")]
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, map(str, folders)))
     session = local_session("skytide tests")
     yield session
     session.stop()

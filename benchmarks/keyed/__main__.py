@@ -1,11 +1,10 @@
-"""Operators on keys against Spark's own keyed state: throughput, few active keys of many, a resize, and skew."""
+"""Operators on keys against Spark's own keyed state: throughput, few active keys of many, a resize, skew, and what elasticity and many keys cost."""
 
 import argparse
 import json
 import os
 import shutil
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -20,14 +19,18 @@ from rich.console import Console
 import skytide
 from benchmarks.keyed.peers import SLIDE, apply_with_state, transform_with_state
 from benchmarks.timing import Disagreement, Goal, announce, show
+from skytide.lab.blocking import Compared
 from skytide.spark import local_session
 from skytide.trading import AlgoTrader
 
 ROOT = Path(__file__).resolve().parents[2]
 QUOTES, KEYS, FILES = 1_000_000, 3_000, 10
 MANY = 100_000
-SLOW_S = 240.0
-"""Whoever takes longer is judged by the batches so far."""
+MORE_KEYS = (2_836, 10_000, 30_000, 100_000)
+"""From P2's number of symbols on (its Fig. 9)."""
+PARTS = ("uniform", "zipf", "active", "resize", "elasticity", "keys")
+CHECKED = 4
+"""Spark's own are slow: they read so many files, and all have to agree on those. skytide reads all for its time."""
 
 
 class Totals:
@@ -46,8 +49,10 @@ class Totals:
 def main() -> None:
     """Run and print."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.keyed", description=__doc__)
-    parser.add_argument("only", nargs="*", help="parts to run: uniform, zipf, active, resize")
+    parser.add_argument("only", nargs="*", help=f"parts to run: {', '.join(PARTS)}")
     options = parser.parse_args()
+    if unknown := set(options.only) - set(PARTS):
+        parser.error(f"no such part: {', '.join(sorted(unknown))}")
     console = Console(width=130, highlight=False)
     rocks = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
     spark = local_session(
@@ -59,7 +64,7 @@ def main() -> None:
     results: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as folder:
         bench = Bench(spark, console, Path(folder), goals)
-        for part in options.only or ["uniform", "zipf", "active", "resize"]:
+        for part in options.only or PARTS:
             results[part] = getattr(bench, part)()
     announce(console, goals)
     out = ROOT / "out" / "bench-keyed.json"
@@ -83,21 +88,25 @@ class Bench:
         return self._races("Zipf 1.1", 1 / np.arange(1, KEYS + 1) ** 1.1, 1_000)
 
     def active(self) -> dict[str, Any]:
-        """Many keys of which few come with a batch, five quotes each."""
-        place = self.place / "active"
-        rng = np.random.default_rng(3)
-        shares = [1.0, 1.0, 1.0, 0.01, 0.01, 0.01, 0.01, 0.01]
-        files = []
-        for number, share in enumerate(shares):
-            keys = rng.permutation(MANY)[: int(MANY * share)]
-            files.append(_quotes(rng.permutation(np.repeat(keys, 5)), number, rng))
-        folder = _written(files, place)
-        found = self._timed(self._keyed(folder, "totals"), place / "run", to_function=False)
-        seconds = found["seconds"]
-        all_s, few_s = median(seconds[1:3]), median(seconds[4:])
-        self.console.print(f"{MANY:,} keys: a batch of all takes {all_s * 1e3:,.0f} ms, one of 1 % of them {few_s * 1e3:,.0f} ms")
+        """Many keys of which few come with a batch, five quotes each; and the same few without all the others."""
+        all_s, few_s = self._shares("all", [1.0] * 3 + [0.01] * 6)
+        _, alone_s = self._shares("few", [0.01] * 9)
+        self.console.print(
+            f"{MANY:,} keys: a batch of all takes {all_s * 1e3:,.0f} ms, one of 1 % of them {few_s * 1e3:,.0f} ms; "
+            f"where there are no other keys one of as many takes {alone_s * 1e3:,.0f} ms"
+        )
         self.goals.append(Goal("100,000 keys: a tenth of a batch of all, over one of 1 % of them", all_s / few_s / 10, 1))
-        return {"seconds": seconds}
+        return {"all_s": all_s, "few_s": few_s, "alone_s": alone_s}
+
+    def _shares(self, name: str, shares: list[float]) -> tuple[float, float]:
+        """Return how long batches of all keys take, and batches of few."""
+        place, files = self.place / name, []
+        rng = np.random.default_rng(3)
+        for number, share in enumerate(shares):
+            keys = rng.permutation(MANY if 1.0 in shares else int(MANY * share))[: int(MANY * share)]
+            files.append(_quotes(rng.permutation(np.repeat(keys, 5)), number, rng))
+        seconds = self._timed(self._keyed(_written(files, place), "totals"), place / "run", to_function=False)["seconds"]
+        return median(seconds[1:3]), median(seconds[4:])
 
     def resize(self) -> dict[str, Any]:
         """From 2 to 4 slots in the middle: how long the batches around it take."""
@@ -111,53 +120,81 @@ class Bench:
         self.goals.append(Goal("a batch, over what the resize adds to one", before / max(at - before, 1e-3), 1))
         return {"seconds": seconds}
 
+    def elasticity(self) -> dict[str, Any]:
+        """The same with loads reported, keys rebalanced and an auto-scaler that watches, and without all of it, in turn (P2 Fig. 8)."""
+        folder = self._day("uniform", np.ones(KEYS))
+        seconds: dict[str, list[float]] = {"with": [], "without": []}
+        for turn in range(3):
+            for who in ("with", "without"):
+                asked = self._keyed(folder, "mean")
+                asked = asked if who == "with" else Compared.of(asked, "MP", 0)
+                found = self._timed(asked, self.place / f"{who} {turn}", to_function=False, watched=who == "with")
+                seconds[who] += found["seconds"][2:]
+        with_s, without_s = median(seconds["with"]), median(seconds["without"])
+        rates = [QUOTES / FILES / each for each in (with_s, without_s)]
+        self.console.print(
+            f"Elasticity: {rates[0]:,.0f} quotes/s with it, {rates[1]:,.0f} without: {1 - rates[0] / rates[1]:.1%} less (P2: 3 to 4 %)"
+        )
+        return {"with_s": with_s, "without_s": without_s}
+
+    def keys(self) -> dict[str, Any]:
+        """More and more keys (P2 Fig. 9)."""
+        found = {}
+        for keys in MORE_KEYS:
+            folder = self._day(f"{keys} keys", np.ones(keys))
+            seconds = self._timed(self._keyed(folder, "mean", 10), self.place / f"with {keys}", to_function=False)["seconds"]
+            found[str(keys)] = QUOTES / FILES / median(seconds[2:])
+        rows = [[f"{int(keys):,}", f"{rate:,.0f}"] for keys, rate in found.items()]
+        title = f"mean of windows of 10: quotes a second, by the median batch of {QUOTES // FILES:,}"
+        show(self.console, title, ["keys", "quotes/s"], rows)
+        return found
+
     def _races(self, name: str, weights: Any, length: int) -> dict[str, Any]:
         folder = self._day(name, weights)
+        few = self._day(name, weights, CHECKED)
         found = {}
         for work in ("fit", "mean", "totals"):
-            contestants: dict[str, Callable[[], Any]] = {
-                "skytide": lambda work=work: self._keyed(folder, work, length),  # type: ignore[misc]
-                "transformWithStateInPandas": lambda work=work: transform_with_state(self._stream(folder), work, length),  # type: ignore[misc]
-                "applyInPandasWithState": lambda work=work: apply_with_state(self._stream(folder), work, length),  # type: ignore[misc]
+            asked = {
+                "skytide": self._keyed(folder, work, length),
+                "transformWithStateInPandas": transform_with_state(self._stream(few), work, length),
+                "applyInPandasWithState": apply_with_state(self._stream(few), work, length),
             }
-            timed = {
-                who: self._timed(ask(), self.place / f"{name} {work} {number}")
-                for number, (who, ask) in enumerate(contestants.items())
-            }
-            self._check(name, work, timed)
+            place = self.place / f"{name} {work}"
+            timed = {who: self._timed(each, place) for who, each in asked.items()}
+            self._check(name, work, {**timed, "skytide": self._timed(self._keyed(few, work, length), place)})
             found[work] = {who: each["seconds"] for who, each in timed.items()}
             self._shown(name, work, length, timed)
         return found
 
     def _shown(self, name: str, work: str, length: int, timed: dict[str, dict[str, Any]]) -> None:
-        rates = {who: QUOTES / FILES / median(each["seconds"][1:] or each["seconds"]) for who, each in timed.items()}
+        rates = {who: QUOTES / FILES / median(each["seconds"][1:]) for who, each in timed.items()}
         rows = [[who, f"{rate:,.0f}", f"{rates['skytide'] / rate:.1f} x"] for who, rate in rates.items()]
         title = f"{work}, {KEYS:,} keys, {name}, windows of {length}: quotes a second, by the median batch of {QUOTES // FILES:,}"
         show(self.console, title, ["contestant", "quotes/s", "skytide is faster"], rows)
         best = max(rate for who, rate in rates.items() if who != "skytide")
         self.goals.append(Goal(f"{work}, {name}: times Spark's faster one", rates["skytide"] / best, 5))
-        status = timed["skytide"].get("status")
-        if status is not None:
-            self.console.print(
-                f"Slots: {status.slots}, the most loaded has {status.imbalance:.2f} times the mean; {status.window_plan}"
-            )
-            self.goals.append(Goal(f"{work}, {name}: 1.2 times the mean load over the highest", 1.2 / status.imbalance, 1))
+        status = timed["skytide"]["status"]
+        self.console.print(
+            f"Slots: {status.slots}, the most loaded has {status.imbalance:.2f} times the mean; {status.window_plan}"
+        )
+        self.goals.append(Goal(f"{work}, {name}: 1.2 times the mean load over the highest", 1.2 / status.imbalance, 1))
 
     def _check(self, name: str, work: str, timed: dict[str, dict[str, Any]]) -> None:
-        """Refuse times of contestants that gave other results, of those that had the time to read all."""
-        answers = {who: each["answer"] for who, each in timed.items() if each["done"]}
-        first = answers["skytide"]
-        for who, answer in answers.items():
+        """Refuse times of contestants that gave other results. How often a total comes out depends on batches: only their sum has to agree."""
+        first = timed["skytide"]["answer"]
+        for who, each in timed.items():
+            answer = each["answer"]
             if (work != "totals" and answer[0] != first[0]) or not np.isclose(answer[1], first[1], rtol=1e-6):
                 raise Disagreement(f"{name}, {work}: {who} has {answer}, skytide {first}")
 
-    def _day(self, name: str, weights: Any) -> Path:
-        folder = self.place / f"quotes {name}"
+    def _day(self, name: str, weights: Any, files: int = FILES) -> Path:
+        """Return a folder with the first files of a day."""
+        folder = self.place / f"{files} of {name}"
         if not folder.exists():
             rng = np.random.default_rng(7)
             keys = rng.choice(len(weights), QUOTES, p=weights / weights.sum())
             each = QUOTES // FILES
-            _written([_quotes(keys[n * each : (n + 1) * each], n, rng) for n in range(FILES)], folder)
+            _written([_quotes(keys[n * each : (n + 1) * each], n, rng) for n in range(files)], folder)
         return folder
 
     def _stream(self, folder: Path) -> DataFrame:
@@ -172,10 +209,12 @@ class Bench:
         slack = skytide.FixedSlack(0)
         if work == "totals":
             return keyed.apply(Totals(), slack=slack)
-        windows = keyed.count_window(length, slide=SLIDE, slack=slack)
+        windows = keyed.count_window(length, slide=min(SLIDE, length), slack=slack)
         return windows.apply(AlgoTrader()) if work == "fit" else windows.aggregate("avg(price) AS mean")
 
-    def _timed(self, asked: Any, place: Path, *, to_function: bool = True, resize_at: int | None = None) -> dict[str, Any]:
+    def _timed(
+        self, asked: Any, place: Path, *, to_function: bool = True, resize_at: int | None = None, watched: bool = False
+    ) -> dict[str, Any]:
         """Read file after file, and return the seconds of each batch, as Spark tells them, and what came out."""
         sums = np.zeros(2)
         run: list[Any] = []
@@ -192,19 +231,20 @@ class Bench:
         if isinstance(asked, DataFrame):
             writer = asked.writeStream.foreachBatch(batch).option("checkpointLocation", str(place / "c"))
             query = writer.outputMode("append").trigger(availableNow=True).start()
-            query.awaitTermination(SLOW_S)
+            query.awaitTermination()
         else:
             sink = {"sink": batch} if to_function else {"sink": "parquet", "path": place / "out"}
             run.append(asked.start(**sink, checkpoint=place / "c", trigger="availableNow", flush=True, slots=2))
+            scaler = skytide.autoscale(run[0], interval="2 s", mode="recommend") if watched else None
             run[0].await_termination()
+            if scaler:
+                scaler.stop()
             query, status = run[0].query, run[0].status()
-        done = not query.isActive
-        query.stop()
         seconds = [
             progress["durationMs"]["triggerExecution"] / 1e3 for progress in query.recentProgress if progress["numInputRows"]
         ]
         shutil.rmtree(place)
-        return {"seconds": seconds, "answer": tuple(sums.tolist()), "done": done, "status": status}
+        return {"seconds": seconds, "answer": tuple(sums.tolist()), "status": status}
 
 
 def _quotes(keys: Any, second: int, rng: Any) -> pa.Table:

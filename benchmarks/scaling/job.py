@@ -94,7 +94,7 @@ def main() -> None:
         writer = rows.writeStream.format("noop").option("checkpointLocation", folder).trigger(processingTime=TRIGGER)
         query = writer.start()
         query.awaitTermination(WARM_UP_S)  # type: ignore[arg-type]
-        guard = Guard(scale_down_after_s=15.0)
+        guard = Guard(scale_down_after="15 s")
         scaler = skytide.autoscale(
             query,
             controller=name if own else "static:1",

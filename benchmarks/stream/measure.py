@@ -32,11 +32,13 @@ class Measured:
     why: str
 
 
-def measure(spark: SparkSession, contestant: Contestant, rate_hz: int, points: str, dimensions: int = 8) -> Measured:
+def measure(
+    spark: SparkSession, contestant: Contestant, rate_hz: int, points: str, dimensions: int = 8, trigger: str = TRIGGER
+) -> Measured:
     """Run a contestant at a rate for a while, after a warm-up."""
     folder = tempfile.mkdtemp(prefix="skytide-bench-")
     source = skytide.workload(rate=rate_hz, arrivals="constant", points=points, dimensions=dimensions)
-    started = contestant(spark, source, folder, TRIGGER)
+    started = contestant(spark, source, folder, trigger)
     try:
         _run_for(started.query, WARM_UP_S)
         began, cpu = time.time(), cpu_s()

@@ -169,7 +169,7 @@ def skyline_of(windowed: Any, source: WorkloadStream) -> Any:
 
 def top_hundred(windowed: Any, source: WorkloadStream) -> Any:
     """Ask for the top-100 dominant rows."""
-    return windowed.top_delta(100, *preferences(source))
+    return windowed.top_delta(*preferences(source), delta=100)
 
 
 def aggregate_of(windowed: Any, source: WorkloadStream) -> Any:

@@ -21,7 +21,7 @@ from skytide.spark import local_session
 from skytide.spark.checkpoint import Files, Store
 from skytide.spark.engine import Engine, Plan
 from skytide.spark.outlets import Sinks
-from skytide.spark.pane_level import PaneTask, read_reports
+from skytide.spark.pane_level import PaneTask, Tuples, read_reports
 from skytide.spark.parquet_sink import ParquetSink
 from skytide.windows import Windows
 
@@ -75,7 +75,7 @@ class HereAndNow:
         middle = (batch.start + batch.stop) // 2
         for slot, ticks in enumerate((range(batch.start, middle), range(middle, batch.stop))):
             with self.timed.stage("source"):
-                tuples = [(None, piece) for piece in self.source.workload.tuples(ticks.start, ticks.stop, 0)]
+                tuples = [Tuples(piece) for piece in self.source.workload.tuples(ticks.start, ticks.stop, 0)]
             with self.timed.stage("pane kernel", less="state"):
                 reports += list(task.run(tuples, slot))
         return read_reports(pa.Table.from_batches(reports))

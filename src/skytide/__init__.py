@@ -4,43 +4,89 @@ What is named here is loaded when it is first asked for: a process that needs on
 """
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from skytide.admission import Profile
-    from skytide.control import Fuzzy, GlobalThresholds, Guard, LocalThresholds, Mpc, Rules, Sarsa, Sizes, Spl, Static
+    from skytide.control import Controller, Fuzzy, GlobalThresholds, Guard, LocalThresholds, Mpc, Rules, Sarsa, Sizes, Spl, Static
     from skytide.errors import InvalidInput, SkytideError
-    from skytide.lateness import DropRatio, FixedSlack, KSlack
-    from skytide.queries import Query, diff, high, low
+    from skytide.keyed import KeyedOperator, RoutingTable
+    from skytide.lateness import DropRatio, FixedSlack, KSlack, Slack
+    from skytide.loop.cycle import Cycle
+    from skytide.queries import Expression, Measure, Mergeable, Nulls, Preference, Query, collect, diff, high, low
+    from skytide.records import Status, WindowRow
+    from skytide.records.fleet import FleetStatus, SplitStatus
+    from skytide.routing import Splitting
+    from skytide.spark.aggregated import AggregatedFrame, AggregatedQuery
+    from skytide.spark.continuous import ContinuousQuery
     from skytide.spark.dataframe import apply, k_dominant, levels, skyband, skyline, top_delta, top_k
-    from skytide.spark.fleet import fleet
-    from skytide.spark.scaling import autoscale
+    from skytide.spark.fleet import Fleet, fleet
+    from skytide.spark.keyed import AggregatedKeys, Keyed, KeyedQuery, KeyedWindowed
+    from skytide.spark.run import Run
+    from skytide.spark.scaling import Event, History, Scaler, ScalerStatus, autoscale
+    from skytide.spark.sinks import SideSink, Sink
     from skytide.spark.sql import register
-    from skytide.spark.stream import stream
-    from skytide.spark.workload_source import workload
+    from skytide.spark.stream import Stream, Windowed, stream
+    from skytide.spark.workload_source import WorkloadStream, workload
+    from skytide.windows import Duration
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "AggregatedFrame",
+    "AggregatedKeys",
+    "AggregatedQuery",
+    "ContinuousQuery",
+    "Controller",
+    "Cycle",
     "DropRatio",
+    "Duration",
+    "Event",
+    "Expression",
     "FixedSlack",
+    "Fleet",
+    "FleetStatus",
     "Fuzzy",
     "GlobalThresholds",
     "Guard",
+    "History",
     "InvalidInput",
     "KSlack",
+    "Keyed",
+    "KeyedOperator",
+    "KeyedQuery",
+    "KeyedWindowed",
     "LocalThresholds",
+    "Measure",
+    "Mergeable",
     "Mpc",
+    "Nulls",
+    "Preference",
     "Profile",
     "Query",
+    "RoutingTable",
     "Rules",
+    "Run",
     "Sarsa",
+    "Scaler",
+    "ScalerStatus",
+    "SideSink",
+    "Sink",
     "Sizes",
     "SkytideError",
+    "Slack",
     "Spl",
+    "SplitStatus",
+    "Splitting",
     "Static",
+    "Status",
+    "Stream",
+    "WindowRow",
+    "Windowed",
+    "WorkloadStream",
     "apply",
     "autoscale",
+    "collect",
     "diff",
     "fleet",
     "high",
@@ -58,26 +104,70 @@ __all__ = [
 
 _HOMES = {
     "admission": ("Profile",),
-    "control": ("Fuzzy", "GlobalThresholds", "Guard", "LocalThresholds", "Mpc", "Rules", "Sarsa", "Sizes", "Spl", "Static"),
+    "control": (
+        "Controller",
+        "Fuzzy",
+        "GlobalThresholds",
+        "Guard",
+        "LocalThresholds",
+        "Mpc",
+        "Rules",
+        "Sarsa",
+        "Sizes",
+        "Spl",
+        "Static",
+    ),
     "errors": ("InvalidInput", "SkytideError"),
-    "lateness": ("DropRatio", "FixedSlack", "KSlack"),
-    "queries": ("Query", "diff", "high", "low"),
+    "loop.cycle": ("Cycle",),
+    "lateness": ("DropRatio", "FixedSlack", "KSlack", "Slack"),
+    "queries": ("Expression", "Measure", "Mergeable", "Nulls", "Preference", "Query", "collect", "diff", "high", "low"),
+    "records": ("Status", "WindowRow"),
+    "spark.aggregated": ("AggregatedFrame", "AggregatedQuery"),
+    "spark.continuous": ("ContinuousQuery",),
     "spark.dataframe": ("apply", "k_dominant", "levels", "skyband", "skyline", "top_delta", "top_k"),
-    "spark.fleet": ("fleet",),
-    "spark.scaling": ("autoscale",),
+    "spark.fleet": ("Fleet", "fleet"),
+    "spark.keyed": ("AggregatedKeys", "Keyed", "KeyedQuery", "KeyedWindowed"),
+    "spark.run": ("Run",),
+    "spark.scaling": (
+        "Event",
+        "History",
+        "Scaler",
+        "ScalerStatus",
+        "autoscale",
+    ),
+    "spark.sinks": ("SideSink", "Sink"),
     "spark.sql": ("register",),
-    "spark.stream": ("stream",),
-    "spark.workload_source": ("workload",),
+    "spark.stream": ("Stream", "Windowed", "stream"),
+    "spark.workload_source": ("WorkloadStream", "workload"),
+    "records.fleet": (
+        "FleetStatus",
+        "SplitStatus",
+    ),
+    "keyed": (
+        "KeyedOperator",
+        "RoutingTable",
+    ),
+    "routing": ("Splitting",),
+    "windows": ("Duration",),
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 
 
-def __getattr__(name: str) -> Any:
-    """Load what is asked for."""
-    if name not in _HOME:
-        raise AttributeError(f"module 'skytide' has no attribute {name!r}")
-    found = globals()[name] = getattr(import_module(f"skytide.{_HOME[name]}"), name)
-    return found
+if not TYPE_CHECKING:  # for a type checker there is what is imported above, and nothing else
+
+    def __getattr__(name: str) -> object:
+        """Load what is asked for."""
+        if name not in _HOME:
+            raise AttributeError(f"module 'skytide' has no attribute {name!r}")
+        try:
+            found = globals()[name] = getattr(import_module(f"skytide.{_HOME[name]}"), name)
+        except ModuleNotFoundError as error:
+            if (error.name or "").partition(".")[0] != "pyspark":
+                raise
+            raise ModuleNotFoundError(
+                f"skytide.{name} needs Spark: pyspark is not installed; pip install 'pyspark>=4.3,<4.4'", name=error.name
+            ) from error
+        return found
 
 
 def __dir__() -> list[str]:

@@ -218,7 +218,7 @@ def _ask(random: Random, columns: tuple[str, ...], own: bool) -> Ask:
             Ask("k_dominant", preferences, random.randint(2, 3)),
             Ask("top_k", preferences[:1], random.randint(1, 5)),
             Ask("aggregate", measures=tuple(measures), keys=keys),
-            Ask("aggregate", measures=tuple(measures), keys=keys),
+            Ask("aggregate" if own else "best_keys", number=2, measures=tuple(measures), keys=keys if own else ("g",)),
         )
     )
 

@@ -85,8 +85,9 @@ def query(windowed: Any, ask: cases.Ask) -> Any:
     preferences = [
         {"low": skytide.low, "high": skytide.high, "diff": skytide.diff}[kind](column) for kind, column in ask.preferences
     ]
-    if ask.method == "aggregate":
-        return windowed.aggregate(*(f"{function}({column}) AS {name}" for function, column, name in ask.measures), keys=ask.keys)
+    if ask.method in ("aggregate", "best_keys"):
+        found = windowed.aggregate(*(f"{function}({column}) AS {name}" for function, column, name in ask.measures), keys=ask.keys)
+        return found if ask.method == "aggregate" else found.top_k(ask.number, by="n")
     if ask.method == "top_k":
         return windowed.top_k(ask.number, by=preferences[0])
     named = {"skyline": {}, "levels": {"up_to": ask.number}}.get(ask.method, {"k": ask.number})
@@ -100,7 +101,11 @@ def start(spark: SparkSession, case: cases.Case, life: cases.Life, folder: Path)
     )
     target, hook = folder / "out", hook_of(life.blow)
     target.mkdir(exist_ok=True)
-    keys = {"results": case.ask.keys if case.ask.method == "aggregate" else ("id",), "late": ("id",), "invalid": ("id",)}
+    keys = {
+        "results": case.ask.keys if case.ask.method in ("aggregate", "best_keys") else ("id",),
+        "late": ("id",),
+        "invalid": ("id",),
+    }
     outputs = {name: sinks.sink(case.sink, target, name, keys.get(name, ()), hook) for name in ("results", *sides())}
     results = outputs.pop("results")
     if case.sink == "parquet":

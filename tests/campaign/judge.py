@@ -57,6 +57,9 @@ def asked(ask: Ask) -> oracle.Ask:
     """Return a query as the oracle understands it."""
     if ask.method == "aggregate":
         return oracle.aggregate(ask.measures, ask.keys)
+    if ask.method == "best_keys":
+        by_key, best = oracle.aggregate(ask.measures, ask.keys), oracle.top_k(ask.number, ("high", "n"))
+        return lambda rows: best(by_key(rows))
     if ask.method == "skyline":
         return oracle.skyline(*ask.preferences)
     return getattr(oracle, ask.method)(ask.number, *ask.preferences)  # type: ignore[no-any-return]

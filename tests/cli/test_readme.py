@@ -14,7 +14,9 @@ def blocks(text: str, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
 
 
-@pytest.mark.parametrize(("page", "least"), [("README.md", 3), ("docs/fleet.md", 1)])
+@pytest.mark.parametrize(
+    ("page", "least"), [("README.md", 3), ("docs/fleet.md", 1), ("docs/keyed.md", 4), ("docs/streaming.md", 3)]
+)
 def test_the_examples_run(spark: SparkSession, page: str, least: int) -> None:
     examples = blocks((ROOT / page).read_text(), "python")
     assert len(examples) >= least

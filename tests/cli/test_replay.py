@@ -49,7 +49,7 @@ def test_a_static_replay_is_what_was_recorded() -> None:
 
 def test_a_controller_follows_the_hill_with_less() -> None:
     seen = hill()
-    played = play(plant_of(seen, lead_s=5, cold_s=0), Rules(), Guard(1, 8, scale_down_after_s=30), interval_s=INTERVAL_S)
+    played = play(plant_of(seen, lead_s=5, cold_s=0), Rules(), Guard(1, 8, scale_down_after="30 s"), interval_s=INTERVAL_S)
     assert played.saso.worker_seconds < 0.8 * recorded(seen).worker_seconds
     assert max(now.allocation.workers for now in played.seen) >= 5
 

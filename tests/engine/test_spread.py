@@ -9,7 +9,8 @@ import pyarrow as pa
 import pytest
 from support.engine import QUERIES, Collected, InProcess, plan_of, tuples
 
-from skytide.batch.spreading import FIRST_PAIR_S, SLICES_PER_SLOT, WORTH_S, Spreader
+from skytide.batch import OnDriver, OneTask
+from skytide.batch.spreading import DRIVER_S, FIRST_PAIR_S, SLICES_PER_SLOT, WORTH_S, Spreader
 from skytide.lateness import FixedSlack
 from skytide.queries import Query
 from skytide.spark.engine import Engine
@@ -35,8 +36,11 @@ class Counted(InProcess):
         return super().window_task(work)
 
 
-def engine_of(folder: Path, query: Query = QUERIES[0], window_slots: int = 2, pays_s: float = 0.0) -> Engine:
-    plan = plan_of(query, str(folder), Windows(4, 2), FixedSlack(0), window_slots=window_slots, spreading_pays_s=pays_s)
+def engine_of(
+    folder: Path, query: Query = QUERIES[0], window_slots: int = 2, pays_s: float = 0.0, driver_s: float = -1.0
+) -> Engine:
+    rules = {"window_slots": window_slots, "spreading_pays_s": pays_s, "driver_pays_s": driver_s}
+    plan = plan_of(query, str(folder), Windows(4, 2), FixedSlack(0), **rules)
     return Engine(plan, Sinks(Collected()))
 
 
@@ -51,6 +55,24 @@ def test_little_work_is_one_task(tmp_path: Path) -> None:
     play(engine, jobs)
     assert re.fullmatch(rf"one task: 0\.\d\d s of work, and spreading pays from {WORTH_S:.2f} s on", engine.status().window_plan)
     assert jobs.tasks == 3
+
+
+def test_little_work_needs_no_job(tmp_path: Path) -> None:
+    engine, jobs = engine_of(tmp_path / "driver", pays_s=WORTH_S, driver_s=DRIVER_S), Counted()
+    play(engine, jobs)
+    other = engine_of(tmp_path / "task", pays_s=WORTH_S)
+    play(other, InProcess())
+    assert re.fullmatch(r"on the driver: 0\.\d\d s of work", engine.status().window_plan)
+    assert jobs.tasks == 0
+    assert engine.sinks.results.rows() == other.sinks.results.rows()
+
+
+@pytest.mark.parametrize("can_spread", [True, False])
+def test_what_became_much_work_leaves_the_driver(can_spread: bool) -> None:
+    spreader = Spreader(slots=1, can_spread=can_spread)
+    assert isinstance(spreader.decide(10, 90), OnDriver)
+    spreader.measured(100 * DRIVER_S, new_rows=10, memory_rows=90)
+    assert isinstance(spreader.decide(10, 90), OneTask)
 
 
 def test_one_slot_is_one_task(tmp_path: Path) -> None:
@@ -79,7 +101,7 @@ def test_much_work_is_spread_over_slots_that_work_at_the_same_time(tmp_path: Pat
 def test_what_a_pair_costs_is_learned(busy_s: float, grows: bool) -> None:
     spreader = Spreader(slots=2, can_spread=True)
     spreader.measured(busy_s, new_rows=10, memory_rows=90)
-    assert (spreader._pair_s > FIRST_PAIR_S) == grows
-    before = spreader._pair_s
+    assert (spreader._unit_s > FIRST_PAIR_S) == grows
+    before = spreader._unit_s
     spreader.measured(busy_s, new_rows=0, memory_rows=90)
-    assert spreader._pair_s == before
+    assert spreader._unit_s == before

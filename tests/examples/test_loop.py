@@ -119,7 +119,7 @@ def test_a_step_is_at_most_a_factor() -> None:
 
 def test_workers_go_only_when_fewer_were_wanted_long_enough() -> None:
     plant = Plant(workers=8, rate_hz=10)
-    sizes = played(plant, (2, 2, 5, 2), Guard(scale_down_after_s=30, step_factor=10), 8)
+    sizes = played(plant, (2, 2, 5, 2), Guard(scale_down_after="30 s", step_factor=10), 8)
     assert sizes == [8, 8, 8, 5, 5, 2, 2, 2]  # 5 was wanted at 20 s, and counts until 50 s
 
 
@@ -133,7 +133,7 @@ def test_nothing_else_changes_either_when_nothing_changes() -> None:
 
 def test_after_a_change_it_cools_down() -> None:
     plant = Plant()
-    assert played(plant, (3, 4, 5), Guard(cool_down_s=25, notice_no_help=False), 5) == [3, 3, 3, 5, 5]
+    assert played(plant, (3, 4, 5), Guard(cool_down="25 s", notice_no_help=False), 5) == [3, 3, 3, 5, 5]
 
 
 def test_nothing_changes_during_maintenance() -> None:
@@ -145,7 +145,7 @@ def test_nothing_changes_during_maintenance() -> None:
 
 def test_without_metrics_nothing_changes_and_a_wish_for_fewer_begins_anew() -> None:
     plant = Plant(workers=8, rate_hz=10)
-    loop = Loop(plant, plant, Wants((2,)), Guard(scale_down_after_s=30, step_factor=10, stale_after_s=15))
+    loop = Loop(plant, plant, Wants((2,)), Guard(scale_down_after="30 s", step_factor=10, stale_after="15 s"))
     sizes = []
     for cycle in range(10):
         plant.blind = cycle in (2, 3)
@@ -157,7 +157,7 @@ def test_without_metrics_nothing_changes_and_a_wish_for_fewer_begins_anew() -> N
 
 def test_a_look_without_a_new_batch_now_and_then_delays_nothing() -> None:
     plant = Plant(workers=8, rate_hz=10)
-    loop = Loop(plant, plant, Wants((2,)), Guard(scale_down_after_s=60, step_factor=10, stale_after_s=30))
+    loop = Loop(plant, plant, Wants((2,)), Guard(scale_down_after="60 s", step_factor=10, stale_after="30 s"))
     for cycle in range(8):
         plant.blind = cycle % 2 == 1
         loop.cycle(cycle * INTERVAL_S)
@@ -166,7 +166,7 @@ def test_a_look_without_a_new_batch_now_and_then_delays_nothing() -> None:
 
 def test_metrics_that_are_old_count_as_missing() -> None:
     plant = Plant()
-    loop = Loop(plant, plant, Wants((4,)), Guard(stale_after_s=60))
+    loop = Loop(plant, plant, Wants((4,)), Guard(stale_after="60 s"))
     fresh = plant.observe
     plant.observe = lambda now_s: replace(fresh(now_s), at_s=now_s - 61)  # type: ignore[method-assign, type-var]
     assert loop.cycle(100.0).evaluation is None
@@ -175,7 +175,7 @@ def test_metrics_that_are_old_count_as_missing() -> None:
 
 def test_growth_that_did_not_help_is_taken_back_and_not_tried_again_until_the_demand_changes() -> None:
     plant = Plant(rate_hz=2_000, useful=2)
-    guard = Guard(scale_down_after_s=0)
+    guard = Guard(scale_down_after=0)
     assert played(plant, (4,), guard, 6) == [4, 4, 2, 2, 2, 2]
     assert "did not help, back to 2" in plant.told[-1]
     loop = Loop(plant, plant, Wants((4,)), guard)
@@ -189,7 +189,7 @@ def test_growth_that_did_not_help_is_taken_back_and_not_tried_again_until_the_de
 
 def test_what_did_not_help_is_forgotten_after_a_while() -> None:
     plant = Plant(rate_hz=2_000, useful=2)
-    loop = Loop(plant, plant, Wants((4,)), Guard(scale_down_after_s=0))
+    loop = Loop(plant, plant, Wants((4,)), Guard(scale_down_after=0))
     sizes = {}
     for now_s in range(0, 2_400, 10):
         loop.cycle(now_s)
@@ -199,7 +199,7 @@ def test_what_did_not_help_is_forgotten_after_a_while() -> None:
 
 def test_lost_workers_are_not_called_off() -> None:
     plant = Plant(workers=8, rate_hz=4_000)
-    loop = Loop(plant, plant, Wants((8, 8, 3)), Guard(maximum=8, scale_down_after_s=0, notice_no_help=False))
+    loop = Loop(plant, plant, Wants((8, 8, 3)), Guard(maximum=8, scale_down_after=0, notice_no_help=False))
     plant.workers = 4
     loop.cycle(0)
     assert plant.asked == [8]
@@ -211,7 +211,7 @@ def test_lost_workers_are_not_called_off() -> None:
 
 def test_growth_that_helped_stays() -> None:
     plant = Plant(rate_hz=5_000)
-    assert played(plant, (4, 8), Guard(scale_down_after_s=0), 4) == [4, 8, 8, 8]
+    assert played(plant, (4, 8), Guard(scale_down_after=0), 4) == [4, 8, 8, 8]
 
 
 def test_a_cluster_that_gives_fewer_is_waited_for_and_then_taken_as_it_is() -> None:
@@ -248,7 +248,7 @@ def test_a_recommendation_is_told_once_and_again_when_it_changes() -> None:
 
 def test_a_clock_that_jumps_changes_nothing_in_a_hurry() -> None:
     plant = Plant(workers=8, rate_hz=10)
-    loop = Loop(plant, plant, Wants((2,)), Guard(scale_down_after_s=100, step_factor=10))
+    loop = Loop(plant, plant, Wants((2,)), Guard(scale_down_after="100 s", step_factor=10))
     for now_s in (0, 10, 20, 9_000, 9_010, 5, 9_020):  # ahead, and back
         loop.cycle(now_s)
         assert plant.workers == 8

@@ -68,6 +68,27 @@ def test_spl_does_not_repeat_what_did_not_help() -> None:
     assert again == Decision(Allocation(3), "congestion 0.50 over 0.1, but 4 did not help: stays 3")
 
 
+def test_spl_gets_out_of_an_overload() -> None:
+    """What a level served without congestion is what came then, not what it can do: so more load is no reason to stay below it."""
+    logic, workers, used = Spl().build(), 4, []
+    for came_hz in [300.0] + [380.0] * 7 + [2_000.0] * 30:
+        can_hz = 100.0 * workers
+        decision = logic.decide(seen(came_hz / can_hz, workers, rate_hz=min(came_hz, can_hz)), now_s=0.0)
+        workers = decision.allocation.workers
+        used.append(workers)
+    assert used[7] == 4
+    assert 18 <= used[-1] <= 20
+
+
+def test_spl_takes_back_what_did_not_help() -> None:
+    """Gedik's look at the neighbouring level: one more under congestion served no more, so it goes again, and is not tried twice."""
+    logic, workers, used = Spl().build(), 3, []
+    for _ in range(6):
+        workers = logic.decide(seen(2.0, workers, rate_hz=300.0), now_s=0.0).allocation.workers
+        used.append(workers)
+    assert used == [4, 3, 3, 3, 3, 3]
+
+
 def test_spl_forgets_on_change() -> None:
     logic = Spl().build()
     for load, workers in ((4.8, 4), (4.8, 5)):

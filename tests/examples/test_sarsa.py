@@ -91,7 +91,7 @@ def test_a_table_comes_and_goes_with_its_host() -> None:
 
 
 def test_learning_waits_for_the_end_of_the_grace_period() -> None:
-    judge = Sarsa(grace_s=30).judge()
+    judge = Sarsa(grace="30 s").judge()
     assert [v.why for v in judge.judge({"1": 0.9, "2": 0.5}, now_s=0)] == [
         "load 0.90 of worker 1: scaling out is worth 0.93, no action 0.55"
     ]
@@ -115,6 +115,33 @@ def test_a_host_that_cannot_go_learns_it() -> None:
     assert asked[-1] == []
     lower, table = state_of(0.25), judge.tables["1"].values
     assert table[lower][IN] < start_values(Sarsa())[lower][IN]
+
+
+def test_a_host_that_could_not_go_asks_again_later() -> None:
+    """A refusal fades: doing nothing meanwhile must not become worth more than to go for ever."""
+    judge = Sarsa().judge()
+    asked = []
+    for step in range(200):
+        verdicts = judge.judge({"1": 0.25, "2": 0.55}, now_s=5.0 * step)
+        asked.append(bool(verdicts))
+        if verdicts:
+            judge.refused("1")
+    assert asked[0]
+    assert 3 <= sum(asked) <= 40  # seldom, but again and again
+    assert any(asked[150:])
+
+
+def test_loads_are_rounded_down_so_that_thresholds_act_where_they_are() -> None:
+    judge = Sarsa(lower=0.3, upper=0.8).judge()
+    acts = {load: [v.action for v in judge.judge({str(load): load}, now_s=0.0)] for load in (0.29, 0.3, 0.79, 0.8)}
+    assert acts == {0.29: ["in"], 0.3: [], 0.79: [], 0.8: ["out"]}
+
+
+def test_thresholds_between_two_states_are_refused() -> None:
+    with pytest.raises(
+        InvalidInput, match=r"lower=0\.32: tables have steps of 0\.05, and would act at 0\.30; choose 0\.30 or 0\.35"
+    ):
+        Sarsa(lower=0.32)
 
 
 def test_a_host_that_cannot_get_help_goes_on_asking() -> None:

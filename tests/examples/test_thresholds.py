@@ -37,7 +37,7 @@ def test_only_violations_in_a_row_count() -> None:
 
 
 def test_a_host_rests_after_a_change_and_others_do_not() -> None:
-    judge = LocalThresholds(intervals=1, grace_s=30).judge()
+    judge = LocalThresholds(intervals=1, grace="30 s").judge()
     judge.acted(["1"], touched=["1"], now_s=100)
     assert verdicts(judge, {"1": 0.9, "2": 0.9}, 110) == [("2", "out")]
     assert verdicts(judge, {"1": 0.9, "2": 0.5}, 129) == []
@@ -99,7 +99,7 @@ def test_a_worker_goes_only_when_the_others_can_take_its_load() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_wish_stays_until_it_is_granted_and_then_all_rest(kind: type[WorkersByLoad]) -> None:
     """A guard may delay a change: the grace period begins with the change, not with the wish."""
-    logic = kind(grace_s=30).build()
+    logic = kind(grace="30 s").build()
     idle = dict.fromkeys("1234", 0.1)
     wanted = [logic.decide(seen(idle), now_s=10.0 * n).allocation.workers for n in range(8)]
     assert wanted[2:] == [3] * 6
@@ -133,7 +133,7 @@ workers_of = st.dictionaries(st.sampled_from("abcdefgh"), st.floats(0, 1.5), max
 @given(steps=st.lists(st.tuples(workers_of, st.integers(1, 8), st.floats(0, 4), st.floats(0, 60)), max_size=12))
 def test_workers_may_vanish_and_appear(kind: type[WorkersByLoad], steps: list[tuple[dict[str, float], int, float, float]]) -> None:
     """At least one worker, at most one fewer, and as many more as bring the load to the target; a snapshot is all there is."""
-    config = kind(grace_s=20)
+    config = kind(grace="20 s")
     logic, resumed, now_s = config.build(), config.build(), 0.0
     for loads, workers, utilisation, later_s in steps:
         now_s += later_s
@@ -153,5 +153,5 @@ def test_what_makes_no_sense_is_refused() -> None:
             GlobalThresholds(**wrong)
     with pytest.raises(InvalidInput, match="intervals=0"):
         LocalThresholds(intervals=0)
-    with pytest.raises(InvalidInput, match="grace_s=-1"):
-        replace(LocalThresholds(), grace_s=-1)
+    with pytest.raises(InvalidInput, match="grace=-1"):
+        replace(LocalThresholds(), grace=-1)

@@ -14,12 +14,28 @@ from hypothesis import strategies as st
 from support.engine import COLUMNS, Batch, Collected, Crash, Fragile, InProcess, Outputs, micros, slacks_drawn, streams, tuples
 
 from skytide.batch import Keying, Rules
-from skytide.keyed import CountWindows, KeyedStep, OfAggregate, OfOperator, OfQuery, Operator, Rebalancer, Tagged, TimeWindows
+from skytide.control import CONTROLLERS, Guard
+from skytide.keyed import (
+    CountWindows,
+    KeyedStep,
+    OfAggregate,
+    OfOperator,
+    OfQuery,
+    Operator,
+    Rebalancer,
+    RoutingTable,
+    Tagged,
+    TimeWindows,
+)
 from skytide.lateness import FixedSlack, KSlack, Slack
-from skytide.queries import Aggregate, Measure
+from skytide.loop.cycle import Loop
+from skytide.queries import Aggregate, Measure, Skyline, TopK, high, low
+from skytide.records import Observation
 from skytide.spark.checkpoint import Store
 from skytide.spark.engine import Engine, Plan
 from skytide.spark.outlets import Sinks
+from skytide.spark.run import Run
+from skytide.spark.scaling.slots import LocalSlots, RunSlots
 from skytide.windows import Windows
 
 TICK = Windows(100, 100)
@@ -52,6 +68,19 @@ class Windows_:
         return state + b".", pa.table({"number": [len(state)], "ids": [rows["id"].to_pylist()]})
 
 
+class Latest:
+    """Remembers the last three rows of a key as an Arrow table, and tells how far apart they are."""
+
+    def open(self, key: Any) -> pa.Table:
+        return pa.table({"id": pa.array([], pa.int64())})
+
+    def process(self, state: pa.Table, rows: pa.Table) -> Any:
+        known = pa.concat_tables([state, rows.select(["id"])])
+        ids = known["id"].to_pylist()
+        spans = [ids[place] - ids[max(place - 2, 0)] for place in range(state.num_rows, len(ids))]
+        return known.slice(max(len(ids) - 3, 0)), {"span": pa.array(spans, pa.int64())}
+
+
 class Vectorised(Windows_):
     """Says of all windows at once which rows they have, twice if there are many."""
 
@@ -77,10 +106,11 @@ def aggregated(rows: list[Row]) -> list[Row]:
 
 @dataclass
 class Case:
-    """A step, and what its twin answers for all rows of a key in order."""
+    """A step, and what its twin answers for all rows of a key in order; without keys for all rows."""
 
     step: Callable[[], KeyedStep]
     twin: Callable[[int, list[Row]], list[Row]]
+    is_keyed: bool = True
 
 
 def by_count(length: int, slide: int, answer: Callable[[list[Row], int], list[Row]]) -> Callable[[int, list[Row]], list[Row]]:
@@ -122,12 +152,45 @@ def running(key: int, rows: list[Row]) -> list[Row]:
     ]
 
 
-def step(windows: CountWindows | TimeWindows | None = None, answer: Any = None, operator: Any = None) -> KeyedStep:
-    return KeyedStep(("a",), "ts", COLUMNS, windows, answer, operator)
+def latest(key: int, rows: list[Row]) -> list[Row]:
+    ids = [row["id"] for row in rows]
+    return [{"a": key, "span": each - ids[max(place - 2, 0)]} for place, each in enumerate(ids)]
+
+
+def of_all(twin: Callable[[int, list[Row]], list[Row]]) -> Callable[[int, list[Row]], list[Row]]:
+    return lambda key, rows: [{name: value for name, value in row.items() if name != "a"} for row in twin(key, rows)]
+
+
+def step(
+    windows: CountWindows | TimeWindows | None = None, answer: Any = None, operator: Any = None, keys: tuple[str, ...] = ("a",)
+) -> KeyedStep:
+    return KeyedStep(keys, "ts", COLUMNS, windows, answer, operator)
 
 
 def numbered(rows: list[Row], number: int) -> list[Row]:
     return [{"number": number, "ids": [row["id"] for row in rows]}]
+
+
+def undominated(rows: list[Row], _: int) -> list[Row]:
+    """Return the rows of a window that no other has a lower id and a higher b than, in order."""
+    kept = [
+        row
+        for row in rows
+        if not any(o["id"] <= row["id"] and o["b"] >= row["b"] and (o["id"], o["b"]) != (row["id"], row["b"]) for o in rows)
+    ]
+    return [{"ts": row["ts"], "b": row["b"], "id": row["id"]} for row in kept]
+
+
+def with_a(rows: list[Row], number: int) -> list[Row]:
+    """Return the same as whole rows."""
+    kept = {row["id"] for row in undominated(rows, number)}
+    return [row for row in rows if row["id"] in kept]
+
+
+def best_two(rows: list[Row], _: int) -> list[Row]:
+    """Return the two rows with the highest b, and ties with the second."""
+    second = sorted((row["b"] for row in rows), reverse=True)[:2][-1]
+    return [{"ts": row["ts"], "b": row["b"], "id": row["id"]} for row in rows if row["b"] >= second]
 
 
 def thirds(rows: list[Row], _: int) -> list[Row]:
@@ -135,6 +198,7 @@ def thirds(rows: list[Row], _: int) -> list[Row]:
 
 
 AGGREGATE = Aggregate(MEASURES, (), "ts")
+SKYLINE, TOP_K = Skyline(low("id") * high("b")), TopK(high("b"), k=2)
 COUNTED = [(1, 1), (3, 1), (3, 2), (5, 5), (4, 3)]
 TIMED = [(300, 100), (300, 300), (500, 200)]
 CASES = {
@@ -156,6 +220,17 @@ CASES = {
         )
         for w, s in TIMED
     },
+    "state as a table": Case(lambda: step(operator=Operator(Latest())), latest),
+    "skyline by number": Case(lambda: step(CountWindows(4, 2), OfQuery(SKYLINE)), by_count(4, 2, undominated)),
+    "skyline by time": Case(lambda: step(TimeWindows(Windows(300, 100)), OfQuery(SKYLINE)), by_time(300, 100, undominated)),
+    "top k by number": Case(lambda: step(CountWindows(5, 5), OfQuery(TOP_K)), by_count(5, 5, best_two)),
+    "top k by time": Case(lambda: step(TimeWindows(Windows(500, 200)), OfQuery(TOP_K)), by_time(500, 200, best_two)),
+    "all tuples by number": Case(
+        lambda: step(CountWindows(4, 3), None, Operator(Windows_()), keys=()), of_all(by_count(4, 3, numbered)), is_keyed=False
+    ),
+    "skyline of all tuples by number": Case(
+        lambda: step(CountWindows(5, 2), OfQuery(SKYLINE), keys=()), by_count(5, 2, with_a), is_keyed=False
+    ),
 }
 
 
@@ -164,7 +239,17 @@ def plan_of(case: Case, folder: str, slack: Slack, slots: int = 2) -> Plan:
     tick = TICK if not isinstance(made.windows, TimeWindows) else made.windows.tick
     windows = made.windows.windows if isinstance(made.windows, TimeWindows) else None
     keying = Keying(slots, Rebalancer(threshold=1.05, target=1.01, own_share=0.3), windows)
-    return Plan(Tagged(("a",)), Rules(tick, slack, keying=keying), "ts", COLUMNS, (), Store(folder), "a query", True, True, made)
+    return Plan(Tagged(made.keys), Rules(tick, slack, keying=keying), "ts", COLUMNS, (), Store(folder), "a query", True, True, made)
+
+
+def in_order(rows: list[Row]) -> list[Row]:
+    """Return rows as they came; but those of one window, which a query gives in any order, by their ids."""
+    windows = itertools.groupby(rows, lambda row: (row.get("row_start"), row.get("window_start")))
+    return [
+        row
+        for _, mine in windows
+        for row in sorted(mine, key=lambda row: row["id"] if "window_start" in row and "id" in row else 0)
+    ]
 
 
 def check(out: Outputs, data: list[list[pa.Table]], case: Case) -> None:
@@ -174,15 +259,15 @@ def check(out: Outputs, data: list[list[pa.Table]], case: Case) -> None:
     for row in sorted(
         ({**row, "ts": micros(row["ts"])} for row in rows), key=lambda row: (row["ts"], row["a"], row["b"], row["id"])
     ):
-        keys.setdefault(row["a"], []).append(row)
+        keys.setdefault(row["a"] if case.is_keyed else 0, []).append(row)
     found: dict[int, list[Row]] = {}
     for row in out.results.rows():
-        plain = {name: micros(value) if name.startswith("window_") else value for name, value in row.items()}
-        found.setdefault(plain["a"], []).append(plain)
+        plain = {name: micros(value) if name.startswith("window_") or name == "ts" else value for name, value in row.items()}
+        found.setdefault(plain["a"] if case.is_keyed else 0, []).append(plain)
     expected = {key: answers for key, mine in keys.items() if (answers := case.twin(key, mine))}
     assert found.keys() == expected.keys()
     for key, answers in expected.items():
-        assert found[key] == answers  # also in this order
+        assert in_order(found[key]) == in_order(answers)  # also windows in this order
 
 
 sizes_drawn = st.lists(st.integers(1, 4), min_size=7, max_size=7)
@@ -284,3 +369,83 @@ def test_chunks_stay_few_and_files_are_removed() -> None:
             counts.append(len(keyed.chunks) if keyed else 0)
         assert max(counts) <= 2 * 8
         assert len(plan.store.files.names("keys")) <= max(counts) * 6
+
+
+def skewed(batches: int, of_hundred: int) -> list[pa.Table]:
+    """A key with so many of a hundred tuples, in batch after batch, and twenty others."""
+    found = []
+    for number in range(batches):
+        ids = np.arange(number * 100, number * 100 + 100)
+        keys = np.where(ids % 100 < of_hundred, 0, ids % 20 + 1)
+        times = pa.array(ids * 10, pa.timestamp("us", "UTC"))
+        found.append(pa.table({"ts": times, "a": keys, "b": ids.astype(float), "id": ids}, COLUMNS))
+    return found
+
+
+def test_a_key_that_fills_a_slot_has_it_for_itself_and_the_status_names_it() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        engine = Engine(plan_of(CASES["aggregate 3 by 1"], folder, FixedSlack(0), slots=3), Outputs().sinks)
+        plans = []
+        for number, rows in enumerate(skewed(6, 80)):
+            engine.run_batch(InProcess(), [rows], number)
+            plans.append(engine.status().window_plan)
+        assert engine.status().hot_keys == ("0",)
+        assert engine.status().own_groups >= 1
+        assert any("key 0 has" in plan and "alone on slot" in plan for plan in plans)
+
+
+class Metrics_:
+    """What a plant would measure if its slots had too much to do, and later hardly anything."""
+
+    def __init__(self, slots: LocalSlots) -> None:
+        self.slots, self.busy = slots, True
+
+    def observe(self, now_s: float) -> Observation:
+        at = self.slots.current()
+        load = 4.0 if self.busy else 0.2  # slots' worth of work
+        rate_hz, used = 1_000.0 * load, load / at.workers
+        served_hz = min(rate_hz, 1_000.0 * at.workers)
+        loads = tuple((str(slot), min(used, 1.0)) for slot in range(at.workers))
+        return Observation(now_s, 10, at, rate_hz, served_hz, used, 0.001, max(rate_hz - served_hz, 0) * 10, 0.1, 1.0, 1.0, loads)
+
+
+class Running_:
+    """A query in this process, as the auto-scaler sees one."""
+
+    resize = Run.resize
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def status(self) -> Any:
+        return self._engine.status()
+
+
+@pytest.mark.parametrize("name", [name for name in CONTROLLERS if name != "static"])
+def test_each_controller_changes_the_slots_of_keys_and_no_result(name: str) -> None:
+    case, out = CASES["aggregate 3 by 1"], Outputs()
+    data = [[rows] for rows in skewed(10, 30)]
+    with tempfile.TemporaryDirectory() as folder:
+        engine = Engine(plan_of(case, folder, FixedSlack(0)), out.sinks)
+        slots = LocalSlots(RunSlots(Running_(engine)), 0.5)  # type: ignore[arg-type]
+        metrics = Metrics_(slots)
+        loop = Loop(metrics, slots, CONTROLLERS[name](), Guard.bounds(1, 8))
+        sizes = []
+        for number, batch in enumerate(data):
+            metrics.busy = number < 5
+            for each in range(10):
+                loop.cycle(1_000.0 * number + 100.0 * each)
+            engine.run_batch(InProcess(), batch, number)
+            sizes.append(engine.status().slots)
+            assert sizes[-1] == slots.current().workers
+            assert len(set(plan_table(engine).slots)) <= sizes[-1]
+        engine.flush(InProcess())
+    check(out, data, case)
+    assert max(sizes[:5]) > 2  # more than at the start
+    assert min(sizes[5:]) < max(sizes[:5])
+
+
+def plan_table(engine: Engine) -> RoutingTable:
+    keyed = engine.plan.store.latest().keyed
+    assert keyed is not None
+    return keyed.table

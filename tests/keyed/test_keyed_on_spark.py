@@ -180,6 +180,35 @@ def test_queries_of_the_product_ask_windows_of_keys(spark: SparkSession, tmp_pat
     assert by_time.n.sum() == 600
 
 
+SLACK = skytide.FixedSlack("30 ms")
+ASKED = {
+    "all tuples by number": lambda s: s.count_window(100, slide=25, slack=SLACK).aggregate("count(*) AS n", "avg(price) AS mean"),
+    "skyline of all by number": lambda s: s.count_window(100, slide=50, slack=SLACK).skyline(low("price") * low("size")),
+    "skyline by time": lambda s: (
+        s.keyed("symbol").window("400 ms", slide="200 ms", slack=SLACK).skyline(low("price") * low("size"))
+    ),
+    "top k by number": lambda s: s.keyed("symbol").count_window(40, slide=20, slack=SLACK).top_k(2, by="price"),
+    "aggregates by time": lambda s: s.keyed("symbol").window("400 ms", slide="200 ms", slack=SLACK).aggregate("sum(size) AS n"),
+    "own, by time": lambda s: s.keyed("symbol").window("400 ms", slack=SLACK).apply(Spread()),
+}
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_a_stream_gives_the_rows_that_a_table_gives(spark: SparkSession, tmp_path: Path, name: str) -> None:
+    folder = written(quotes(900, 5), tmp_path / "in", 3)
+    run = ASKED[name](skytide.stream(streamed(spark, folder))).start(
+        "parquet", path=tmp_path / "out", checkpoint=tmp_path / "c", trigger="availableNow", flush=True, slots=2
+    )
+    run.await_termination()
+    assert (run.status().tuples, run.status().late) == (900, 0)
+    expected = ASKED[name](skytide.stream(spark.read.parquet(str(folder)))).toPandas()
+    found = spark.read.parquet(str(tmp_path / "out")).drop("batch").toPandas()
+    columns = list(expected.columns)
+    assert len(expected) > 5
+    in_any_order = [each.sort_values(columns).reset_index(drop=True) for each in (found[columns], expected)]
+    pd.testing.assert_frame_equal(*in_any_order)
+
+
 def test_windows_of_all_tuples_by_number(spark: SparkSession) -> None:
     df = spark.createDataFrame(quotes(100).to_pandas())
     found = skytide.stream(df).count_window(30, slide=10).aggregate("count(*) AS n").toPandas()
@@ -201,13 +230,15 @@ def test_tuples_without_a_key_are_refused_or_put_aside(spark: SparkSession, tmp_
 
 
 class Broken:
-    """Fails for one key."""
+    """Fails for one key, as long as it is broken."""
+
+    broken = True
 
     def open(self, key: str) -> None:
         return None
 
     def process(self, state: None, rows: pa.Table) -> Any:
-        if rows.num_rows and rows["symbol"][0].as_py() == "S3":
+        if self.broken and rows.num_rows and rows["symbol"][0].as_py() == "S3":
             raise ZeroDivisionError("no size")
         return None, {"n": [rows.num_rows]}
 
@@ -221,6 +252,23 @@ def test_an_operator_that_raises_is_named_with_its_key(spark: SparkSession, tmp_
         skytide.stream(df).keyed("symbol").apply(Broken()).collect()
 
 
+def test_what_an_operator_that_raised_did_not_take_comes_when_it_is_mended(spark: SparkSession, tmp_path: Path) -> None:
+    folder = written(quotes(300), tmp_path / "in", 3)
+
+    def start(operator: Any) -> Any:
+        asked = skytide.stream(streamed(spark, folder)).keyed("symbol").apply(operator, slack=SLACK)
+        run = asked.start("parquet", path=tmp_path / "out", checkpoint=tmp_path / "c", trigger="availableNow", flush=True, slots=2)
+        run.await_termination()
+        return run
+
+    with pytest.raises(Exception, match="process of Broken raised ZeroDivisionError for the key 'S3': no size"):
+        start(Broken())
+    mended = Broken()
+    mended.broken = False
+    assert start(mended).status().tuples == 300
+    assert spark.read.parquet(str(tmp_path / "out")).agg(F.sum("n")).collect()[0][0] == 300
+
+
 @pytest.mark.parametrize(
     ("ask", "message"),
     [
@@ -229,7 +277,7 @@ def test_an_operator_that_raises_is_named_with_its_key(spark: SparkSession, tmp_
         (lambda s: s.keyed("tags"), "cannot be a key"),
         (lambda s: s.keyed("ts"), "that is the time of the tuples"),
         (lambda s: s.keyed("symbol", "SYMBOL"), "named twice"),
-        (lambda s: s.keyed("symbol").count_window(0), "count_window=0"),
+        (lambda s: s.keyed("symbol").count_window(0), "length=0"),
         (lambda s: s.keyed("symbol").count_window(10, slide=11), "rows between windows would be lost"),
         (lambda s: s.keyed("symbol").count_window(10, slack="2 s"), "not a slack"),
         (lambda s: s.keyed("symbol").count_window(10).apply(Spread), "a class, not an object of it"),

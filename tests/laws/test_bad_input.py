@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from support.bad_input import INF, NAN, NO_BOOL, NO_LENGTH, NO_NUMBER, NO_WHOLE, Case, Opaque, each
+from support.bad_input import INF, NAN, NO_BOOL, NO_LENGTH, NO_NUMBER, NO_SPAN, NO_WHOLE, Case, Opaque, each
 
 import skytide
 from skytide import diff, high, low
@@ -52,9 +52,9 @@ NO_COLUMN: list[Any] = [
     low("a"),
 ]
 CASES = [
-    *each("low", low, NO_COLUMN, "column="),
-    *each("high", high, NO_COLUMN, "column="),
-    *each("diff", diff, NO_COLUMN, "column="),
+    *each("low", low, NO_COLUMN, "what="),
+    *each("high", high, NO_COLUMN, "what="),
+    *each("diff", diff, NO_COLUMN, "what="),
     *each("pareto", lambda other: low("a") * other, [None, "b", 3, [low("b")], Opaque()], "not a preference"),
     *each("prioritised", lambda other: low("a") & other, [None, "b", 3, [low("b")], Opaque()], "not a preference"),
     *each("parse", parse_preferences, [None, "", " ", 3, b"a MIN", ["a MIN"], "a", "MIN", "a MIN,", ",a MIN", "a LOW", "a MIN b MAX",
@@ -73,16 +73,16 @@ CASES = [
     *each("duration", lambda value: duration_us(value, "window"), NO_LENGTH, "window="),
     *each("duration", lambda value: duration_us(value, "window"), [timedelta(0), timedelta(days=-1), timedelta.max], "window="),
     *each("slide", lambda value: sliding("1 s", value), [value for value in NO_LENGTH if value is not None], "slide="),
-    Case("slide longer than window", lambda: sliding("1 s", "2 s"), "longer than window"),
+    Case("slide longer than window", lambda: sliding("1 s", "2 s"), "longer than length"),
     Case("too many windows at once", lambda: sliding("1 day", "1 us"), "each tuple would belong to"),
     *fields(DropRatio, "ratio", [*NO_NUMBER, None, 0, 1, -0.1, 1.1, INF]),
     *fields(FixedSlack, "delay", [value for value in NO_LENGTH if value is not False and value != 0]),
     *fields(skytide.Guard, "minimum", [*NO_WHOLE, None, 9]),
     *fields(skytide.Guard, "maximum", [*NO_WHOLE, None]),
     *fields(skytide.Guard, "step_factor", [*NO_NUMBER, None, 1, 0.5, -2]),
-    *fields(skytide.Guard, "scale_down_after_s", [*NO_NUMBER, None, -1]),
-    *fields(skytide.Guard, "cool_down_s", [*NO_NUMBER, None, -1]),
-    *fields(skytide.Guard, "stale_after_s", [*NO_NUMBER, None, -1]),
+    *fields(skytide.Guard, "scale_down_after", NO_SPAN),
+    *fields(skytide.Guard, "cool_down", NO_SPAN),
+    *fields(skytide.Guard, "stale_after", NO_SPAN),
     *fields(skytide.Guard, "notice_no_help", NO_BOOL),
     *fields(skytide.Guard, "maintenance", [None, "02:00", 3, ("02:00", "03:00"), (("02:00",),), (("2", "3"),), ((1, 2),), (("25:00", "26:00"),)]),
     *fields(skytide.Static, "workers", [*NO_WHOLE, None]),
@@ -94,7 +94,7 @@ CASES = [
     *fields(skytide.LocalThresholds, "lower", [*NO_NUMBER, None, 0, 0.7]),
     *fields(skytide.LocalThresholds, "intervals", [*NO_WHOLE, None]),
     *fields(skytide.GlobalThresholds, "upper", [*NO_NUMBER, None, 2]),
-    *fields(skytide.GlobalThresholds, "grace_s", [*NO_NUMBER, None, -1, INF]),
+    *fields(skytide.GlobalThresholds, "grace", NO_SPAN),
     *fields(skytide.Sarsa, "impact", [*NO_NUMBER, None, -1, 2]),
     *fields(skytide.Sarsa, "duration", [*NO_NUMBER, None, 0, INF]),
     *fields(skytide.Mpc, "horizon", [*NO_WHOLE, None]),

@@ -93,5 +93,5 @@ def test_lengths_of_time() -> None:
 
 
 def test_a_slide_longer_than_its_window_is_refused() -> None:
-    with pytest.raises(InvalidInput, match=r'slide="3 s": longer than window="2 s".*choose slide <= window'):
+    with pytest.raises(InvalidInput, match=r'slide="3 s": longer than length="2 s".*choose slide <= length'):
         sliding("2 s", slide="3 s")

@@ -16,8 +16,8 @@ from skytide.loop.cycle import Cycle, Loop
 from skytide.records import Allocation
 from skytide.routing import AS_PID, PB_RR, TB_RR, Splitting
 from skytide.sim import CoarseStage, Costs, Traffic, traffic
-from skytide.sim.coarse_plant import CoarsePlant
-from skytide.sim.elastic import ElasticPlant, run_elastic
+from skytide.sim.plants.coarse import CoarsePlant
+from skytide.sim.plants.elastic import ElasticPlant, run_elastic
 from skytide.workloads.workload import Workload
 
 
@@ -133,16 +133,24 @@ def test_a_fixed_size_would_have_fallen_behind() -> None:
 
 def test_utilisation_is_what_came_over_what_could_be_served() -> None:
     came = traffic(Workload(rate=20_000, arrivals="constant", tick_us=10_000), SLIDING, 6.0)
-    for reading in ("interval", "samples"):
-        plant = ElasticPlant(came, FLAT, SLIDING, strategy=TB_RR, slots=(2, 8), reading=reading)  # type: ignore[arg-type]
-        plant.observe(2.0)
-        seen = plant.observe(4.0)
-        assert seen.pane_utilisation == pytest.approx(0.5, rel=0.05)
-        assert seen.splitting_factor == 2
-        assert [slot for slot, _ in seen.loads] == ["pane slot 0", "pane slot 1", *(f"window slot {n}" for n in range(8))]
-        assert all(0 <= load <= 1 + 1e-9 for _, load in seen.loads)
-        assert seen.latency_s is not None and seen.latency_s > 0
-        assert seen.service_s is not None and seen.service_s > 50e-6
+    plant = ElasticPlant(came, FLAT, SLIDING, strategy=TB_RR, slots=(2, 8))
+    plant.observe(2.0)
+    seen = plant.observe(4.0)
+    assert seen.pane_utilisation == pytest.approx(0.5, rel=0.05)
+    assert seen.splitting_factor == 2
+    assert [slot for slot, _ in seen.loads] == ["pane slot 0", "pane slot 1", *(f"window slot {n}" for n in range(8))]
+    assert all(0 <= load <= 1 + 1e-9 for _, load in seen.loads)
+    assert seen.latency_s is not None and seen.latency_s > 0
+    assert seen.service_s is not None and seen.service_s > 50e-6
+
+
+def test_the_utilisation_of_an_interval_is_the_plain_mean_of_its_samples() -> None:
+    """However many tuples came in each: so P0's controller and P3's scheduler read it."""
+    plant = ElasticPlant(BURSTS, FLAT, SLIDING, strategy=TB_RR, slots=(2, 8), period_s=0.25)
+    seen = plant.observe(4.0)
+    samples = [sample.utilisation for sample in plant.panes.samples if sample.utilisation is not None]
+    assert len({sample.tuples for sample in plant.panes.samples}) > 3
+    assert seen.pane_utilisation == pytest.approx(sum(samples) / len(samples))
 
 
 def test_a_window_level_that_is_too_small_shows_it() -> None:

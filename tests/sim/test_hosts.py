@@ -1,6 +1,7 @@
 """FUGU's hosts in virtual time: no work is lost, a seed says all, and more hosts never mean more load."""
 
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -8,11 +9,26 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from skytide.control.controller import State
+from skytide.control.guard import Guard
 from skytide.control.judging import Judge, Verdict, WorkersByLoad
+from skytide.control.manager import Manager
 from skytide.control.sarsa import Sarsa
 from skytide.control.thresholds import GlobalThresholds, LocalThresholds
 from skytide.errors import InvalidInput
-from skytide.sim.hosts import HOSTS, INTERVAL_S, QUERIES, Day, Fugu, backlog_wait_s, operators, run_fugu, steady_wait_s
+from skytide.loop.cycle import Loop
+from skytide.sim.plants.hosts import (
+    HOSTS,
+    INTERVAL_S,
+    QUERIES,
+    Day,
+    Fugu,
+    Point,
+    backlog_wait_s,
+    operators,
+    run_fugu,
+    steady_wait_s,
+)
 
 TECHNIQUES: list[WorkersByLoad] = [LocalThresholds(), GlobalThresholds(), Sarsa()]
 
@@ -23,16 +39,29 @@ def day(points: int = 60, seed: int = 0, sectors: int = 4) -> Day:
     return Day("made up", 250 * swing * rng.uniform(0.5, 1.5, (points, sectors)), 4.0)
 
 
-class Still(Judge):
-    """Wants nothing."""
-
-    def judge(self, loads: dict[str, float], *, now_s: float) -> list[Verdict]:  # type: ignore[override]
+class _Still(Judge):
+    def judge(self, loads: Mapping[str, float], *, now_s: float) -> list[Verdict]:
         return []
 
 
-def law_no_work_is_lost(plant: Fugu, points: int) -> None:
-    for point in range(points):
-        measured = plant.step(point)
+@dataclass(frozen=True)
+class Still(WorkersByLoad):
+    """Wants nothing."""
+
+    def judge(self, resume: State | None = None) -> Judge:
+        return _Still(0.0)
+
+
+def steps(plant: Fugu, technique: WorkersByLoad, points: int) -> Iterator[Point]:
+    """Let a manager act after each point."""
+    loop = Loop(plant, plant, Manager(technique), Guard.bounds(1, HOSTS))
+    for _ in range(points):
+        loop.cycle((len(plant.points) + 1) * INTERVAL_S)
+        yield plant.points[-1]
+
+
+def law_no_work_is_lost(plant: Fugu, technique: WorkersByLoad, points: int) -> None:
+    for point, measured in enumerate(steps(plant, technique, points)):
         came_s = plant.operators.load[: point + 1].sum() * INTERVAL_S
         assert plant.done_s + plant.backlog_s.sum() == pytest.approx(came_s), "work is lost or made up"
         assert plant.backlog_s.min() >= -1e-9
@@ -47,18 +76,18 @@ def law_no_work_is_lost(plant: Fugu, points: int) -> None:
 @settings(max_examples=15, deadline=None)
 def test_no_work_is_lost(technique: WorkersByLoad, seed: int, busy: float) -> None:
     workload = day(seed=seed)
-    law_no_work_is_lost(Fugu(operators(workload, seed, mean_load=2.9 * busy), technique.judge(), 0.6, 0.6, 4.0), 60)
+    law_no_work_is_lost(Fugu(operators(workload, seed, mean_load=2.9 * busy), 0.6, 4.0), technique, 60)
 
 
 def test_a_plant_that_loses_work_is_caught() -> None:
     class Leaking(Fugu):
-        def _move(self, moves, cpu, room, point):  # type: ignore[no-untyped-def]
-            self.backlog_s[list(moves)] = 0.0  # what waits at an operator is gone when it moves
-            return super()._move(moves, cpu, room, point)
+        def _move(self, number: int, slot: int, point: int) -> None:
+            self.backlog_s[number] = 0.0  # what waits at an operator is gone when it moves
+            super()._move(number, slot, point)
 
     workload = day()
     with pytest.raises(AssertionError, match="lost or made up"):
-        law_no_work_is_lost(Leaking(operators(workload, 0, mean_load=9), LocalThresholds().judge(), 0.6, 0.6), 60)
+        law_no_work_is_lost(Leaking(operators(workload, 0, mean_load=9), 0.6), LocalThresholds(), 60)
 
 
 @pytest.mark.parametrize("technique", TECHNIQUES, ids=lambda technique: type(technique).__name__)
@@ -78,29 +107,28 @@ def test_queries_are_drawn_by_identity() -> None:
 
 
 def spread(hosts: int, mean_load: float) -> Fugu:
-    plant = Fugu(operators(day(), 5, mean_load=mean_load), Still(0.0), 0.6, 0.6)
+    plant = Fugu(operators(day(), 5, mean_load=mean_load), 0.6)
     plant.where = np.arange(2 * QUERIES) % hosts
-    plant._allocate()
+    plant.names = [str(slot + 1) if slot < hosts else None for slot in range(HOSTS)]
     return plant
 
 
 @pytest.mark.parametrize("mean_load", [0.5, 2.9, 12.0])
 def test_more_hosts_never_mean_more_load(mean_load: float) -> None:
     plants = [spread(hosts, mean_load) for hosts in range(1, HOSTS + 1)]
-    for point in range(60):
-        loads = [plant.step(point).load_mean for plant in plants]
+    played = [steps(plant, Still(), 60) for plant in plants]
+    for _ in range(60):
+        loads = [next(each).load_mean for each in played]
         assert all(more <= fewer + 1e-9 for fewer, more in pairwise(loads))
     assert all(fewer.done_s <= more.done_s + 1e-6 for fewer, more in pairwise(plants))
 
 
 def test_an_overloaded_host_gives_operators_away_down_to_the_target() -> None:
     plant = spread(2, 1.9)
-    plant._judge = LocalThresholds(intervals=1).judge()
     steady = replace(day(), rate_hz=np.full((10, 4), 250.0))
     plant.operators = operators(steady, 5, mean_load=1.9)
-    before = plant.step(0)
+    before, *after = steps(plant, LocalThresholds(intervals=1), 4)
     assert before.load_max > 0.8 and before.moved > 0
-    after = [plant.step(point) for point in range(1, 4)]
     assert after[-1].hosts > 2
     assert after[-1].load_max <= 0.6 + 1e-6
     assert after[0].latency_s > after[-1].latency_s  # events waited while operators moved
@@ -108,8 +136,7 @@ def test_an_overloaded_host_gives_operators_away_down_to_the_target() -> None:
 
 def test_hosts_are_released_when_little_comes() -> None:
     plant = spread(8, 1.0)
-    plant._judge = LocalThresholds(intervals=1, grace_s=10).judge()
-    points = [plant.step(point) for point in range(60)]
+    points = list(steps(plant, LocalThresholds(intervals=1, grace="10 s"), 60))
     assert points[0].hosts == 8
     assert min(point.hosts for point in points) < 5
 

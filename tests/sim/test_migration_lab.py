@@ -42,7 +42,7 @@ def test_all_is_measured_and_each_claim_is_judged(rows: list[Row]) -> None:
     assert "It leaves open" in x10.notes(rows)
     figure = Figure()
     x10.EXPERIMENT.draw(rows, figure)
-    assert len(figure.axes) == 2
+    assert len(figure.axes) == 4
 
 
 def test_a_difference_is_sure_beyond_two_standard_errors() -> None:

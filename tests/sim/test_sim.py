@@ -54,9 +54,55 @@ def test_utilisation_is_load_over_capacity() -> None:
 
 
 def test_an_overloaded_level_sustains_what_it_can() -> None:
+    """Twice as much as it can: the last pane is done after twice the length of the stream."""
     outcome, _ = run_panes(stream(40_000), FLAT, TB_RR, 1)
-    assert outcome.sustained == pytest.approx(0.5, rel=0.05)
+    assert outcome.throughput == pytest.approx(0.5, rel=0.05)
     assert outcome.utilisation > 1.5
+
+
+def test_bursts_of_events_make_uneven_panes_and_bursts_of_arrivals_even_ones() -> None:
+    """A delay smooths what it is added to (P3 §4.3.2): bursts in application time stay in panes, others are spread over them."""
+    windows = Windows(100_000, 100_000)
+    workload = Workload(rate=20_000, arrivals="map", dispersion=3_000.0, delay_us=400_000, tick_us=10_000)
+    whole = {
+        bursts: run_panes(traffic(workload, windows, 20.0, bursts=bursts), FLAT, PB_RR, 40)[0].pane_cv  # type: ignore[arg-type]
+        for bursts in ("of events", "of arrivals")
+    }
+    assert whole["of events"] > 1.5 * whole["of arrivals"]
+
+
+def test_what_happens_arrives_its_delay_later() -> None:
+    windows = Windows(100_000, 100_000)
+    workload = Workload(rate=5_000, delay_us=300_000, tick_us=10_000)
+    came = traffic(workload, windows, 4.0, bursts="of events")
+    assert came.tuples == workload.counts(0, 400).sum()
+    assert sum(n for step in came.steps for _, n in step.arrived) + came.late == came.tuples
+    assert 4.25 <= came.steps[-1].end_s <= 4.31 + 256 * 0.01  # in whole blocks of ticks
+    assert all((pane + 1) * 0.1 + 0.31 >= step.end_s for step in came.steps for pane, _ in step.arrived if step.end_s < 4.0)
+
+
+def test_a_sorted_buffer_moves_as_many_pointers_as_lie_behind_what_it_puts_in() -> None:
+    """Tuples in order move none; the later they are, the more."""
+    windows = Windows(100_000, 100_000)
+    moved = [
+        sum(
+            step.moved
+            for step in traffic(Workload(rate=5_000, delay_us=delay_us, tick_us=10_000), windows, 2.0, in_order=True).steps
+        )
+        for delay_us in (1, 100_000, 400_000)
+    ]
+    assert moved[0] < moved[1] / 10 < moved[2] / 20
+    ordered, dear = (
+        run_panes(
+            traffic(Workload(rate=5_000, delay_us=400_000, tick_us=10_000), windows, 2.0, in_order=True),
+            FLAT,
+            TB_RR,
+            4,
+            move_s=each,
+        )[0]
+        for each in (0.0, 1e-6)
+    )
+    assert dear.latency_s > ordered.latency_s
 
 
 def test_the_same_seed_gives_the_same_run() -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
@@ -128,7 +129,7 @@ def heard() -> Iterator[Heard]:
     yield Heard()
 
 
-FREE = Guard(scale_down_after_s=0, notice_no_help=False)
+FREE = Guard(scale_down_after=0, notice_no_help=False)
 
 
 def test_a_skytide_query_in_one_process_is_scaled_by_its_slots(spark: SparkSession, tmp_path: Path, heard: Heard) -> None:
@@ -156,6 +157,28 @@ def test_a_skytide_query_in_one_process_is_scaled_by_its_slots(spark: SparkSessi
         assert after > saved["controllers"]["Asked()"]["cycles"] >= 1
     finally:
         run.stop()
+
+
+def test_the_slots_of_an_operator_on_keys_go_up_and_down(spark: SparkSession, tmp_path: Path, heard: Heard) -> None:
+    rows = spark.readStream.format("rate").option("rowsPerSecond", 500).load().selectExpr("timestamp", "value % 16 AS key")
+    asked = skytide.stream(rows, time="timestamp").keyed("key").count_window(10).aggregate("count(*) AS n")
+    run = asked.start("memory", checkpoint=tmp_path / "keys", trigger="500 ms", slots=2)
+    wanted = [3]
+    scaler = skytide.autoscale(run, Asked(lambda seen: wanted[0]), (1, 4), interval="1 s", guard=FREE, tell=heard)
+    try:
+        heard.until("slots 2 to 3, from the next batch on")
+        assert wait(lambda: run.routing().count == run.status().slots == 3, run.query)
+        wanted[0] = 1
+        heard.until("to 1, from the next batch on")
+        assert wait(lambda: run.routing().count == run.status().slots == 1, run.query)
+        assert wait(lambda: scaler.history()[-1].allocation == Allocation(1), run.query)
+        assert scaler.history()[-1].loads == () and not scaler.status().failure
+    finally:
+        run.stop()
+    found = run.results()
+    for key in range(16):
+        starts = found.filter(pa.compute.equal(found["key"], key))["row_start"].to_pylist()
+        assert starts == list(range(0, 10 * len(starts), 10))
 
 
 def test_recommend_says_everything_and_does_nothing(spark: SparkSession, heard: Heard) -> None:

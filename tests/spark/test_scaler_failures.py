@@ -8,8 +8,8 @@ import pytest
 from support.fake_cluster import FakeCluster, executors
 
 from skytide.control import Controller, ControllerLogic, Guard, Static
-from skytide.records import Allocation, Decision, Evaluation, Observation
-from skytide.spark.scaling.scaler import Event, Scaler
+from skytide.records import Allocation, Decision, Evaluation, Event, Observation
+from skytide.spark.scaling.scaler import Scaler
 
 DEADLINE_S = 120
 

@@ -234,7 +234,7 @@ class TestBadDays:
         said: list[str] = []
         cluster, seen = FakeCluster(2, room), Seen()
         seen.actuator = actuator = executors(cluster, said)
-        guard = Guard(1, 4, scale_down_after_s=20, stale_after_s=60, notice_no_help=False)
+        guard = Guard(1, 4, scale_down_after="20 s", stale_after="60 s", notice_no_help=False)
         return Loop(seen, actuator, Rules(0.9, 0.5), guard), seen, cluster, actuator, said
 
     def test_without_metrics_all_stays_and_goes_on_when_they_are_back(self) -> None:

@@ -1,6 +1,7 @@
 """From progress, as Spark tells it, to what a controller sees."""
 
 import json
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -8,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.fake_cluster import FakeCluster
 
-from skytide.records import Allocation, Observation
+from skytide.records import Allocation, Observation, Status
 from skytide.spark.scaling.metrics import QueryMetrics
 from skytide.spark.scaling.progress import Batch, Means, advance, measure
 
@@ -243,6 +244,31 @@ class TestQueryMetrics:
         cluster.change("0", busy_s=0.5)
         again = metrics.observe(12)
         assert again is not None and dict(again.loads)["0"] == 0.0
+
+    def test_in_one_process_tasks_tell_how_long_they_worked_and_spark_does_not(self) -> None:
+        query, clock, cluster = FakeQuery(), Clock(), FakeCluster(1)
+        cluster.change("0", cores=2)
+        run = SimpleNamespace(seconds=lambda: dict(worked), status=lambda: Status(slots=2), expected_hz=lambda: None)
+        worked = {"pane tasks": 100.0, "key tasks": 100.0, "key level": 500.0}  # before somebody looked
+        metrics = QueryMetrics(
+            query,
+            cluster.executors,
+            lambda: Allocation(2),
+            run=run,
+            local=True,
+            clock=clock,  # type: ignore[arg-type]
+        )
+        metrics.trigger_s = 2.0
+        assert metrics._levels is not None
+        metrics._levels._tuples = {number: 100 * number for number in range(-1, 6)}
+        for number in range(6):
+            query.runs(number, 2.0 * number)
+        worked |= {"pane tasks": 101.0, "key tasks": 102.0}
+        clock.now_s = 10
+        cluster.change("0", busy_s=10.0)  # as long as the application has run
+        seen = metrics.observe(10)
+        assert seen is not None and seen.loads == ()
+        assert seen.utilisation == pytest.approx(50 * (3.0 / 2 / 6) / 100 / (1 - (6 - 1.5) / 6 / 2))
 
     def test_silence_is_idleness_only_if_the_query_says_so(self) -> None:
         query, clock = FakeQuery(), Clock()

@@ -120,12 +120,12 @@ THREE = low("price") * high("stars") * high("rating")
 MEASURES = ("count(*)", "sum(price)", "avg(rating)", "min(ts)", "max(stars)", "first(price)", "last(id)")
 CHAINS: dict[str, Callable[[Windowed], Any]] = {
     "skyline": lambda w: w.skyline(low("price"), high("stars"), high("rating")),
-    "k_dominant": lambda w: w.k_dominant(3, THREE, high("id")),
-    "top_delta": lambda w: w.top_delta(3, THREE),
+    "k_dominant": lambda w: w.k_dominant(THREE, high("id"), k=3),
+    "top_delta": lambda w: w.top_delta(THREE, delta=3),
     "top_k": lambda w: w.top_k(3, by="rating"),
     "apply": lambda w: w.apply(Dearest()),
     "aggregate": lambda w: w.aggregate(*MEASURES, keys=("city", "stars")),
-    "skyband": lambda w: w.skyband(3, THREE),
+    "skyband": lambda w: w.skyband(THREE, k=3),
     "levels": lambda w: w.levels(THREE, up_to=2),
     "expressions": lambda w: w.skyline(low("price / stars"), high(F.col("rating") * 2)),
 }
@@ -406,8 +406,8 @@ def test_a_changed_query_needs_another_checkpoint(spark: SparkSession, files: st
     [
         (lambda df: skytide.stream(df, time="when"), "time='when': there is no such column; choose one of id, ts"),
         (lambda df: skytide.stream(df, time="price"), "time='price' of type bigint: windows need a timestamp; cast it first"),
-        (lambda df: skytide.stream(df).window("1 s", slide="2 s"), "longer than window"),
-        (lambda df: skytide.stream(df).window("soon"), "window='soon': not a length of time"),
+        (lambda df: skytide.stream(df).window("1 s", slide="2 s"), "longer than length"),
+        (lambda df: skytide.stream(df).window("soon"), "length='soon': not a length of time"),
         (lambda df: skytide.stream(df).window("1 s", slack="1 s"), "slack='1 s': not a slack"),  # type: ignore[arg-type]
         (lambda df: windowed(df).skyline(low("prize")), "did you mean 'price'?"),
         (lambda df: windowed(df).aggregate(), "nothing to aggregate"),

@@ -146,7 +146,7 @@ class Site:
         self.until(lambda: len(self.active()) == total, f"there are {total} executors")
 
     def scale(self, query: Any, **options: Any) -> Scaler:
-        limits = Guard(scale_down_after_s=2 * INTERVAL_S, notice_no_help=False)
+        limits = Guard(scale_down_after=f"{2 * INTERVAL_S:g} s", notice_no_help=False)
         options = {"executors": (1, MOST), "guard": limits, "tell": self.note, **options}
         return skytide.autoscale(query, Cautious(), interval=f"{INTERVAL_S:g} s", **options)
 

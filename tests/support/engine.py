@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from skytide.batch import PaneReport, Rules, Sent, Way
 from skytide.keyed import SlotReport
 from skytide.lateness import DropRatio, FixedSlack, KSlack, Slack
-from skytide.queries import Aggregate, KDominant, Measure, Query, Skyline, TopK, high, low
+from skytide.queries import Aggregate, KDominant, Measure, Over, Query, Skyline, TopK, high, low
 from skytide.spark import window_level
 from skytide.spark.checkpoint import Files, Store
 from skytide.spark.engine import Plan
@@ -30,6 +30,10 @@ QUERIES: list[Query] = [
     TopK(low("a") & high("b"), k=2),
     Aggregate((Measure.parse("count(*)"), Measure.parse("sum(a)"), Measure.parse("last(b)")), time="ts"),
     Aggregate((Measure.parse("count(*)"), Measure.parse("last(b)")), keys=("a",), time="ts"),
+    Over(
+        Aggregate((Measure.parse("count(*) AS n"), Measure.parse("last(b) AS latest")), keys=("a",), time="ts"),
+        TopK(high("n"), k=2),
+    ),
 ]
 ASKED = [
     oracle.skyline(("low", "a"), ("high", "b")),
@@ -37,6 +41,9 @@ ASKED = [
     oracle.top_k(2, ("low", "a"), ("high", "b")),
     oracle.aggregate([("count", "*", "count"), ("sum", "a", "sum_a"), ("last", "b", "last_b")]),
     oracle.aggregate([("count", "*", "count"), ("last", "b", "last_b")], keys=("a",)),
+    lambda rows: oracle.top_k(2, ("high", "n"))(
+        oracle.aggregate([("count", "*", "n"), ("last", "b", "latest")], keys=("a",))(rows)
+    ),
 ]
 """What the oracle is asked for each of the queries."""
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)

@@ -3,7 +3,25 @@
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from skytide.queries import Aggregate, KDominant, Levels, Measure, Query, Skyband, Skyline, TopDelta, TopK, diff, high, low
+from skytide.queries import (
+    Aggregate,
+    Distinct,
+    KDominant,
+    Levels,
+    Measure,
+    Over,
+    Quantile,
+    Query,
+    Skyband,
+    Skyline,
+    TopDelta,
+    TopK,
+    collect,
+    diff,
+    high,
+    low,
+)
+from support.aggregates import Span
 
 PREFERENCE = low("a") * high("b") * low("c")
 GROUPED = PREFERENCE * diff("g")
@@ -19,6 +37,19 @@ EXAMPLES: dict[type[Query], list[Query]] = {
         Aggregate(tuple(map(Measure.parse, ("count(*)", "count(a)", "sum(a)", "avg(c)", "min(b)", "max(g)"))), keys=("g",)),
         Aggregate(tuple(map(Measure.parse, ("first(a)", "last(g)", "sum(c) AS total"))), keys=("g", "c"), time="a"),
         Aggregate((Measure.parse("count(*)"), Measure.parse("last(id)")), time="a"),
+        Aggregate((collect(Span(), "b", name="span"), Measure("count_distinct", "g", "kinds", Distinct())), keys=("c",)),
+        Aggregate((Measure("percentile_approx", "a", "median", Quantile(0.5)),)),
+    ],
+    Over: [
+        Over(
+            Aggregate((Measure.parse("sum(a) AS total"), Measure.parse("max(b) AS most")), keys=("g",)),
+            Skyline(low("total") * high("most")),
+        ),
+        Over(
+            Aggregate((Measure.parse("count(*) AS n"), Measure.parse("last(id)")), keys=("g", "c"), time="a"), TopK(high("n"), k=2)
+        ),
+        Over(Aggregate((Measure.parse("count(*) AS n"),), keys=("g", "c")), TopDelta(high("n") * diff("c"), delta=1)),
+        Over(Skyline(PREFERENCE), TopK(low("a"), k=1)),
     ],
 }
 ALL = [query for examples in EXAMPLES.values() for query in examples]

@@ -94,7 +94,7 @@ class Profile:
         True
         """
         if not isinstance(values, Mapping):
-            raise refused("profile", values, "not names with values", 'write, for instance, {"max_hz": 40}')
+            raise refused("values", values, "not names with values", 'write, for instance, {"max_hz": 40}')
         for name in values:
             one_of("characteristic", name, CHARACTERISTICS)
         return cls(**values)

@@ -19,12 +19,14 @@ from skytide.batch.events import (
 )
 from skytide.batch.keying import Keying
 from skytide.batch.machine import Machine, Rules
+from skytide.batch.pacing import POLL_US, Pace
 from skytide.batch.reports import PanePart, PaneReport, PaneTaskReport, Piece, StepReport, WindowFound, WindowReport
-from skytide.batch.spreading import OneTask, Slices
+from skytide.batch.spreading import OnDriver, OneTask, Slices
 from skytide.batch.state import OpenPane, Output, State
 from skytide.batch.ways import InPlace, InSource, InSplits, Sent, Way
 
 __all__ = [
+    "POLL_US",
     "BatchStarted",
     "Commit",
     "Committed",
@@ -37,9 +39,11 @@ __all__ = [
     "Keying",
     "KeysReported",
     "Machine",
+    "OnDriver",
     "OneTask",
     "OpenPane",
     "Output",
+    "Pace",
     "PanePart",
     "PaneReport",
     "PaneTaskReport",

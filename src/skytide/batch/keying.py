@@ -76,7 +76,19 @@ class Keying:
         logic = rebalancer.build(known.rebalancer or None)
         moves = logic.plan(known.table, slots, _loads(reports, len(known.table.slots)) if reports else None)
         keyed = replace(known.routed(moves.table, len(moves.moved)), rebalancer=logic.snapshot())
-        return replace(state, keyed=keyed), moves.reason
+        return replace(state, keyed=keyed), _named(moves.reason, names_of(reports))
+
+
+def names_of(reports: Sequence[SlotReport]) -> dict[int, str]:
+    """Return what keys that came often are called, by their hash."""
+    return {key: name for report in reports for key, name in report.names.items()}
+
+
+def _named(reason: str, names: dict[int, str]) -> str:
+    """Return what the rebalancer, which knows hashes only, says in a user's words."""
+    for key, name in names.items():
+        reason = reason.replace(f"key {key:016x}", f"key {name}")
+    return reason
 
 
 def _loads(reports: Sequence[SlotReport], groups: int) -> Loads:

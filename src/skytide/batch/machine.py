@@ -28,9 +28,9 @@ from skytide.batch.events import (
     StreamEnded,
     WindowsReported,
 )
-from skytide.batch.keying import Keying
+from skytide.batch.keying import Keying, names_of
 from skytide.batch.reports import PaneReport, WindowFound, WindowReport
-from skytide.batch.spreading import WORTH_S, Spreader
+from skytide.batch.spreading import DRIVER_S, WORTH_S, Spreader
 from skytide.batch.state import OpenPane, Output, State
 from skytide.batch.ways import InPlace, InSource, Way
 from skytide.keyed import SlotReport
@@ -58,6 +58,8 @@ class Rules:
     can_spread: bool = False
     """The window level of the query can be divided into several tasks."""
     spreading_pays_s: float = WORTH_S
+    driver_pays_s: float = DRIVER_S
+    """Up to so much work of the window level is done on the driver."""
     trigger_s: float | None = None
     keying: Keying | None = None
     """How keys are spread, if this is an operator on keys."""
@@ -110,7 +112,7 @@ class Machine:
         """Begin with the latest state of the query, if it ran before."""
         self.rules = rules
         self.pane_slots = latest.pane_slots or rules.pane_slots
-        self.spreader = Spreader(rules.window_slots, rules.can_spread, rules.spreading_pays_s)
+        self.spreader = Spreader(rules.window_slots, rules.can_spread, rules.spreading_pays_s, rules.driver_pays_s)
         self.window_plan = ""
         self.key_slots = rules.keying.slots if rules.keying else 0
         self.rebalance_now = False
@@ -320,11 +322,14 @@ class Machine:
             return {}
         busiest, found = max((slot.tuples for slot in self._slots), default=0), sum(slot.chunks_found for slot in self._slots)
         mean = sum(slot.tuples for slot in self._slots) / max(len(self._slots), 1)
+        alone, names = state.keyed.table.alone(), names_of(self._slots)
         return {
             "slots": self.key_slots,
             "imbalance": busiest / mean if mean else 1.0,
+            "slot_tuples": tuple(slot.tuples for slot in sorted(self._slots, key=lambda slot: slot.slot)),
             "moved_groups": state.keyed.moved,
             "own_groups": len(state.keyed.table.own),
+            "hot_keys": tuple(names.get(key, f"{key:016x}") for _, key in sorted(alone.items())),
             "found_in_memory": found / max(found + sum(slot.chunks_read for slot in self._slots), 1),
         }
 

@@ -1,11 +1,19 @@
-"""Whether the work of the window level is worth more than one task."""
+"""Where the work of the window level is done: on the driver while it is little, in one task, or in several."""
 
 from dataclasses import dataclass
 from itertools import pairwise
 
 WORTH_S = 0.4  # of work: below, the further jobs cost more than a second core saves
 SLICES_PER_SLOT = 2  # so that a slot which is done early has something to pull
-FIRST_PAIR_S = 1e-9  # until it was measured
+FIRST_PAIR_S, FIRST_ROW_S = 1e-9, 1e-6  # until it was measured
+DRIVER_S = 0.25  # of work: up to there a job costs more than it takes off the driver
+
+
+@dataclass(frozen=True)
+class OnDriver:
+    """All work on the driver, without a job."""
+
+    reason: str
 
 
 @dataclass(frozen=True)
@@ -25,21 +33,23 @@ class Slices:
     reason: str
 
 
-Spreading = OneTask | Slices
+Spreading = OnDriver | OneTask | Slices
 
 
 class Spreader:
-    """Decides batch by batch, by what a pair of rows has cost so far."""
+    """Decides batch by batch, by what a pair of rows, or a row, has cost so far."""
 
-    def __init__(self, slots: int, can_spread: bool, worth_s: float = WORTH_S) -> None:
-        """Begin with an estimate of the cost of a pair of rows."""
+    def __init__(self, slots: int, can_spread: bool, worth_s: float = WORTH_S, driver_s: float = DRIVER_S) -> None:
+        """Begin with an estimate of the cost."""
         self.slots = slots
-        self._can_spread, self._worth_s = can_spread, worth_s
-        self._pair_s = FIRST_PAIR_S
+        self._can_spread, self._worth_s, self._driver_s = can_spread, worth_s, driver_s
+        self._unit_s = FIRST_PAIR_S if can_spread else FIRST_ROW_S
 
     def decide(self, new_rows: int, memory_rows: int) -> Spreading:
         """Return how to add so many new rows to a memory."""
-        expected_s = pairs(new_rows, memory_rows) * self._pair_s
+        expected_s = self._units(new_rows, memory_rows) * self._unit_s
+        if expected_s <= min(self._driver_s, self._worth_s):
+            return OnDriver(f"on the driver: {expected_s:.2f} s of work")
         if not self._can_spread:
             return OneTask("one task: this query is answered from its panes as a whole")
         if self.slots == 1:
@@ -56,10 +66,9 @@ class Spreader:
 
     def measured(self, busy_s: float, new_rows: int, memory_rows: int) -> None:
         """Take in what it really cost."""
-        if found := pairs(new_rows, memory_rows):
-            self._pair_s += (busy_s / found - self._pair_s) / 4
+        if found := self._units(new_rows, memory_rows):
+            self._unit_s += (busy_s / found - self._unit_s) / 4
 
-
-def pairs(new_rows: int, memory_rows: int) -> int:
-    """Return how many pairs of rows have to be compared."""
-    return new_rows * (memory_rows + new_rows)
+    def _units(self, new_rows: int, memory_rows: int) -> int:
+        """Return how many pairs of rows have to be compared; rows, if the query compares none."""
+        return new_rows * (memory_rows + new_rows) if self._can_spread else new_rows + memory_rows

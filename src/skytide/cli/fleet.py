@@ -15,7 +15,7 @@ from skytide import DropRatio, fleet, stream
 from skytide.admission import Admission
 from skytide.cli.folders import make_room
 from skytide.cli.run import DROP_RATIO, ECHO, ENDING, LINE_EVERY_S, LOOK_EVERY_S, end
-from skytide.cli.traffic import Cabs, Generated, Traffic
+from skytide.cli.traffic import Cabs, FleetTraffic, Generated
 from skytide.cli.writer import Writer
 from skytide.dashboard.fleet_history import FleetHistory
 from skytide.dashboard.fleet_live import line, lost, plural, standing, view
@@ -59,7 +59,7 @@ def run(*, seconds: float, streams: int, rate: float, cabs: Path | None, speed: 
         _conclude(console, traffic, history, folder, picture)
 
 
-def _start(traffic: Traffic, folder: Path, trigger: str, capacity: float | None = None) -> tuple[Any, Any]:
+def _start(traffic: FleetTraffic, folder: Path, trigger: str, capacity: float | None = None) -> tuple[Any, Any]:
     """Start the query; return the fleet and the run."""
     streams = fleet(
         folder / "feeds",
@@ -78,7 +78,7 @@ def _start(traffic: Traffic, folder: Path, trigger: str, capacity: float | None 
     return streams, running
 
 
-def _warm_up(traffic: Traffic, folder: Path, interrupt: Interrupt, show: Show) -> None:
+def _warm_up(traffic: FleetTraffic, folder: Path, interrupt: Interrupt, show: Show) -> None:
     """Run the query over the first moments of the streams: while a fresh Spark does its first batches, a live one would wait.
 
     It is not cut short: a source of Spark's that is stopped while it starts complains loudly.
@@ -97,7 +97,7 @@ def _warm_up(traffic: Traffic, folder: Path, interrupt: Interrupt, show: Show) -
 
 
 def _watch(
-    traffic: Traffic, writer: Writer, folder: Path, seconds: float, capacity: float, interrupt: Interrupt, show: Show
+    traffic: FleetTraffic, writer: Writer, folder: Path, seconds: float, capacity: float, interrupt: Interrupt, show: Show
 ) -> FleetHistory:
     """Run the query until it is time, or all was read, or somebody asks, or it fails, and look at it meanwhile."""
     history, since_s, began_us = FleetHistory(), 0.0, now_us()
@@ -126,7 +126,7 @@ def _watch(
     return history
 
 
-def _is_over(traffic: Traffic, history: FleetHistory, at_s: float) -> bool:
+def _is_over(traffic: FleetTraffic, history: FleetHistory, at_s: float) -> bool:
     """Say whether all was written and read."""
     read_s = max((look.at_s for look in history.looks if look.query.batch < history.looks[-1].query.batch), default=inf)
     return at_s > max(traffic.seconds, read_s) + IDLE_S
@@ -155,7 +155,7 @@ def _lines(console: Console) -> Show:
     return show
 
 
-def _conclude(console: Console, traffic: Traffic, history: FleetHistory, folder: Path, picture: Path) -> None:
+def _conclude(console: Console, traffic: FleetTraffic, history: FleetHistory, folder: Path, picture: Path) -> None:
     results, broken, latest = folder / "results", folder / "broken", history.latest
     windows = read_windows(results / "_windows")
     if latest is None or not windows:

@@ -7,8 +7,12 @@ from rich.console import Console
 from skytide.cli.folders import writable
 from skytide.lab.calibrate import calibrate
 from skytide.lab.catalogue import MODULES, experiment
-from skytide.lab.experiment import perform
+from skytide.lab.experiment import Outcome
 from skytide.lab.report import write_report
+from skytide.lab.runner import run as run_experiments
+from skytide.lab.verdict import HOLDS
+
+COLOURS = {"holds": "green", "holds in part": "yellow", "does not hold": "red", "cannot be told": "blue"}
 
 
 def show_list() -> int:
@@ -22,15 +26,27 @@ def show_list() -> int:
 
 def run(names: list[str], out: Path) -> int:
     """Run experiments; the status says whether all claims hold."""
-    wanted = [experiment(name) for name in (list(MODULES) if names == ["all"] else names)]  # refused now, if there is no such
+    wanted = [
+        experiment(name) for name in (list(MODULES) if names == ["all"] else dict.fromkeys(names))
+    ]  # refused now, if there is no such
     writable(out)
     console = Console(highlight=False, soft_wrap=True)
-    verdicts = []
-    for known in wanted:
-        console.print(f"[bold]{known.id}[/]: {known.title} ({known.source})")
-        verdicts.append(perform(known, out, console.print))
-        print(verdicts[-1])
-    return 0 if all(verdict.holds for verdict in verdicts) else 1
+
+    def tell(outcome: Outcome, seconds: float) -> None:
+        known = experiment(outcome.id)
+        console.print(
+            f"[bold]{known.id}[/]: {known.title} ({known.source}), {seconds:.0f} s of work; {out / known.id}.csv and .png"
+        )
+        for claim in outcome.claims:
+            console.print(f"  [{COLOURS[claim.verdict]}]{claim.verdict}[/]: {claim.paper}", markup=True)
+            console.print(f"    here: {claim.found}" + (f" ({claim.why})" if claim.why else ""), markup=False)
+        if outcome.notes:
+            console.print(f"  note: {outcome.notes}", markup=False)
+
+    outcomes = run_experiments(wanted, out, tell)
+    for outcome in outcomes:
+        print(outcome)
+    return 0 if all(outcome.verdict is HOLDS for outcome in outcomes) else 1
 
 
 def report(out: Path) -> int:

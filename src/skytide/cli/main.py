@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from skytide import __version__
+from skytide.cli.place import HERE, place, with_place
 from skytide.errors import SkytideError
 
 
@@ -21,9 +22,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     run.add_argument("--seconds", type=float, default=40, help="how long to stream (default: %(default)s)")
     run.add_argument("--rate", type=float, default=20_000, help="tuples a second on average (default: %(default)s)")
     run.add_argument("--out", type=Path, default=Path("out"), help="folder for the results (default: %(default)s)")
+    _add_serve(run)
     run.set_defaults(run=_run)
     _add_fleet(
         commands.add_parser("fleet", help="windows over hundreds of streams that come and go, watched live, and as a picture")
+    )
+    _add_trading(
+        commands.add_parser("trading", help="the price to expect of each symbol of a trading day, watched live, and as a picture")
     )
     hotels = commands.add_parser("hotels", help="the skyline of 100,000 made-up hotels, as a table and a picture")
     hotels.add_argument("--out", type=Path, default=Path("out"), help="folder for the results (default: %(default)s)")
@@ -32,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _add_replay(commands.add_parser("replay", help="recorded metrics through any controller: what it would have done"))
     _add_submit(commands.add_parser("submit", help="run a script, with an auto-scaler on every streaming query that it starts"))
     _add_checkpoint(commands.add_parser("checkpoint", help="the states of a continuous query that it can go back to"))
-    options = parser.parse_args(arguments)
+    options = parser.parse_args(with_place(sys.argv[1:] if arguments is None else arguments))
     try:
         return options.run(options) or 0
     except SkytideError as error:
@@ -76,6 +81,25 @@ def _add_fleet(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run=lambda o: _module("fleet").run(**{name: getattr(o, name) for name in names}))
 
 
+def _add_trading(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--seconds", type=float, default=40, help="how long to stream (default: %(default)s)")
+    parser.add_argument("--symbols", type=int, default=40, help="how many to make up (default: %(default)s)")
+    parser.add_argument("--rate", type=float, default=60_000, help="quotes a second of all on average (default: %(default)s)")
+    parser.add_argument(
+        "--quotes",
+        type=Path,
+        nargs="?",
+        const=Path("quotes_20131007.parquet"),
+        metavar="FILE",
+        help="a Parquet file of ts, symbol, price, size: replay these instead; a name is looked up in SKYTIDE_DATA too",
+    )
+    parser.add_argument("--speed", type=float, default=600, help="how many times as fast as the day was (default: %(default)s)")
+    parser.add_argument("--slots", type=int, default=4, help="the most tasks that work on symbols (default: %(default)s)")
+    parser.add_argument("--out", type=Path, default=Path("out"), help="folder for the results (default: %(default)s)")
+    names = ("seconds", "symbols", "rate", "quotes", "speed", "slots", "out")
+    parser.set_defaults(run=lambda o: _module("trading").run(**{name: getattr(o, name) for name in names}))
+
+
 def _add_lab(parser: argparse.ArgumentParser) -> None:
     commands = parser.add_subparsers(required=True, metavar="what")
     commands.add_parser("list", help="the experiments there are").set_defaults(run=lambda _: _module("lab").show_list())
@@ -116,9 +140,11 @@ def _add_submit(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--mode", choices=("act", "recommend"), default="act", help="recommend: only say what it would do")
     parser.add_argument("--store", type=Path, help="folder for what controllers learn, a file for each query")
     parser.add_argument("--history", type=Path, help="folder for what was seen of each query, a Parquet file each, for replay")
+    _add_serve(parser)
+    parser.add_argument("--metrics", type=place, metavar="[ADDRESS:]PORT", help="where Prometheus finds metrics, as 9108")
     parser.add_argument("script", type=Path, help="a Python script")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help="what the script is given")
-    names = ("controller", "executors", "interval", "mode", "store", "history")
+    names = ("controller", "executors", "interval", "mode", "store", "history", "serve", "metrics")
     parser.set_defaults(run=lambda o: _module("submit").run(o.script, o.arguments, **{name: getattr(o, name) for name in names}))
 
 
@@ -133,6 +159,11 @@ def _add_checkpoint(parser: argparse.ArgumentParser) -> None:
         each.add_argument("folder", help="the folder that the query was given as checkpoint=")
 
 
+def _add_serve(parser: argparse.ArgumentParser) -> None:
+    told = "show a live page meanwhile, on this machine, or on another ADDRESS for those who have the token that is printed"
+    parser.add_argument("--serve", type=place, metavar="ADDRESS:PORT", nargs="?", const=HERE, help=told)
+
+
 def _span(text: str) -> tuple[int, int]:
     """Read "1:8"."""
     fewest, _, most = text.partition(":")
@@ -144,7 +175,7 @@ def _span(text: str) -> tuple[int, int]:
 
 
 def _run(options: argparse.Namespace) -> None:
-    _module("run").run(seconds=options.seconds, rate=options.rate, out=options.out)
+    _module("run").run(seconds=options.seconds, rate=options.rate, out=options.out, serve=options.serve)
 
 
 def _hotels(options: argparse.Namespace) -> None:

@@ -12,6 +12,7 @@ from rich.live import Live
 
 from skytide import DropRatio, low, stream, workload
 from skytide.cli.folders import make_room
+from skytide.cli.place import Place
 from skytide.dashboard.history import History, latency, read_windows
 from skytide.dashboard.live import WARMING_UP, line, view
 from skytide.dashboard.picture import draw
@@ -21,6 +22,7 @@ from skytide.spark.failure import reason
 from skytide.spark.interrupt import Interrupt
 from skytide.spark.session import local_session
 from skytide.spark.workload_source import WorkloadStream, now_us
+from skytide.watch.serving import check_installed
 
 DIMENSIONS = 5
 BURST_S = 1.0  # on average, and four times as long from one to the next
@@ -33,9 +35,10 @@ ENDING = "ending ..."
 Show = Callable[[History, str], None]
 
 
-def run(*, seconds: float, rate: float, out: Path) -> None:
+def run(*, seconds: float, rate: float, out: Path, serve: Place | None = None) -> None:
     """Stream for some seconds, show it, and leave results, a picture and a summary."""
     real("seconds", seconds, above=0, meaning="a time to stream, more than 0")
+    check_installed(page=serve is not None, metrics=False)
     source, first = _source(rate), _source(rate, pace="fast", batch="1 s", duration="2 s")
     folder, picture = out / "run", out / "run.png"
     make_room(folder, picture)
@@ -48,7 +51,7 @@ def run(*, seconds: float, rate: float, out: Path) -> None:
         try:
             with _shown(console) as show:
                 _warm_up(first, folder / "warm-up", interrupt, show)
-                history = _watch(source, folder, seconds, interrupt, show)
+                history = _watch(source, folder, seconds, interrupt, show, _server(console, serve))
         except Exception:  # not when aborted: Spark ends with this process then, and without a word
             spark.stop()
             raise
@@ -87,12 +90,25 @@ def _warm_up(source: WorkloadStream, folder: Path, interrupt: Interrupt, show: S
     shutil.rmtree(folder)
 
 
-def _watch(source: WorkloadStream, folder: Path, seconds: float, interrupt: Interrupt, show: Show) -> History:
+def _server(console: Console, place: Place | None) -> Callable[[Any], None]:
+    """Return what shows a query on a page, if one is wanted."""
+
+    def serve(running: Any) -> None:
+        if place is not None:
+            console.print(f"Page:     {running.serve(place.address, place.port).url}")
+
+    return serve
+
+
+def _watch(
+    source: WorkloadStream, folder: Path, seconds: float, interrupt: Interrupt, show: Show, serve: Callable[[Any], None]
+) -> History:
     """Run the query until it is time, or somebody asks, or it fails, and look at it meanwhile."""
     history, since_s = History(), 0.0
     if interrupt.asked:
         return history
     running = _start(source, folder, trigger="500 ms")
+    serve(running)
     while running.query.isActive and since_s < seconds and not (interrupt.asked and history.batches):
         show(history, ENDING if interrupt.asked else f"{since_s:.0f} of {seconds:.0f} s" if history.batches else WARMING_UP)
         time.sleep(LOOK_EVERY_S)

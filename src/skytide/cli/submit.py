@@ -17,11 +17,13 @@ from types import FrameType
 from typing import Any
 
 from skytide.cli.folders import writable
+from skytide.cli.place import Place
 from skytide.control import Guard, controller_of
 from skytide.errors import InvalidInput
 from skytide.spark.run import Run, stop_after_batch
 from skytide.spark.scaling import Event, Scaler, autoscale
 from skytide.spark.scaling.attach import each_query
+from skytide.watch.serving import check_installed
 from skytide.windows import duration_us
 
 
@@ -35,6 +37,8 @@ def run(
     mode: str,
     store: Path | None,
     history: Path | None = None,
+    serve: Place | None = None,
+    metrics: Place | None = None,
 ) -> int:
     """Run the script, and give its status."""
     if not script.is_file():
@@ -45,20 +49,24 @@ def run(
     for folder in (store, history):
         if folder is not None:
             writable(folder)
+    check_installed(page=serve is not None, metrics=metrics is not None)
     scalers: dict[str, Scaler] = {}
-    ctrl_c = _CtrlC()
+    ctrl_c, show = _CtrlC(), _Show(serve, metrics)
 
     def attach(query: Any) -> None:
         ctrl_c.ends(query)
+        if isinstance(query, Run):
+            show(query)
         if any(each.follows(query) for each in scalers.values() if each.status().running):
             return  # it was started again, and its scaler goes on with it
         try:
             kept = store and store / f"{_file_name(query)}.json"
             scaler = autoscale(query, controller, executors, interval=interval, mode=mode, store=kept, tell=_Teller(query).tell)
-            _save(history, {name: old for name, old in scalers.items() if name == _file_name(query)})
-            scalers[_file_name(query)] = scaler
         except Exception as refused:  # the query is the script's, and goes on
             _say(f"not scaled: {refused}")
+            return
+        scalers[_file_name(query)] = scaler
+        show(scaler)
 
     with each_query(attach), ctrl_c:
         try:
@@ -105,6 +113,27 @@ class _CtrlC:
         for query in self._queries:
             with contextlib.suppress(Exception):  # it has ended, or Spark has
                 query.stop() if isinstance(query, Run) else stop_after_batch(query)
+
+
+class _Show:
+    """Shows queries and auto-scalers where that is wanted, and says where."""
+
+    def __init__(self, serve: Place | None, metrics: Place | None) -> None:
+        self._serve, self._metrics, self._said = serve, metrics, set[str]()
+
+    def __call__(self, shown: Run | Scaler) -> None:
+        try:
+            if self._serve is not None:
+                self._say("live page", shown.serve(self._serve.address, self._serve.port).url)
+            if self._metrics is not None and self._metrics.port is not None:
+                self._say("metrics", shown.metrics(self._metrics.port, self._metrics.address).url)
+        except Exception as refused:  # as with scaling, the query goes on
+            self._say("not shown", str(refused))
+
+    def _say(self, what: str, text: str) -> None:
+        if text not in self._said:
+            self._said.add(text)
+            _say(f"{what}: {text}")
 
 
 class _Teller:

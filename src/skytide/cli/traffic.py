@@ -31,8 +31,7 @@ class Traffic(ABC):
     """Streams with a time of their own, which begins at `first_us` and goes `speed` times as fast as that of the day."""
 
     schema: ClassVar[str]
-    measures: ClassVar[tuple[str, ...]]
-    window: ClassVar[tuple[str, str]]  # length and slide
+    format: ClassVar[str] = "jsonl"
 
     title: str
     seconds: float
@@ -60,8 +59,15 @@ class Traffic(ABC):
         return replace(row, window_start_us=start_us, window_end_us=end_us, latency_s=(out_us - end_us) / 1e6)
 
 
+class FleetTraffic(Traffic):
+    """Streams of which windows are asked."""
+
+    measures: ClassVar[tuple[str, ...]]
+    window: ClassVar[tuple[str, str]]  # length and slide
+
+
 @dataclass(frozen=True)
-class Generated(Traffic):
+class Generated(FleetTraffic):
     """Uneven streams that rise and fall together, once in a period.
 
     A tenth joins late, a twentieth falls silent, of which some vanish; a tenth has tuples that come late; the first one bursts; and now and
@@ -146,7 +152,7 @@ class Generated(Traffic):
 
 
 @dataclass(frozen=True)
-class Cabs(Traffic):
+class Cabs(FleetTraffic):
     """The cabs of a Parquet file with the columns ts, cab, lat, lon and occupied: one stream each, some times as fast as they were."""
 
     file: Path

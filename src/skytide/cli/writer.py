@@ -78,10 +78,10 @@ def _write(pipe: Connection, folder: Path, traffic: Traffic) -> None:
     while True:
         at_s = min(max((now_us() - began_us) / 1e6, done_s), done_s + MOST_S)
         for name, lines in traffic.due(done_s, at_s, began_us):
-            with open(folder / f"{name}.jsonl", "ab") as file:
+            with open(folder / f"{name}.{traffic.format}", "ab") as file:
                 file.write(lines)
         for name in set(traffic.gone(at_s)) - gone:
-            os.remove(folder / f"{name}.jsonl")
+            os.remove(folder / f"{name}.{traffic.format}")
             gone.add(name)
         done_s = at_s
         if pipe.poll(max(EVERY_S - ((now_us() - began_us) / 1e6 - at_s), 0.001)):

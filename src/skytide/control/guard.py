@@ -1,17 +1,20 @@
 """Limits around every controller (SPEC E9): what it wants is cut to what is safe, and the reason says so."""
 
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import Any
 
 from skytide.errors import InvalidInput
 from skytide.errors.checks import is_real, is_whole, refused, told, yes_or_no
 from skytide.records import Allocation, Decision, Evaluation
+from skytide.windows import Duration, duration_s
 
 DAY_S = 86_400
 HELPED = 0.1  # of the growth that was hoped for: less is as good as none
 CHANGED = 0.2  # of what comes in: then what did not help may help now
 FORGET_S = 1_800.0  # and after so long, too
+NEVER = timedelta(days=36_500)
 LOOKS = 2  # at new workers, before they are judged: in the first there may be batches from before
 
 
@@ -23,11 +26,11 @@ class Guard:
     maximum: int = 8
     step_factor: float = 2.0
     """In one step at most so many times as many workers, or as few."""
-    scale_down_after_s: float = 120.0
+    scale_down_after: Duration | int = "2 min"
     """Workers go only when fewer were wanted all this time."""
-    cool_down_s: float = 0.0
+    cool_down: Duration | int = 0
     """After a change, no other one for so long."""
-    stale_after_s: float = 60.0
+    stale_after: Duration | int = "1 min"
     """Metrics that are older count as missing: nothing is done without them."""
     notice_no_help: bool = True
     """Go back, and do not try again, where more workers did not bring more throughput."""
@@ -44,9 +47,8 @@ class Guard:
             )
         if not (is_real(self.step_factor) and self.step_factor > 1):
             raise refused("step_factor", self.step_factor, "nothing could change", "choose a number above 1")
-        for name in ("scale_down_after_s", "cool_down_s", "stale_after_s"):
-            if not (is_real(getattr(self, name)) and getattr(self, name) >= 0):
-                raise refused(name, getattr(self, name), "not a time in seconds", "choose a number from 0 on")
+        for name in ("scale_down_after", "cool_down", "stale_after"):
+            duration_s(getattr(self, name), name)
         yes_or_no("notice_no_help", self.notice_no_help)
         if not isinstance(self.maintenance, tuple | list):
             raise refused("maintenance", self.maintenance, "not a list of times of day", 'write (("02:00", "03:30"),)')
@@ -55,11 +57,29 @@ class Guard:
                 raise refused("maintenance", self.maintenance, "not pairs of a begin and an end", 'write (("02:00", "03:30"),)')
             list(map(_of_day_s, span))
 
+    @property
+    def scale_down_after_s(self) -> float:
+        """The same in seconds."""
+        return duration_s(self.scale_down_after, "scale_down_after")
+
+    @property
+    def cool_down_s(self) -> float:
+        """The same in seconds."""
+        return duration_s(self.cool_down, "cool_down")
+
+    @property
+    def stale_after_s(self) -> float:
+        """The same in seconds."""
+        return duration_s(self.stale_after, "stale_after")
+
+    def patient(self, interval_s: float) -> "Guard":
+        """Return a guard to which metrics of some seconds ago are not stale."""
+        return self if self.stale_after_s >= interval_s else replace(self, stale_after=timedelta(seconds=interval_s))
+
     @staticmethod
     def bounds(minimum: int, maximum: int) -> "Guard":
         """Give a guard that knows only a minimum and a maximum."""
-        infinite = float("inf")
-        return Guard(minimum, maximum, infinite, 0.0, 0.0, infinite, notice_no_help=False)
+        return Guard(minimum, maximum, float("inf"), 0, 0, NEVER, notice_no_help=False)
 
     def build(self, resume: dict[str, Any] | None = None) -> "GuardLogic":
         """Give the logic, from a snapshot if there is one."""

@@ -1,7 +1,7 @@
 """Judging each host by its own load: what P4's techniques have in common, for Spark's executors and for FUGU's hosts alike (SPEC E6).
 
 A judge says which hosts should give load away, and which should go. What then happens is not its business: FUGU moves operators
-(`placement`, `skytide.sim.hosts`), a Spark query gets another number of executors (`WorkersByLoad`).
+(`placement`, `skytide.sim.plants.hosts`), a Spark query gets another number of executors (`WorkersByLoad`).
 """
 
 import math
@@ -12,8 +12,9 @@ from typing import Literal
 
 from skytide.control.controller import Controller, ControllerLogic, State
 from skytide.errors import InvalidInput
-from skytide.errors.checks import is_finite, refused, told
+from skytide.errors.checks import is_finite, told
 from skytide.records import Decision, Evaluation
+from skytide.windows import Duration, duration_s
 
 Action = Literal["in", "out"]
 NARROWEST = 0.1
@@ -73,7 +74,7 @@ class WorkersByLoad(Controller):
     upper: float = 0.8
     target: float = 0.6
     """Loads of a worker: below the lower it may go, above the upper it gives load away, so much that the target is left."""
-    grace_s: float = 30.0
+    grace: Duration | int = "30 s"
     """Workers that a change touched are left alone for so long."""
 
     def __post_init__(self) -> None:
@@ -86,8 +87,12 @@ class WorkersByLoad(Controller):
                 reason=f"not loads of a worker in this order, {NARROWEST} apart",
                 remedy="choose 0 < lower < target < upper <= 1, as 0.3, 0.6, 0.8",
             )
-        if not (is_finite(self.grace_s) and self.grace_s >= 0):
-            raise refused("grace_s", self.grace_s, "not a time", "choose 0 or more seconds")
+        duration_s(self.grace, "grace")
+
+    @property
+    def grace_s(self) -> float:
+        """The same in seconds."""
+        return duration_s(self.grace, "grace")
 
     @abstractmethod
     def judge(self, resume: State | None = None) -> Judge:

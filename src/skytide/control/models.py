@@ -1,5 +1,7 @@
 """What a size would bring: throughput, latency and power of an operator (P2 section 3.2, SPEC E2). All work on arrays, too."""
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -22,6 +24,15 @@ def effective_service_s(interarrival_s: ArrayLike, service_s: ArrayLike, workers
     return np.maximum(interarrival_s, np.divide(service_s, workers))
 
 
+def kingman(utilisation: Any, arrival_cv: float, service_cv: float) -> Any:
+    """Return how many service times a tuple waits on average in a G/G/1 queue, by Kingman's formula (1961), P2 (7): numbers or arrays.
+
+    >>> kingman(0.75, 1.0, 0.5)
+    1.875
+    """
+    return utilisation / (1 - utilisation) * ((arrival_cv**2 + service_cv**2) / 2)
+
+
 def waiting_s(utilisation: ArrayLike, arrival_cv: float, service_cv: float, ideal_service_s: ArrayLike) -> Floats:
     """Give the mean time in the queue of a G/G/1 system by Kingman's formula, P2 (7).
 
@@ -31,7 +42,7 @@ def waiting_s(utilisation: ArrayLike, arrival_cv: float, service_cv: float, idea
     used = np.asarray(utilisation, dtype=float)
     near = np.minimum(used, FASTEST_LOAD)
     beyond = np.maximum(used / FASTEST_LOAD, 1.0)
-    result: Floats = near / (1 - near) * ((arrival_cv**2 + service_cv**2) / 2) * np.asarray(ideal_service_s) * beyond
+    result: Floats = kingman(near, arrival_cv, service_cv) * np.asarray(ideal_service_s) * beyond
     return result
 
 

@@ -6,7 +6,7 @@ that the same weights work for 5 as for 5,000 workers and for any rate: see `sky
 
 from dataclasses import dataclass, field
 from math import ceil, exp, isfinite, log
-from typing import Any
+from typing import TypedDict, Unpack
 
 from skytide.control.controller import Controller, ControllerLogic, State
 from skytide.control.models import waiting_s
@@ -14,13 +14,30 @@ from skytide.control.objective import Demand, Objective
 from skytide.control.optimiser import plan
 from skytide.errors.checks import is_finite, is_whole, refused, yes_or_no
 from skytide.forecasting import Forecaster, Holt
-from skytide.records import Allocation, Decision, Evaluation, Observation
-from skytide.windows import duration_us
+from skytide.records import Allocation, Decision, Evaluation, Expected, Observation
+from skytide.windows import Duration, duration_us
 
 P2_FREQUENCIES_GHZ = (1.2, 1.3, 1.4, 1.5, 1.6, 1.7, 1.8, 1.9, 2.0)
 CORRECTION_WEIGHT = 0.5  # of the latest measurement. P2 takes it alone, which passes all of its noise on
 CORRECTION_LIMIT = 1e6
 TRUSTED_LOAD = 0.95  # nearer to 1 a small error of the load is a large one of the wait
+
+
+class MpcOptions(TypedDict, total=False):
+    """What `Mpc` takes beside the latency to keep."""
+
+    power: bool
+    horizon: int
+    alpha: float
+    beta: float
+    gamma: float
+    coverage: float
+    headroom: float
+    minimum: int
+    maximum: int | None
+    frequencies_ghz: tuple[float, ...]
+    forecaster: Forecaster
+    scaled: bool
 
 
 @dataclass(frozen=True)
@@ -54,12 +71,12 @@ class Mpc(Controller):
     """False: weights as in P2, over milliseconds, workers (or the power of one at full speed), and steps of workers and frequencies."""
 
     @staticmethod
-    def throughput(**options: Any) -> "Mpc":
+    def throughput(**options: Unpack[MpcOptions]) -> "Mpc":
         """Keep up with what comes in: P2's Th-Node, and Th-Power with `power=True`."""
         return Mpc(**options)
 
     @staticmethod
-    def latency(bound: object, **options: Any) -> "Mpc":
+    def latency(bound: Duration, **options: Unpack[MpcOptions]) -> "Mpc":
         """Keep a mean latency, as "2 s": P2's Lat-Node, and Lat-Power with `power=True`."""
         return Mpc(bound_s=duration_us(bound, "bound") / 1e6, **options)
 
@@ -134,7 +151,13 @@ class _Mpc(ControllerLogic):
         else:
             options, problem = self._objective.problem(present, demand)
             chosen, why = options[plan(problem).path[0]], ""
-        return Decision(chosen, self._reason(seen, demand, chosen) + why)
+        return Decision(chosen, self._reason(seen, demand, chosen) + why, self._expected(seen))
+
+    def _expected(self, seen: Evaluation) -> Expected:
+        """Return the forecast for the time when a worker that is asked for now works."""
+        steps = _lead_steps(seen) + 1
+        ahead = self._rates.forecast(steps, self._config.coverage)
+        return Expected(steps * seen.seen.interval_s, ahead.mean, max(ahead.low, 0.0), ahead.high)
 
     def _demand_hz(self, seen: Evaluation) -> tuple[float, ...]:
         """Give what each planned step has to serve.

@@ -1,7 +1,7 @@
 """Learning what each worker's load calls for: Sarsa(0) with a table a worker (P4 §IV-C, SPEC E6)."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ STEP = 0.05  # of the load, from one state to the next
 STATES = round(1 / STEP) + 1
 DISCOUNT = 0.1  # P4's beta
 PENALTY = -1.0  # in place of the reward, for what there was no room for; P4 says only that it is negative
+FADE = 0.05  # of what a penalty took from an action is given back at each judgement of the host: half of it after 14 of them
 MARGIN = 0.01  # by which an action that breaks the order of actions is put below the best that does not
 
 Values = list[list[float]]
@@ -41,6 +42,15 @@ class Sarsa(WorkersByLoad):
                 reason="not a share and a number of times",
                 remedy="choose 0 <= impact <= 1 and duration > 0, as 0.2 and 80",
             )
+        for name in ("lower", "target", "upper"):
+            load = getattr(self, name)
+            if abs(load / STEP - round(load / STEP)) > 1e-6:
+                below = state_of(load) * STEP
+                raise InvalidInput(
+                    value=f"{name}={told(load)}",
+                    reason=f"tables have steps of {STEP:g}, and would act at {below:.2f}",
+                    remedy=f"choose {below:.2f} or {below + STEP:.2f}",
+                )
 
     def judge(self, resume: State | None = None) -> "SarsaJudge":
         """Give the judge."""
@@ -64,6 +74,16 @@ class Table:
     last: tuple[float, int] | None = None
     """The load at which an action was chosen, and the action, as long as nothing was learned from it."""
     penalised: bool = False
+    debts: list[float] = field(default_factory=lambda: [0.0] * STATES)
+    """Of each state, what penalties took from scaling in there and have not given back yet."""
+
+    def fade(self) -> None:
+        """Give back some of what penalties took: there was no room then, which says little about now."""
+        for state, debt in enumerate(self.debts):
+            if debt:
+                back = debt if debt < MARGIN else FADE * debt
+                self.values[state][IN] += back
+                self.debts[state] -= back
 
 
 class SarsaJudge(Judge):
@@ -90,6 +110,7 @@ class SarsaJudge(Judge):
             if self._rests(host, now_s):
                 continue
             table = self.tables[host]
+            table.fade()
             if table.last is not None:
                 self._learn(table, *table.last, load)
             values = table.values[state_of(load)]
@@ -130,24 +151,30 @@ class SarsaJudge(Judge):
         return Table(start_values(self._config), [0] * STATES)
 
     def _learn(self, table: Table, before: float, action: int, now: float) -> None:
+        """Learn from an action. Doing nothing where a refusal has just ruled out to go was no choice, and teaches nothing."""
         state = state_of(before)
+        if action == NONE and table.debts[state] and not table.penalised:
+            return
         reward = PENALTY if table.penalised else reward_of(before, now, self._config.target)
         rate = self._config.rate(table.visits[state])
         # P4's example takes the value of the same action in the state that follows.
         following = table.values[state_of(now)][action]
-        table.values[state][action] = learned(table.values[state][action], reward, following, rate)
+        worth = table.values[state][action]
+        table.values[state][action] = learned(worth, reward, following, rate)
         table.visits[state] += 1
-        if rate > 0:
+        if table.penalised:  # there was no room: that is no matter of the load, and fades
+            table.debts[state] += worth - table.values[state][action]
+        elif rate > 0:
             make_monotonic(table.values, state)
 
 
 def state_of(load: float) -> int:
-    """Give the state of a load, the nearest one.
+    """Return the state of a load: loads are rounded down, so that thresholds of 0.3 and 0.8 act at 0.3 and 0.8.
 
-    >>> state_of(0.71), state_of(0.73), state_of(1.7)
-    (14, 15, 20)
+    >>> state_of(0.71), state_of(0.79), state_of(0.8), state_of(1.7)
+    (14, 15, 16, 20)
     """
-    return round(min(max(load, 0.0), 1.0) / STEP)
+    return int(min(max(load, 0.0), 1.0) / STEP + 1e-9)
 
 
 def reward_of(before: float, now: float, target: float) -> float:
@@ -207,9 +234,17 @@ def make_monotonic(values: Values, learned_in: int) -> None:
 
 def _plain(table: Table) -> State:
     last = None if table.last is None else list(table.last)
-    return {"values": [list(row) for row in table.values], "visits": list(table.visits), "last": last, "penalised": table.penalised}
+    return {
+        "values": [list(row) for row in table.values],
+        "visits": list(table.visits),
+        "last": last,
+        "penalised": table.penalised,
+        "debts": list(table.debts),
+    }
 
 
 def _restored(state: Mapping[str, Any]) -> Table:
     last = None if state["last"] is None else (float(state["last"][0]), int(state["last"][1]))
-    return Table([list(row) for row in state["values"]], list(state["visits"]), last, bool(state["penalised"]))
+    return Table(
+        [list(row) for row in state["values"]], list(state["visits"]), last, bool(state["penalised"]), list(state["debts"])
+    )

@@ -6,6 +6,7 @@ from skytide.control.controller import Controller, ControllerLogic, State
 from skytide.control.sizing import sizing
 from skytide.errors.checks import is_finite, refused
 from skytide.records import Decision, Evaluation
+from skytide.windows import Duration, duration_s, duration_us
 
 
 @dataclass(frozen=True)
@@ -20,17 +21,21 @@ class Sizes(Controller):
     skytide.errors.InvalidInput: headroom=1.0: not a share of a worker; choose one from 0 up to, not with, 1
     """
 
-    bound_s: float = 5.0
+    latency: Duration = "5 s"
     """The latency to keep."""
     headroom: float = 0.2
     """Share of a worker that is not planned with."""
 
     def __post_init__(self) -> None:
         """Refuse what cannot be planned with."""
-        if not (is_finite(self.bound_s) and self.bound_s > 0):
-            raise refused("bound_s", self.bound_s, "no latency is that low", "choose more than 0")
+        duration_us(self.latency, "latency")
         if not (is_finite(self.headroom) and 0 <= self.headroom < 1):
             raise refused("headroom", self.headroom, "not a share of a worker", "choose one from 0 up to, not with, 1")
+
+    @property
+    def bound_s(self) -> float:
+        """The latency in seconds."""
+        return duration_s(self.latency, "latency")
 
     def build(self, resume: State | None = None) -> ControllerLogic:
         """Return the logic."""

@@ -50,6 +50,8 @@ class _Spl(ControllerLogic):
         self._forget(n, congested, rate_hz)
         self._known[n] = (congested, rate_hz)
         said = f"congestion {index:.2f} {'over' if congested else 'within'} {self._config.congestion:g}"
+        if congested and self._useless(n, n - 1):
+            return Decision(present.with_workers(n - 1), f"{said}, but {n} did not help: {n} to {n - 1}")
         if congested and not self._useless(n + 1, n):
             return Decision(present.with_workers(n + 1), f"{said}: {n} to {n + 1}")
         if congested:
@@ -59,7 +61,11 @@ class _Spl(ControllerLogic):
         return Decision(present, f"{said}{f', but {n - 1} was congested' if n > 1 else ''}: stays {n}")
 
     def _useless(self, more: int, fewer: int) -> bool:
-        return more in self._known and self._known[more][1] <= self._known[fewer][1]
+        """Whether one worker more served no more. Where either was not congested it served all that came, which says nothing."""
+        if not (more in self._known and fewer in self._known):
+            return False
+        (more_congested, more_hz), (fewer_congested, fewer_hz) = self._known[more], self._known[fewer]
+        return more_congested and fewer_congested and more_hz <= fewer_hz
 
     def _forget(self, n: int, congested: bool, rate_hz: float) -> None:
         """Drop what a change of the load has made untrue: on less load that fewer are congested, on more that more did not help."""

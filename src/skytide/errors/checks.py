@@ -5,9 +5,9 @@ from math import inf, isfinite, isnan
 from numbers import Integral, Real
 
 from skytide.errors import InvalidInput
+from skytide.errors.limits import MAX_COUNT
 
 LONGEST_TOLD = 120
-MOST_COUNT = 2**63 - 1  # what the compiled loops, Arrow and Java can count to
 _PLAIN = (str, bytes, bool, int, float, complex, type(None))
 
 
@@ -43,12 +43,10 @@ def refused(name: str, value: object, reason: str, remedy: str) -> InvalidInput:
     return InvalidInput(value=f"{name}={told(value)}", reason=reason, remedy=remedy)
 
 
-def is_whole(value: object, least: int = -MOST_COUNT, most: int | None = None) -> bool:
+def is_whole(value: object, least: int = -MAX_COUNT, most: int | None = None) -> bool:
     """Say whether this is a whole number from `least` to `most`; True and False are none."""
     return (
-        isinstance(value, Integral)
-        and not isinstance(value, bool)
-        and least <= int(value) <= (MOST_COUNT if most is None else most)
+        isinstance(value, Integral) and not isinstance(value, bool) and least <= int(value) <= (MAX_COUNT if most is None else most)
     )
 
 

@@ -12,20 +12,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skytide.errors.checks import positive_us, whole
+from skytide.errors.limits import MAX_DEGREE, MAX_KERNEL_US
 from skytide.kernels.compiled import compiled
 from skytide.kernels.order import Indices
 from skytide.kernels.ranges import check_ranges
 
 Floats = NDArray[np.float64]
 
-MAX_DEGREE = 8
 MAX_STEPS = 60
 FIRST_DAMPING = 1e-3
 FACTOR = 10.0  # by which damping falls after a step that helps, and rises after one that does not
 SMALL_STEP = 1e-13  # over the coefficients: the fit is found
 ROUNDING = 1e-15  # over the prices: nothing is left to explain
 TINY = 1e-150  # what is shorter counts as nothing: its square does not fit into a float
-MOST_US = 2**62
 
 
 class Fits(NamedTuple):
@@ -74,8 +73,8 @@ def fit_windows(
     ([[14.0, 8.0, 4.0]], [46.0], [5])
     """
     whole("degree", degree, 0, MAX_DEGREE)
-    positive_us("time ahead", ahead_us, MOST_US)
-    positive_us("resolution", resolution_us, MOST_US)
+    positive_us("time ahead", ahead_us, MAX_KERNEL_US)
+    positive_us("resolution", resolution_us, MAX_KERNEL_US)
     begins, ends = check_ranges(begins, ends, len(times_us), len(prices))
     buckets = np.floor_divide(times_us, resolution_us, dtype=np.int64)
     clean = np.where(np.isfinite(prices), prices, np.nan).astype(np.float64, copy=False)

@@ -18,7 +18,7 @@ Words = NDArray[np.uint64]
 MOST_DIMENSIONS = 16  # of a signature; further ones are left to the exact comparison
 MOST_BITS = 9
 SAMPLE = 512
-CHUNK = 256
+STRIDE = 8
 
 _ONE = np.uint64(1)
 
@@ -59,25 +59,32 @@ def quantiles(points: Points, covered: int, bits: int) -> Points:
 
 @compiled
 def encode(points: Points, borders: Points, bits: int) -> Words:
-    """Give the signatures of `points`."""
+    """Return the signatures of `points`.
+
+    A code is the number of borders below a value: first of every eighth border, then of the seven in between. Counting in vectors
+    is several times faster than a binary search, whose steps fetch from many places at once.
+    """
     n = points.shape[0]
-    covered = borders.shape[0]
+    covered, size = borders.shape
     words = np.zeros(n, np.uint64)
-    values = np.empty(CHUNK)
-    codes = np.empty(CHUNK, np.int64)
-    for start in range(0, n, CHUNK):
-        size = min(CHUNK, n - start)
-        for k in range(covered):
-            for i in range(size):
-                values[i] = points[start + i, k]
-            codes[:] = 0
-            half = 1 << (bits - 1)
-            while half:  # binary search for the number of borders below each value, a step of all searches at a time
-                for i in range(CHUNK):
-                    codes[i] += half * (borders[k, codes[i] + half - 1] < values[i])
-                half >>= 1
-            for i in range(size):
-                words[start + i] |= np.uint64(codes[i]) << np.uint64(k * (bits + 1))
+    coarse = np.empty((size + STRIDE - 1) // STRIDE)
+    fine = np.empty(len(coarse) * STRIDE)
+    for k in range(covered):
+        fine[:] = np.inf
+        fine[:size] = borders[k]
+        coarse[:] = fine[STRIDE - 1 :: STRIDE]
+        shift = np.uint64(k * (bits + 1))
+        for i in range(n):
+            value = points[i, k]
+            code = 0
+            for j in range(len(coarse)):
+                code += coarse[j] < value
+            code *= STRIDE
+            stretch = fine[code : code + STRIDE]
+            within = 0
+            for j in range(STRIDE):
+                within += stretch[j] < value
+            words[i] |= np.uint64(code + within) << shift
     return words
 
 

@@ -13,6 +13,7 @@ from skytide.kernels.window_measures import range_counts, range_extremes, range_
 from skytide.keyed.chunk import Numbers
 from skytide.keyed.operator import Operator
 from skytide.queries import Aggregate, Measure, Query
+from skytide.queries.measure import PLAIN
 
 Found = tuple[pa.Table, Numbers]
 """Rows of results, one window after the other, and how many each has."""
@@ -86,7 +87,8 @@ class OfAggregate:
         """Say whether a query can be answered so: by the types of its columns alone, so that all batches are treated alike."""
         if not isinstance(query, Aggregate):
             return False
-        return all(measure.column == "*" or _is_plain(rows.field(measure.column).type, measure) for measure in query.measures)
+        plain = all(measure.plain in PLAIN for measure in query.measures)
+        return plain and all(each.column == "*" or _is_plain(rows.field(each.column).type, each) for each in query.measures)
 
     def columns(self, rows: pa.Schema) -> Iterable[str]:
         """Return those of the measures, and the time."""
@@ -100,7 +102,7 @@ class OfAggregate:
         """Return a row a window."""
         columns = [self._measured(measure, rows, begins, ends) for measure in self.query.measures]
         names = [measure.name for measure in self.query.measures]
-        return pa.table(dict(zip(names, columns, strict=True))), np.ones(len(begins), np.int64)
+        return self.query.answer(pa.table(dict(zip(names, columns, strict=True)))), np.ones(len(begins), np.int64)
 
     def _measured(self, measure: Measure, rows: pa.Table, begins: Numbers, ends: Numbers) -> pa.Array | pa.ChunkedArray:
         if measure.column == "*":

@@ -108,6 +108,8 @@ class SlotReport:
     """Tuples of each group."""
     heavy: dict[int, int] = field(default_factory=dict)
     """Tuples of the keys that came most often, by their hash."""
+    names: dict[int, str] = field(default_factory=dict)
+    """What these keys are called."""
     chunks_found: int = 0
     """Chunks that were in the memory of the worker."""
     chunks_read: int = 0
@@ -123,7 +125,7 @@ class SlotReport:
         known = json.loads(text)
         known["chunks"] = tuple(StoredChunk(file, kind, int(groups, 16), size) for file, kind, groups, size in known["chunks"])
         known["replaced"] = tuple(known["replaced"])
-        for name in ("loads", "heavy"):
+        for name in ("loads", "heavy", "names"):
             known[name] = {int(number): count for number, count in known[name].items()}
         return SlotReport(**known)
 

@@ -85,6 +85,14 @@ class RoutingTable:
         """Return the slot of each key."""
         return self._slots[self.groups_of(hashes)]
 
+    def alone(self) -> dict[int, int]:
+        """Return the slots that have nothing but one key, and its hash.
+
+        >>> RoutingTable((*[0] * GROUPS, 1), own=(7,)).alone()
+        {1: 7}
+        """
+        return {slot: key for key, slot in zip(self.own, self.slots[GROUPS:], strict=True) if self.slots.count(slot) == 1}
+
     def to_json(self) -> dict[str, Any]:
         """Return plain values."""
         return {"slots": list(self.slots), "own": list(self.own)}

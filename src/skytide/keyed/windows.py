@@ -1,6 +1,6 @@
 """Windows of the rows of each key: by their number, or by time."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
@@ -8,10 +8,10 @@ from numpy.typing import NDArray
 
 from skytide.errors import InvalidInput
 from skytide.errors.checks import whole
+from skytide.errors.limits import MAX_ROWS_PER_WINDOW
 from skytide.keyed.chunk import Chunk, Numbers, ranges
 from skytide.windows import Windows, shown
 
-MAX_LENGTH = 10_000_000
 TICK_US = 100_000
 """How often tuples are let in that wait for late ones; windows by number come out no finer than this."""
 
@@ -41,27 +41,30 @@ class CountWindows:
 
     length: int
     slide: int
+    tick_us: int = field(default=TICK_US, repr=False)
+    """How finely time is told: rows are let in, and windows come out, a tick at a time."""
 
     def __post_init__(self) -> None:
         """Refuse windows without rows, and such that leave rows out."""
-        whole("count_window", self.length, 1, MAX_LENGTH)
-        whole("slide", self.slide, 1, MAX_LENGTH)
+        whole("length", self.length, 1, MAX_ROWS_PER_WINDOW)
+        whole("slide", self.slide, 1, MAX_ROWS_PER_WINDOW)
         if self.slide > self.length:
             raise InvalidInput(
                 value=f"slide={self.slide}",
                 reason=f"more than the {self.length} rows of a window: rows between windows would be lost",
-                remedy="choose slide <= count_window",
+                remedy="choose slide <= length",
             )
 
     @property
     def tick(self) -> Windows:
         """How finely time is told."""
-        return Windows(TICK_US, TICK_US)
+        return Windows(self.tick_us, self.tick_us)
 
     @property
     def text(self) -> str:
-        """The windows as words."""
-        return f"{self.length:,} rows every {self.slide:,}"
+        """The windows as words; what lies in a checkpoint is cut by ticks."""
+        told = "" if self.tick_us == TICK_US else f", in ticks of {shown(self.tick_us)}"
+        return f"{self.length:,} rows every {self.slide:,}{told}"
 
     @property
     def limit(self) -> int | None:

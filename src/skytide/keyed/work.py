@@ -118,6 +118,10 @@ class KeyedStep:
         kept_rows = Chunk(log_after.rows.select(self.remembered.names), log_after.hashes, log_after.starts, log_after.totals)
         return Worked(results, len(cut), kept_rows if len(kept_rows) else None, changed, due)
 
+    def name_of(self, rows: pa.Table, place: int) -> str:
+        """Return what the key of a tuple is called."""
+        return ", ".join(str(rows[key][place].as_py()) for key in self.keys)
+
     def trimmed(self, log: Chunk, until_us: int) -> Chunk:
         """Return of what is remembered of keys only what a later window may hold."""
         if self.windows is None or not len(log):

@@ -1,26 +1,66 @@
-"""What the experiments of P0 share: its twelve streams, and the costs of its machine."""
+"""What the experiments of P0 share: its twelve streams, its PID, and the costs of its machine."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import pairwise
+from math import inf
 from statistics import fmean
 
 from skytide.lab.real_data import data
+from skytide.lab.scenarios import WHOLE, burst_stream, kernel_costs
+from skytide.lateness import DropRatio
 from skytide.loop.cycle import Cycle
-from skytide.routing import AS_PID
-from skytide.sim import Costs, Traffic, known_costs, run_panes, run_windows, traffic
-from skytide.sim.elastic import PERIOD_S, THREADS, ElasticPlant
+from skytide.routing import TB_RR, LeastLoaded, Pid, PidLogic
+from skytide.sim import Costs, Traffic, run_panes, run_windows, traffic
+from skytide.sim.plants.elastic import PERIOD_S, ElasticPlant
 from skytide.windows import Windows
 from skytide.workloads.variable import Replay
 from skytide.workloads.workload import Workload
 
 WINDOWS = Windows(1_000_000, 200_000)  # of P0 §5.3, and of Fig. 12
 SETPOINT = 0.9
-STEP_US = 10_000
+TABLES_SETPOINT, TABLES_THREADS = 0.7, 59  # of the runs behind Tab. 4 and 5, by P0's published logs
+GAMES_DROP = 0.05
+STEP_US = 25_000
 SYNTHETIC_DELAY_US = 400_000  # at most: 200 ms on average, evenly spread (P0 Tab. 3)
 CALIBRATION_S = 120.0
 CATCH_UP_S = 25.0  # in which the levels catch up after their start with one thread each (P0 §5.2)
+PANES, PANES_RATE_HZ, PANES_DISPERSION = Windows(100_000, 100_000), 80_000, 1_000.0  # of P0 Fig. 9 to 11
+EVEN_WORKERS, EVEN_UTILISATION = 6, 1.01  # of P0 Fig. 11, left, by its published data
+
+
+@dataclass(frozen=True)
+class P0Pid(Pid):
+    """P0's regulator as it is published: the change is added to the factor, and is no more than 0.2 in a sample."""
+
+    kp: float = 1.8
+    kd: float = 2.0
+    step: float = 0.2
+
+    def build(self, resume: dict[str, object] | None = None) -> PidLogic:
+        """Return the logic, from its beginning."""
+        return _Adding(self)
+
+
+class _Adding(PidLogic):
+    def sample(self, measured: float | None, low: float = 0.0, high: float = inf) -> float:
+        config = self.config
+        assert isinstance(config, P0Pid)
+        if measured is None:
+            return self.factor
+        error = config.setpoint - measured
+        before = error if self._previous is None else self._previous
+        change = config.kp * error + config.kd * (error - before)
+        wanted = self.factor + min(max(change, -config.step), config.step)
+        self.factor = min(max(wanted, config.low, low), config.high, max(high, config.low))
+        self._previous = error
+        return self.factor
+
+
+def p0_splitting(setpoint: float = SETPOINT, high: float = 100.0) -> LeastLoaded:
+    """Return P0's way to split panes, with an upper end for alpha."""
+    return LeastLoaded(pid=P0Pid(setpoint=setpoint, high=high))
 
 
 @dataclass(frozen=True)
@@ -46,20 +86,22 @@ class Stream:
     skyline: Reported
     top_delta: Reported
 
-    def workload(self) -> Workload:
-        """Give the stream: its recorded rates, with delays of the law that Tab. 3 says."""
+    def workload(self, seed: int = 0) -> Workload:
+        """Return the stream: its recorded rates, with delays of the law that Tab. 3 says."""
         late = {"delays": "uniform", "delay_us": SYNTHETIC_DELAY_US}
         if self.delay_ms is not None:
             late = {"delays": "pareto", "delay_us": int(self.delay_ms * 1_000)}
-        return Workload(arrivals="replay", series=f"{data('rates_papers.parquet')}#{self.series}", tick_us=STEP_US, **late)  # type: ignore[arg-type]
+        series = f"{data('rates_papers.parquet')}#{self.series}"
+        return Workload(arrivals="replay", series=series, tick_us=STEP_US, seed=seed, **late)  # type: ignore[arg-type]
 
-    def traffic(self, windows: Windows = WINDOWS, length_s: float | None = None) -> Traffic:
-        """Give what arrives, for the whole length of the record unless another one is asked for."""
-        return traffic(self.workload(), windows, length_s or self.length_s)
+    def traffic(self, seed: int = 0, length_s: float | None = None) -> Traffic:
+        """Return what arrives, for the whole record unless less is asked for; the games ran with a slack that drops 5 %."""
+        slack = None if self.delay_ms is None else DropRatio(GAMES_DROP)
+        return traffic(self.workload(seed), WINDOWS, min(length_s or self.length_s, self.length_s), slack=slack)
 
     @property
     def length_s(self) -> float:
-        """Give the length of the record."""
+        """Return the length of the record."""
         grain_us, tuples = Replay(f"{data('rates_papers.parquet')}#{self.series}").grains(0)
         return grain_us * len(tuples) / 1e6
 
@@ -86,47 +128,70 @@ CALIBRATED_ON = STREAMS[1]
 
 
 def stream(name: str) -> Stream:
-    """Give a stream by its name."""
+    """Return a stream by its name."""
     return next(known for known in STREAMS if known.name == name)
 
 
-def scaled_costs(came: Traffic, rate_hz: float, row: Reported, origin: str) -> Costs:
-    """Give the costs of P0's machine: the shape of the algorithm as measured here, and the speed as a row of P0's tables says.
+def with_rows(costs: Costs, tuples: int, kept: float) -> Costs:
+    """Return the costs of points of which so many of so many tuples are kept, on the same machine."""
+    share = kept / costs.curves["independent"].kept_by_size[tuples]
+    curve = costs.curves["independent"]
+    return replace(costs, curves={**costs.curves, "independent": replace(curve, kept=tuple(share * value for value in curve.kept))})
 
-    So many pane threads are at the setpoint when panes are split so many ways; and a pair of rows is so dear that so many window threads
-    are at the setpoint.
+
+@cache
+def p0_costs(query: str = "skyline") -> Costs:
+    """Return the costs of P0's machine by the row of MAP, I = 1,000; all other rows have to follow from it.
+
+    The shape of the algorithm is as measured here. Its speed is such that so many pane threads are at the setpoint when panes are split so
+    many ways; and a pair of rows is so dear that so many window threads are at theirs.
     """
-    pane_s = WINDOWS.slide_us / 1e6
-    measured = known_costs("bnl")
-    work_s = measured.curves["independent"].busy_by_size[int(rate_hz * pane_s / row.splitting_factor)] * row.splitting_factor
+    known, pane_s = CALIBRATED_ON, WINDOWS.slide_us / 1e6
+    row, table = (known.skyline, "Tab. 4") if query == "skyline" else (known.top_delta, "Tab. 5")
+    measured, came = kernel_costs(WHOLE), known.traffic(length_s=CALIBRATION_S)
+    size = int(known.workload().process.mean_hz * pane_s / row.splitting_factor)
+    work_s = measured.curves["independent"].busy_by_size[size] * row.splitting_factor
     costs = measured.faster(
-        work_s / pane_s / (row.pane_threads * SETPOINT),
-        f"scaled to {origin}: {row.pane_threads} pane threads, panes split {row.splitting_factor} ways, {row.window_threads} window threads",
+        work_s / pane_s / (row.pane_threads * TABLES_SETPOINT),
+        f"scaled to P0 {table}, {known.name}: {row.pane_threads} pane threads, panes split {row.splitting_factor} ways, {row.window_threads} window threads",
     )
-    _, panes = run_panes(came, costs, AS_PID, round(row.pane_threads), period_s=PERIOD_S)
-    _, windows = run_windows(panes.results, costs, WINDOWS, THREADS, "WIN_FB_MERGE", came.length_s)
+    _, panes = run_panes(came, costs, p0_splitting(TABLES_SETPOINT), round(row.pane_threads), period_s=PERIOD_S)
+    _, windows = run_windows(panes.results, costs, WINDOWS, TABLES_THREADS, "WIN_FB_MERGE", came.length_s)
     load = sum(done.end_s - done.begin_s for done in windows.done) / came.length_s
     return replace(costs, pair_s=costs.pair_s * row.window_threads * SETPOINT / load)
 
 
 @cache
-def p0_costs(query: str = "skyline") -> Costs:
-    """Give the costs of P0's machine by the row of MAP, I = 1,000; all other rows have to follow from it."""
-    known = CALIBRATED_ON
-    row, table = (known.skyline, "Tab. 4") if query == "skyline" else (known.top_delta, "Tab. 5")
-    return scaled_costs(known.traffic(length_s=CALIBRATION_S), known.workload().process.mean_hz, row, f"P0 {table}, {known.name}")
+def p0_pane_costs(kernel: str = WHOLE) -> Costs:
+    """Return the costs of P0's machine for panes of 0.1 s: split evenly, six workers have a utilisation of 1.01 (P0 Fig. 11, left)."""
+    stream = burst_stream(PANES_RATE_HZ, PANES_DISPERSION, PANES, 60.0, changing=False, seed=CALIBRATION_SEED)
+    costs, said = (
+        kernel_costs(kernel),
+        f"scaled to P0 Fig. 11: utilisation {EVEN_UTILISATION} with {EVEN_WORKERS} workers and panes split evenly",
+    )
+    curve = costs.curves["independent"]
+    pane_s = PANES.slide_us / 1e6
+    first = curve.busy_by_size[int(PANES_RATE_HZ * pane_s / EVEN_WORKERS)] / pane_s
+    found = costs.faster(first, said)
+    for _ in range(CALIBRATION_ROUNDS):
+        used = run_panes(stream, found, TB_RR, EVEN_WORKERS, period_s=PERIOD_S, warm_up_s=CATCH_UP_S)[0].utilisation
+        first *= used / EVEN_UTILISATION
+        found = costs.faster(first, said)
+    return found
 
 
-def summary(plant: ElasticPlant, cycles: Sequence[Cycle], length_s: float, *, threads: int = THREADS) -> dict[str, float]:
-    """Give what P0's tables say of a run: means over the stream's length, utilisations without the time it takes to catch up."""
+CALIBRATION_SEED, CALIBRATION_ROUNDS = 1_000, 5
+
+
+def summary(plant: ElasticPlant, cycles: Sequence[Cycle], length_s: float, *, threads: int) -> dict[str, float]:
+    """Return what P0's tables say of a run: means over the stream's length, utilisations without the time it takes to catch up."""
     seen = [cycle.evaluation.seen for cycle in cycles if cycle.evaluation and cycle.at_s <= length_s]
-    settled = [each for each in seen if each.at_s > CATCH_UP_S]
-    out = plant.windows_a_second()
+    settled = [each for each in seen if each.at_s > CATCH_UP_S] or seen
+    out = plant.windows_per_second()
     return {
         "pane_threads": fmean(each.allocation.pane_slots or each.allocation.workers for each in seen),
         "window_threads": fmean(each.allocation.window_slots or 0 for each in seen),
         "splitting_factor": fmean(each.splitting_factor or 1.0 for each in seen),
-        "pane_utilisation": fmean(each.pane_utilisation or 0.0 for each in settled),
         "sampled_utilisation": plant.sampled_utilisation(int(CATCH_UP_S / plant.period_s)) or 0.0,
         "window_utilisation": fmean(each.window_utilisation or 0.0 for each in settled),
         "longer": plant.completed_s / length_s - 1,

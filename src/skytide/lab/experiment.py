@@ -1,51 +1,63 @@
-"""What an experiment is: a table, a picture, and for each claim of a paper what was measured instead."""
+"""What an experiment is: pieces of work, what is concluded from their rows, and a picture."""
 
 import csv
 import json
-import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from skytide.lab.verdict import Claim, Verdict, in_a_line, together
+
 Row = dict[str, Any]
-Progress = Callable[[str], None]
-
-
-@dataclass(frozen=True)
-class Claim:
-    """What a paper says, and what was found here."""
-
-    paper: str
-    found: str
-    holds: bool
+Piece = tuple[Any, ...]
+SEEDS = tuple(range(5))
 
 
 @dataclass(frozen=True)
 class Findings:
     """What came of an experiment."""
 
-    rows: Sequence[Row]
     claims: Sequence[Claim]
     notes: str = ""
     """Where the experiment differs from the paper's, and why something may not hold."""
 
 
 class Experiment(ABC):
-    """One file an experiment; derive from this, and name it in `skytide.lab.catalogue`."""
+    """One file per experiment; derive from this, and name the module in `skytide.lab.catalogue`.
+
+    A module has `EXPERIMENT`, and `TOY`, the same one with little to do, which a test runs. Rows follow from the piece alone, and findings from
+    the rows alone: so pieces can be played side by side, and a test can show rows to the claims that must not hold.
+    """
 
     id: ClassVar[str]
     title: ClassVar[str]
     source: ClassVar[str]
     """The figure or table of the paper."""
+    question: ClassVar[str]
+    seconds: ClassVar[float] = 0.0
+    alone_seconds: ClassVar[float] = 0.0
+    """How long all pieces take on one core, and those that run alone: for the bar that shows how far a run is."""
+
+    def pieces(self) -> Sequence[Piece]:
+        """Return the arguments of `play`, one tuple for each piece of work that needs no other; those that take longest first."""
+        return []
+
+    def alone(self) -> Sequence[Piece]:
+        """Return the arguments of pieces beside which nothing else may run, as time is measured or Spark takes all cores."""
+        return []
 
     @abstractmethod
-    def measure(self, tell: Progress) -> Findings:
-        """Measure, telling how far it is."""
+    def play(self, *piece: Any) -> list[Row]:
+        """Return the rows of a piece."""
+
+    @abstractmethod
+    def conclude(self, rows: Sequence[Row]) -> Findings:
+        """Return what the rows of all pieces, in their order, say about the paper's claims."""
 
     @abstractmethod
     def draw(self, rows: Sequence[Row], figure: Figure) -> None:
@@ -53,49 +65,44 @@ class Experiment(ABC):
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """The outcome in a line."""
+class Outcome:
+    """What became of an experiment, in a line."""
 
     id: str
-    holds: bool
-    said: str
-    seconds: float
+    verdict: Verdict
+    found: str
+    claims: Sequence[Claim]
+    notes: str
 
     def __str__(self) -> str:
-        """Give the line."""
-        return f"{self.id} {'holds' if self.holds else 'does not hold'}: {self.said}"
+        """Return the line."""
+        return f"{self.id} {self.verdict}: {self.found}"
 
 
-def perform(experiment: Experiment, out: Path, tell: Progress) -> Verdict:
-    """Run an experiment, and write table, picture and verdict below a folder."""
+def finish(experiment: Experiment, rows: Sequence[Row], out: Path, seconds: float) -> Outcome:
+    """Conclude, and write table, picture and verdict below a folder."""
     out.mkdir(parents=True, exist_ok=True)
-    began = time.perf_counter()
-    findings = experiment.measure(tell)
-    seconds = time.perf_counter() - began
+    findings = experiment.conclude(rows)
     with (out / f"{experiment.id}.csv").open("w", newline="") as file:
-        names = list(dict.fromkeys(name for row in findings.rows for name in row))
-        writer = csv.DictWriter(file, names)
+        writer = csv.DictWriter(file, list(dict.fromkeys(name for row in rows for name in row)))
         writer.writeheader()
-        writer.writerows(findings.rows)
+        writer.writerows(rows)
     figure = Figure(figsize=(11, 7), layout="constrained")
     FigureCanvasAgg(figure)
-    experiment.draw(findings.rows, figure)
-    figure.suptitle(f"{experiment.id}: {experiment.title}")
+    experiment.draw(rows, figure)
     figure.savefig(out / f"{experiment.id}.png", dpi=110)
-    failed = [claim for claim in findings.claims if not claim.holds]
-    said = "; ".join(claim.found for claim in failed or findings.claims)
-    verdict = Verdict(experiment.id, not failed, said, seconds)
+    claims = findings.claims
+    outcome = Outcome(experiment.id, together(claims), in_a_line(claims), claims, findings.notes)
     record = {
-        **asdict(verdict),
+        "id": outcome.id,
+        "verdict": outcome.verdict,
+        "found": outcome.found,
+        "seconds": seconds,
         "title": experiment.title,
         "source": experiment.source,
-        "claims": [asdict(claim) for claim in findings.claims],
+        "question": experiment.question,
+        "claims": [{"paper": c.paper, "found": c.found, "verdict": c.verdict, "why": c.why} for c in claims],
         "notes": findings.notes,
     }
     (out / f"{experiment.id}.json").write_text(json.dumps(record, indent=1) + "\n")
-    for claim in findings.claims:
-        tell(f"{'holds' if claim.holds else 'DOES NOT HOLD'}: {claim.paper}\n    here: {claim.found}")
-    if findings.notes:
-        tell(f"note: {findings.notes}")
-    tell(f"{seconds:.0f} s; {out / experiment.id}.csv and .png")
-    return verdict
+    return outcome

@@ -1,61 +1,111 @@
-"""One page of all experiments that were run."""
+"""One page of all experiments that were run: everything is inside the one file."""
 
 import base64
+import csv
 import html
 import json
 from pathlib import Path
+from typing import Any
 
 from skytide.errors import InvalidInput
+from skytide.lab.catalogue import MODULES
+from skytide.lab.page_style import STYLE
+from skytide.lab.verdict import Verdict
 
-STYLE = """
-body { font: 16px/1.5 system-ui, sans-serif; max-width: 70rem; margin: 2rem auto; padding: 0 1rem; color: #222 }
-table { border-collapse: collapse; width: 100% } td, th { text-align: left; padding: .3rem .6rem; border-bottom: 1px solid #ddd; vertical-align: top }
-img { max-width: 100% } .holds { color: #176a2c } .not { color: #a3271b; font-weight: 600 } .notes { color: #555 }
-"""
+Record = dict[str, Any]
+SHOWN_ROWS, SHORT = 200, 220
+CLASSES = {Verdict.HOLDS: "holds", Verdict.PART: "part", Verdict.NOT: "not", Verdict.OPEN: "open"}
+SIGNS = {Verdict.HOLDS: "✓", Verdict.PART: "◐", Verdict.NOT: "✗", Verdict.OPEN: "?"}
 
 
 def write_report(out: Path) -> Path:
-    """Write `report.html` from the verdicts, tables and pictures below a folder; everything is inside the one file."""
-    records = [json.loads(path.read_text()) for path in sorted(out.glob("[A-Z][0-9]*.json"), key=_in_order)]
+    """Write `report.html` from the verdicts, tables and pictures below a folder."""
+    records = [json.loads((out / f"{name}.json").read_text()) for name in MODULES if (out / f"{name}.json").exists()]
     if not records:
         raise InvalidInput(value=str(out), reason="no experiment has been run", remedy="run some first: skytide lab run X1")
     page = out / "report.html"
     page.write_text(
-        f"<!doctype html><html lang=en><meta charset=utf-8><title>skytide: what the papers measured</title><style>{STYLE}</style>"
+        '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>skytide: what the papers measured</title><style>{STYLE}</style></head><body><main>"
         "<h1>What the papers measured, and what was found here</h1>"
+        + _introduction(records)
         + _summary(records)
         + "".join(_section(record, out) for record in records)
-        + "</html>\n"
+        + "</main></body></html>\n"
     )
     return page
 
 
-def _in_order(path: Path) -> tuple[str, int]:
-    """Put X2 before X11."""
-    return path.stem[0], int(path.stem[1:])
+def _introduction(records: list[Record]) -> str:
+    counts = {verdict: sum(record["verdict"] == verdict for record in records) for verdict in Verdict}
+    said = ", ".join(f"{count} {_badge(verdict)}" for verdict, count in counts.items() if count)
+    return (
+        f"<p>{len(records)} experiments: {said}. An experiment holds if all of its claims do; what is marked (ours) no paper claims. "
+        "Random ones give means over several seeds, ± half an interval of 95 %. The papers P0 to P4 are listed in docs/papers.md.</p>"
+    )
 
 
-def _summary(records: list[dict]) -> str:  # type: ignore[type-arg]
+def _summary(records: list[Record]) -> str:
     rows = "".join(
-        f"<tr><td><a href='#{r['id']}'>{r['id']}</a><td>{_text(r['title'])}<td>{_text(r['source'])}<td>{_word(r['holds'])}<td>{r['seconds']:.0f} s"
+        f'<tr><td><a href="#{r["id"]}">{r["id"]}</a></td><td>{_text(r["title"])}<div class="source">{_text(r["source"])}</div></td>'
+        f"<td>{_badge(r['verdict'])}</td><td>{_text(_cut(r['found']))}</td><td class='number'>{r['seconds']:.0f} s</td></tr>"
         for r in records
     )
-    return f"<table><tr><th>id<th>experiment<th>source<th>verdict<th>time{rows}</table>"
+    head = "<tr><th>id</th><th>experiment</th><th>verdict</th><th>finding</th><th>work</th></tr>"
+    return f'<div class="wide"><table class="summary"><thead>{head}</thead><tbody>{rows}</tbody></table></div>'
 
 
-def _section(record: dict, out: Path) -> str:  # type: ignore[type-arg]
-    claims = "".join(f"<tr><td>{_text(c['paper'])}<td>{_text(c['found'])}<td>{_word(c['holds'])}" for c in record["claims"])
-    picture = base64.b64encode((out / f"{record['id']}.png").read_bytes()).decode()
+def _section(record: Record, out: Path) -> str:
+    name = record["id"]
+    picture = base64.b64encode((out / f"{name}.png").read_bytes()).decode()
+    claims = "".join(
+        f"<tr><td>{_text(claim['paper'])}</td><td>{_text(claim['found'])}"
+        + (f'<div class="why">{_text(claim["why"])}</div>' if claim["why"] else "")
+        + f"</td><td>{_badge(claim['verdict'])}</td></tr>"
+        for claim in record["claims"]
+    )
+    head = "<tr><th>the paper</th><th>here</th><th>verdict</th></tr>"
     return (
-        f"<h2 id={record['id']}>{record['id']}: {_text(record['title'])} ({_text(record['source'])})</h2>"
-        f"<table><tr><th>the paper<th>here<th>verdict{claims}</table>"
-        f"<p class=notes>{_text(record['notes'])} Table: {record['id']}.csv.</p><img alt='' src='data:image/png;base64,{picture}'>"
+        f'<section id="{name}"><h2>{name}: {_text(record["title"])} {_badge(record["verdict"])}</h2>'
+        f'<p class="source">{_text(record["source"])} · <a href="#top" onclick="scrollTo(0,0);return false">back to the table</a></p>'
+        f'<p class="question">{_text(record["question"])}</p>'
+        f'<div class="beside"><figure><img alt="{_text(record["title"])}" src="data:image/png;base64,{picture}"></figure>'
+        f'<div class="wide"><table><thead>{head}</thead><tbody>{claims}</tbody></table></div></div>'
+        + (f'<p class="notes"><b>What differs, and why.</b> {_text(record["notes"])}</p>' if record["notes"] else "")
+        + _rows(out / f"{name}.csv")
+        + "</section>"
     )
 
 
-def _word(holds: bool) -> str:
-    return "<span class=holds>holds</span>" if holds else "<span class=not>does not hold</span>"
+def _rows(path: Path) -> str:
+    """Return the table of an experiment, its first rows if there are many."""
+    with path.open(newline="") as file:
+        names, *rows = csv.reader(file)
+    head = "".join(f"<th>{_text(name.replace('_', ' '))}</th>" for name in names)
+    body = "".join("<tr>" + "".join(f"<td>{_text(_number(value))}</td>" for value in row) + "</tr>" for row in rows[:SHOWN_ROWS])
+    more = f"; the first {SHOWN_ROWS} are shown" if len(rows) > SHOWN_ROWS else ""
+    return (
+        f'<details><summary>{len(rows):,} rows, as in {path.name}{more}</summary><div class="wide"><table class="data">'
+        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div></details>"
+    )
 
 
-def _text(value: str) -> str:
+def _number(value: str) -> str:
+    try:
+        number = float(value)
+    except ValueError:
+        return value
+    return value if number.is_integer() and "." not in value else f"{number:.4g}"
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= SHORT else text[:SHORT].rsplit(" ", 1)[0] + " …"
+
+
+def _badge(verdict: str) -> str:
+    known = Verdict(verdict)
+    return f'<span class="badge {CLASSES[known]}">{SIGNS[known]} {known}</span>'
+
+
+def _text(value: object) -> str:
     return html.escape(str(value))

@@ -4,12 +4,14 @@ import shutil
 import tempfile
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
 
-from skytide.lab.experiment import Claim, Experiment, Findings, Progress, Row
+from skytide.lab.experiment import Experiment, Findings, Piece, Row
+from skytide.lab.verdict import Claim, of_all
 from skytide.lateness import FixedSlack
 from skytide.queries import low
 from skytide.routing import AS_PID, EVEN, PB_RR, Splitting
@@ -20,7 +22,11 @@ from skytide.spark.workload_source import WorkloadStream, workload
 from skytide.windows import Windows
 
 WINDOWS, TRIGGER_S, SLOTS, CORES, DIMENSIONS = Windows(1_000_000, 200_000), 0.5, 2, 2, 8
-WARM_UP_S, MEASURED_S = 12.0, 25.0
+PREDICTED = {
+    "utilisation": ("utilisation", 0.15),
+    "latency_mean_s": ("mean latency", 0.15),
+    "latency_p99_s": ("99th percentile", 0.25),
+}
 CALIBRATED_HZ = (50_000, 400_000)
 ASKED: list[tuple[str, int, float | None, Splitting]] = [
     ("steady", 150_000, None, EVEN),
@@ -30,69 +36,97 @@ ASKED: list[tuple[str, int, float | None, Splitting]] = [
 ]
 
 
+@dataclass(frozen=True)
 class SimulatorAgainstEngine(Experiment):
     """Costs are measured on the engine at two loads; utilisation and latency at others are predicted, and then measured."""
 
     id = "S1"
     title = "the simulator against the engine"
     source = "no paper"
+    question = "Does the simulator predict how busy and how late the real engine is?"
+    alone_seconds = 400.0
 
-    def measure(self, tell: Progress) -> Findings:
+    warm_up_s: float = 12.0
+    measured_s: float = 25.0
+    warm_ups: int = 2
+    scale: float = 1.0
+    """Of all rates."""
+
+    def alone(self) -> Sequence[Piece]:
+        """Return the one piece."""
+        return [()]
+
+    def play(self, *piece: Any) -> list[Row]:
         """Calibrate, predict, measure."""
         local_session("skytide lab", cores=CORES)
-        for rate in (*CALIBRATED_HZ, *CALIBRATED_HZ):  # the first runs of a session are slower than all others
-            play(source_of(rate, None), EVEN)
-        seen = [play(source_of(rate, None), EVEN) for rate in CALIBRATED_HZ]
-        costs = fit(seen)
-        tell(f"costs: {costs}")
+        calibrated = [int(rate * self.scale) for rate in CALIBRATED_HZ]
+        for rate in calibrated * self.warm_ups:  # the first runs of a session are slower than all others
+            self._run(source_of(rate, None), EVEN)
+        costs = fit([self._run(source_of(rate, None), EVEN) for rate in calibrated])
         rows: list[Row] = []
         for name, rate, dispersion, strategy in ASKED:
-            source = source_of(rate, dispersion)
-            found = play(source, strategy)
+            source = source_of(int(rate * self.scale), dispersion)
+            found = self._run(source, strategy)
+            length_s = self.warm_up_s + self.measured_s
             expected = run_batches(
-                source.workload,
-                WINDOWS,
-                costs,
-                strategy,
-                slots=SLOTS,
-                cores=CORES,
-                trigger_s=TRIGGER_S,
-                length_s=WARM_UP_S + MEASURED_S,
+                source.workload, WINDOWS, costs, strategy, slots=SLOTS, cores=CORES, trigger_s=TRIGGER_S, length_s=length_s
             )
-            row: Row = {"stream": f"{name} {rate:,}/s", "strategy": strategy.name}
-            pairs = {
-                "utilisation": (expected.utilisation, found["utilisation"]),
-                "latency_mean_s": (expected.latency_mean_s, found["latency_mean_s"]),
-                "latency_p99_s": (expected.latency_p99_s, found["latency_p99_s"]),
-            }
-            for what, (predicted, measured) in pairs.items():
+            row: Row = {"stream": f"{name} {int(rate * self.scale):,}/s", "strategy": strategy.name, "costs": str(costs)}
+            for what in PREDICTED:
+                predicted, measured = getattr(expected, what), found[what]
                 row |= {f"{what}_predicted": predicted, f"{what}_measured": measured, f"{what}_error": predicted / measured - 1}
             rows.append(row)
-            tell(f"{row['stream']}, {strategy.name}: " + ", ".join(f"{what} {p:.2f} for {m:.2f}" for what, (p, m) in pairs.items()))
-        worst = {
-            what: max(abs(row[f"{what}_error"]) for row in rows) for what in ("utilisation", "latency_mean_s", "latency_p99_s")
-        }
+        return rows
+
+    def conclude(self, rows: Sequence[Row]) -> Findings:
+        """Say how far predictions are off."""
+        worst = {what: [abs(row[f"{what}_error"]) for row in rows] for what in PREDICTED}
         return Findings(
-            rows,
             [
                 Claim(
-                    "(ours) utilisation is predicted within 15 %",
-                    f"utilisation off by at most {worst['utilisation']:.0%}",
-                    worst["utilisation"] <= 0.15,
-                ),
-                Claim(
-                    "(ours) mean latency is predicted within 15 %",
-                    f"mean latency off by at most {worst['latency_mean_s']:.0%}",
-                    worst["latency_mean_s"] <= 0.15,
-                ),
-                Claim(
-                    "(ours) its 99th percentile within 25 %",
-                    f"99th percentile off by at most {worst['latency_p99_s']:.0%}",
-                    worst["latency_p99_s"] <= 0.25,
-                ),
+                    f"(ours) {words} within {bound:.0%}",
+                    f"{words}: off by " + ", ".join(f"{error:.0%}" for error in worst[what]),
+                    of_all(error <= bound for error in worst[what]),
+                )
+                for what, (words, bound) in PREDICTED.items()
             ],
-            f"calibrated at {' and '.join(f'{rate:,}' for rate in CALIBRATED_HZ)} tuples a second; {costs.origin}",
+            f"calibrated at {' and '.join(f'{rate:,}' for rate in CALIBRATED_HZ)} tuples a second on this machine, one run each in real time; {rows[0]['costs']}",
         )
+
+    def _run(self, source: WorkloadStream, strategy: Splitting) -> dict[str, float]:
+        """Run the engine for a while after a warm-up, and return what it did, for each batch on average."""
+        folder = tempfile.mkdtemp(prefix="skytide-lab-")
+        asked = (
+            stream(source).window("1 s", slide="200 ms", slack=FixedSlack(0)).skyline(*(low(f"x{i}") for i in range(DIMENSIONS)))
+        )
+        run = asked.start(
+            "parquet",
+            path=f"{folder}/out",
+            checkpoint=f"{folder}/checkpoint",
+            trigger=f"{int(TRIGGER_S * 1000)} ms",
+            splitting=strategy,
+            pane_slots=SLOTS,
+        )
+        try:
+            run.await_termination(self.warm_up_s)
+            before, began = _seen(run), time.time()
+            run.await_termination(self.measured_s)
+            after = _seen(run)
+            progress = [each for each in run.query.recentProgress if before["batch"] < each["batchId"] <= after["batch"]]
+            latencies = [row.latency_s for row in run.windows() if row.window_end_us / 1e6 + row.latency_s > began]
+        finally:
+            run.stop()
+            shutil.rmtree(folder, ignore_errors=True)
+        batches = after["batch"] - before["batch"]
+        took_s = sum(each["durationMs"]["triggerExecution"] for each in progress) / 1e3 / max(len(progress), 1)
+        each = {name: (after[name] - before[name]) / batches for name in before}
+        return {
+            **each,
+            "batch_s": took_s,
+            "utilisation": took_s * batches / self.measured_s,
+            "latency_mean_s": float(np.mean(latencies)),
+            "latency_p99_s": float(np.quantile(latencies, 0.99)),
+        }
 
     def draw(self, rows: Sequence[Row], figure: Figure) -> None:
         """Draw predictions beside measurements."""
@@ -110,40 +144,6 @@ def source_of(rate: int, dispersion: float | None) -> WorkloadStream:
     if dispersion is None:
         return workload(rate=rate, arrivals="constant", dimensions=DIMENSIONS)
     return workload(rate=rate, arrivals="map", dispersion=dispersion, dimensions=DIMENSIONS)
-
-
-def play(source: WorkloadStream, strategy: Splitting) -> dict[str, float]:
-    """Run the engine for a while after a warm-up, and say what it did, for each batch on average."""
-    folder = tempfile.mkdtemp(prefix="skytide-lab-")
-    asked = stream(source).window("1 s", slide="200 ms", slack=FixedSlack(0)).skyline(*(low(f"x{i}") for i in range(DIMENSIONS)))
-    run = asked.start(
-        "parquet",
-        path=f"{folder}/out",
-        checkpoint=f"{folder}/checkpoint",
-        trigger=f"{int(TRIGGER_S * 1000)} ms",
-        splitting=strategy,
-        pane_slots=SLOTS,
-    )
-    try:
-        run.await_termination(WARM_UP_S)
-        before, began = _seen(run), time.time()
-        run.await_termination(MEASURED_S)
-        after = _seen(run)
-        progress = [each for each in run.query.recentProgress if before["batch"] < each["batchId"] <= after["batch"]]
-        latencies = [row.latency_s for row in run.windows() if row.window_end_us / 1e6 + row.latency_s > began]
-    finally:
-        run.stop()
-        shutil.rmtree(folder, ignore_errors=True)
-    batches = after["batch"] - before["batch"]
-    took_s = sum(each["durationMs"]["triggerExecution"] for each in progress) / 1e3 / max(len(progress), 1)
-    each = {name: (after[name] - before[name]) / batches for name in before}
-    return {
-        **each,
-        "batch_s": took_s,
-        "utilisation": took_s * batches / MEASURED_S,
-        "latency_mean_s": float(np.mean(latencies)),
-        "latency_p99_s": float(np.quantile(latencies, 0.99)),
-    }
 
 
 def fit(seen: list[dict[str, float]]) -> BatchCosts:
@@ -173,3 +173,4 @@ def _seen(run: Any) -> dict[str, float]:
 
 
 EXPERIMENT = SimulatorAgainstEngine()
+TOY = SimulatorAgainstEngine(warm_up_s=3.0, measured_s=4.0, warm_ups=0, scale=0.02)

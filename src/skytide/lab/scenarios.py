@@ -2,45 +2,64 @@
 
 from functools import cache
 
-from skytide.routing import PB_RR
+from skytide.routing import Splitting
 from skytide.sim import Costs, Traffic, known_costs, run_panes, traffic
+from skytide.sim.traffic import Bursts
 from skytide.windows import Windows
 from skytide.workloads.workload import Workload
 
-PANES_A_CLOUD = 10
+PANES_PER_CLOUD = 10
 CLOUDS = ("independent", "correlated", "anticorrelated")
-STEP_US = 5_000
+STEP_US = 10_000
 P3_RATE_HZ, P3_PANES = 100_000, Windows(100_000, 100_000)
 P3_WORKERS_WITHOUT_BURSTS = 7
+WHOLE, EARLY = "scans the whole result", "stops at the first row that dominates"
+KERNELS = (WHOLE, EARLY)
+"""The kernel that P0 and P3 publish, and block nested loops as they are usually written, which is what `bnl.json` has."""
 
 
 def changing_cloud(pane: int) -> str:
-    """Give the kind of points of a pane that changes from time to time, as in P3's bursty streams (how often it does not say)."""
-    return CLOUDS[pane // PANES_A_CLOUD % len(CLOUDS)]
+    """Return the kind of points of a pane that changes from time to time, as in P3's bursty streams (how often it does not say)."""
+    return CLOUDS[pane // PANES_PER_CLOUD % len(CLOUDS)]
 
 
 def burst_stream(
-    rate_hz: float, dispersion: float | None, windows: Windows, length_s: float, *, changing: bool, mean_delay_us: int = 200_000
+    rate_hz: float,
+    dispersion: float | None,
+    windows: Windows,
+    length_s: float,
+    *,
+    changing: bool,
+    seed: int,
+    mean_delay_us: int = 200_000,
+    bursts: Bursts = "of events",
+    in_order: bool = False,
 ) -> Traffic:
-    """Give a stream of the papers: bursts of an index of dispersion (none: Poisson), delays evenly spread about a mean."""
-    bursts = {"arrivals": "poisson"} if dispersion is None else {"arrivals": "map", "dispersion": dispersion}
-    workload = Workload(rate=rate_hz, delay_us=2 * mean_delay_us, tick_us=STEP_US, **bursts)
-    return traffic(workload, windows, length_s, cloud=changing_cloud if changing else None)
+    """Return a stream of the papers: bursts of an index of dispersion (none: Poisson), delays evenly spread about a mean (P3 §4.3.2)."""
+    arrivals = {"arrivals": "poisson"} if dispersion is None else {"arrivals": "map", "dispersion": dispersion}
+    workload = Workload(rate=rate_hz, delay_us=2 * mean_delay_us, tick_us=STEP_US, seed=seed, **arrivals)
+    return traffic(workload, windows, length_s, cloud=changing_cloud if changing else None, bursts=bursts, in_order=in_order)
 
 
 @cache
-def p3_costs() -> Costs:
-    """Give the costs of P3's machine: the shape of the algorithm as measured here, and the speed as P3 reports it.
+def kernel_costs(kernel: str = WHOLE) -> Costs:
+    """Return the costs of one of the kernels, on the machine that they were measured on."""
+    return known_costs("bnl").scanning_all() if kernel == WHOLE else known_costs("bnl")
+
+
+@cache
+def p3_costs(kernel: str = WHOLE) -> Costs:
+    """Return the costs of P3's machine: the shape of the algorithm as measured here, and the speed as P3 reports it.
 
     P3 Fig. 8a: without bursts, seven workers and no fewer serve 100,000 independent tuples a second in panes of 0.1 s.
     """
-    measured = known_costs("bnl")
+    measured = kernel_costs(kernel)
     size = P3_RATE_HZ * P3_PANES.slide_us // 1_000_000
     load = measured.curves["independent"].busy_by_size[size] / (P3_PANES.slide_us / 1e6)
     speed = load / (P3_WORKERS_WITHOUT_BURSTS - 0.5)
     return measured.faster(speed, "scaled to P3 Fig. 8a: 7 workers without bursts")
 
 
-def fewest_slots(stream: Traffic, costs: Costs, most: int = 17) -> int | None:
-    """Give the fewest slots with which panes in turn keep up with a stream."""
-    return next((n for n in range(1, most + 1) if run_panes(stream, costs, PB_RR, n)[0].utilisation < 1), None)
+def fewest_slots(stream: Traffic, costs: Costs, strategy: Splitting, least: int = 1, most: int = 17) -> int:
+    """Return the fewest slots with which a strategy keeps up with a stream, or the most there are if none do."""
+    return next((n for n in range(least, most) if run_panes(stream, costs, strategy, n)[0].utilisation < 1), most)

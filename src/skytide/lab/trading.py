@@ -1,6 +1,6 @@
 """P2's trading application: its machine, its two streams, and a run of it under a controller (P2 sections 5.1 and 5.3)."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 import numpy as np
@@ -13,10 +13,10 @@ from skytide.control.models import power_w
 from skytide.control.mpc import P2_FREQUENCIES_GHZ, Mpc
 from skytide.control.saso import Saso, Step, saso
 from skytide.lab.real_data import data
-from skytide.loop.cycle import Loop
-from skytide.records import Allocation
-from skytide.sim.operator import Operator
-from skytide.workloads.variable import RandomWalk
+from skytide.records import Allocation, Observation
+from skytide.sim.drive import drive
+from skytide.sim.plants.operator import Operator
+from skytide.workloads.identity import derive
 
 Floats = NDArray[np.float64]
 REPLICAS, FASTEST_GHZ = 12, P2_FREQUENCIES_GHZ[-1]
@@ -24,7 +24,8 @@ CAPACITY_HZ, PEAK_HZ, SLIDE = 8e5, 5.5e5, 25  # quotes a second in P2 Fig. 8 and
 SERVICE_S = REPLICAS * SLIDE / CAPACITY_HZ
 STEP_S = 0.1
 KEEPS_UP = 0.95
-WALK_S = 180
+WALK_S, WALK_STEP, WALK_MEAN_HZ = 180, 0.06, 297_000.0
+"""Length of P2's random walk (§5.1), and how far it goes in a second and its mean, as its published rates have them; their peak is 458,000."""
 OPEN_S, CLOSE_S = 9.5 * 3600, 16 * 3600  # of the exchange
 FASTER = 100
 ALPHAS = {"Th-Node": (200, 200), "Th-Power": (200, 300), "Lat-Node": (2, 3), "Lat-Power": (2, 4)}
@@ -33,7 +34,7 @@ ALPHAS = {"Th-Node": (200, 200), "Th-Power": (200, 300), "Lat-Node": (2, 3), "La
 
 @cache
 def real_rates() -> Floats:
-    """Give triggering tuples a second in steps, of a trading day in 234 s."""
+    """Return triggering tuples a second in steps, of a trading day in 234 s."""
     times = pq.read_table(data("quotes_20131007.parquet"), columns=["ts"])["ts"].cast("timestamp[us]").cast("int64").to_numpy()
     of_day_s = times / 1e6 % 86_400
     open_s = of_day_s[(of_day_s >= OPEN_S) & (of_day_s < CLOSE_S)] - OPEN_S
@@ -41,8 +42,10 @@ def real_rates() -> Floats:
 
 
 def walk_rates(seed: int) -> Floats:
-    """Give triggering tuples a second in steps, of a random walk."""
-    return _to_peak(RandomWalk(1.0).expected(0, int(WALK_S / STEP_S), tick_us=int(STEP_S * 1e6), seed=seed))
+    """Return triggering tuples a second in steps, of a random walk that ends where it began."""
+    walk = np.cumsum(derive(seed, "trading", "walk").standard_normal(WALK_S) * WALK_STEP)
+    rates = np.exp(walk - np.arange(1, WALK_S + 1) / WALK_S * walk[-1])
+    return np.repeat(rates * (WALK_MEAN_HZ / SLIDE / rates.mean()), int(1 / STEP_S))
 
 
 def _to_peak(counts: Floats) -> Floats:
@@ -60,6 +63,8 @@ class Unprinted:
     """How long moved keys wait: replicas exchange pointers in shared memory."""
     bound_s: float = 4 * SERVICE_S
     """The latency to keep."""
+    service_s: float = SERVICE_S
+    """Of a triggering tuple, at the highest frequency."""
     watt_scale: float = 1.0
     """What a replica at full speed costs where watts count, over what it costs where replicas count."""
 
@@ -68,7 +73,7 @@ CHOSEN = Unprinted()
 
 
 def strategy(name: str, *, real: bool, horizon: int = 1, switching: bool = True, chosen: Unprinted = CHOSEN) -> Mpc:
-    """Give one of P2's strategies, with P2's weights as they are printed: the mean forecast, and nothing in reserve."""
+    """Return one of P2's strategies, with P2's weights as they are printed: the mean forecast, and nothing in reserve."""
     return Mpc(
         bound_s=chosen.bound_s if name.startswith("Lat") else None,
         power=name.endswith("Power"),
@@ -91,31 +96,49 @@ class Run:
     seconds: tuple[Allocation, ...]
 
 
+class Blocking(Operator):
+    """The operator as SPL sees it: congested is the share of the time in which its splitter is blocked, as no replica is free."""
+
+    def observe(self, now_s: float) -> Observation | None:
+        """Return what was measured, with the utilisation at which `Spl` finds that share."""
+        first = len(self.steps)
+        seen = super().observe(now_s)
+        if seen is None:
+            return None
+        blocked = sum(step.blocked for step in self.steps[first:]) / max(1, len(self.steps) - first)
+        return replace(seen, utilisation=1 / max(1 - blocked, 0.01), backlog=0.0)
+
+
 def play(
     rates: Floats,
     controller: Controller,
     *,
     interval_s: int = 1,
     bound_s: float | None = None,
-    move_s: float = CHOSEN.move_s,
+    chosen: Unprinted = CHOSEN,
+    start: int = REPLICAS,
+    blocking: bool = False,
     seed: int = 0,
 ) -> Run:
     """Play the operator under a controller that acts at every interval; whether it keeps up is judged every second.
 
     A latency is judged at every interval, as that is when it is measured.
     """
-    start = Allocation(REPLICAS, frequency_ghz=FASTEST_GHZ)
-    plant = Operator(rates, SERVICE_S, step_s=STEP_S, start=start, move_s=move_s, seed=seed)
-    loop = Loop(plant, plant, controller, Guard.bounds(1, REPLICAS))
+    began = Allocation(start, frequency_ghz=FASTEST_GHZ)
+    make = Blocking if blocking else Operator
+    plant = make(rates, chosen.service_s, step_s=STEP_S, start=began, move_s=chosen.move_s, seed=seed)
+    cycles = drive(plant, controller, Guard.bounds(1, REPLICAS), interval_s=interval_s)
+    late = {
+        cycle.at_s
+        for cycle in cycles
+        if bound_s is not None and cycle.evaluation and (cycle.evaluation.seen.latency_s or 0.0) > bound_s
+    }
+    second = int(1 / STEP_S)
     steps = []
-    arrived = served = 0.0
-    for second in range(1, int(plant.length_s) + 1):
-        plant.advance(second)
-        used = plant.current()
-        violated = plant.served - served < KEEPS_UP * (plant.arrived - arrived)
-        arrived, served = plant.arrived, plant.served
-        cycle = loop.cycle(second) if second % interval_s == 0 else None
-        if bound_s is not None:
-            violated = cycle is not None and cycle.evaluation is not None and (cycle.evaluation.seen.latency_s or 0.0) > bound_s
+    for at in range(second, len(plant.steps) + 1, second):
+        played = plant.steps[at - second : at]
+        used = played[-1].allocation
+        behind = sum(step.served for step in played) < KEEPS_UP * sum(step.arrived for step in played)
+        violated = behind if bound_s is None else at / second in late
         steps.append(Step(used, violated, 1.0, float(power_w(used.workers, used.frequency_ghz or FASTEST_GHZ))))
     return Run(saso(steps), tuple(step.allocation for step in steps))

@@ -2,12 +2,15 @@
 
 import tempfile
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from matplotlib.figure import Figure
 
-from skytide.lab.experiment import Claim, Experiment, Findings, Progress, Row
+from skytide.lab.experiment import Experiment, Findings, Piece, Row
+from skytide.lab.verdict import Claim, of_all
 from skytide.lateness import FixedSlack
 from skytide.queries import Query, Skyline, combine, low
 from skytide.queries.unshared import Unshared
@@ -15,50 +18,62 @@ from skytide.spark.session import local_session
 from skytide.spark.stream import stream
 from skytide.spark.workload_source import workload
 
-PANES_A_WINDOW = (1, 2, 5, 10, 20)
 CLOUDS = {"correlated": 8, "independent": 6, "anticorrelated": 4}  # kind of points: dimensions
-RATE_HZ, SECONDS, ROUNDS = 100_000, 5, 2
 START_US = 1_700_000_000_000_000
 
 
+@dataclass(frozen=True)
 class PanesOrTuples(Experiment):
     """Windows of 1 s with 1 to 20 panes, three kinds of points, both ways on local Spark."""
 
     id = "X4"
     title = "windows from panes against windows from tuples"
     source = "P3 Fig. 14"
+    question = "How much time is saved if windows are computed from panes that they share?"
+    alone_seconds = 150.0
 
-    def measure(self, tell: Progress) -> Findings:
+    rate_hz: int = 100_000
+    stream_s: int = 5
+    rounds: int = 2
+    panes_per_window: Sequence[int] = (1, 2, 5, 10, 20)
+
+    def alone(self) -> Sequence[Piece]:
+        """Return a kind of points each."""
+        return [(cloud,) for cloud in CLOUDS]
+
+    def play(self, *piece: Any) -> list[Row]:
         """Time the tasks of both levels either way over the same stream, and compare what comes out."""
-        rows: list[Row] = []
+        cloud, rows = piece[0], list[Row]()
         local_session("skytide lab")
-        for cloud, dimensions in CLOUDS.items():
-            query = Skyline(combine(tuple(low(f"x{i}") for i in range(dimensions))))
-            play(query, cloud, 1)  # the first run of a query is slower
-            for panes in PANES_A_WINDOW:
-                rounds = [[play(asked, cloud, panes) for asked in (query, Unshared(query))] for _ in range(ROUNDS)]
-                paned_s, plain_s = (min(way) for way in zip(*([busy_s for busy_s, _ in each] for each in rounds), strict=True))
-                (_, one), (_, two) = rounds[0]
-                if not one.equals(two):
-                    raise AssertionError(f"{cloud}, {panes} panes: the two ways give other windows")
-                rows.append(
-                    {"points": cloud, "panes_per_window": panes, "paned_s": paned_s, "plain_s": plain_s, "ratio": paned_s / plain_s}
-                )
-            tell(f"{cloud}: ratio " + ", ".join(f"{row['ratio']:.2f}" for row in rows[-len(PANES_A_WINDOW) :]))
+        query = Skyline(combine(tuple(low(f"x{i}") for i in range(CLOUDS[cloud]))))
+        self._run(query, cloud, 1)  # the first run of a query is slower
+        for panes in self.panes_per_window:
+            rounds = [[self._run(asked, cloud, panes) for asked in (query, Unshared(query))] for _ in range(self.rounds)]
+            paned_s, plain_s = (min(way) for way in zip(*([busy_s for busy_s, _ in each] for each in rounds), strict=True))
+            (_, one), (_, two) = rounds[0]
+            if not one.equals(two):
+                raise AssertionError(f"{cloud}, {panes} panes: the two ways give other windows")
+            rows.append(
+                {"points": cloud, "panes_per_window": panes, "paned_s": paned_s, "plain_s": plain_s, "ratio": paned_s / plain_s}
+            )
+        return rows
+
+    def conclude(self, rows: Sequence[Row]) -> Findings:
+        """Look at how the ratio goes."""
         by = {(row["points"], row["panes_per_window"]): row["ratio"] for row in rows}
-        first, last = PANES_A_WINDOW[1], PANES_A_WINDOW[-1]
+        numbers = sorted({row["panes_per_window"] for row in rows})
+        first, last = next(n for n in numbers if n > 1), numbers[-1]
         return Findings(
-            rows,
             [
                 Claim(
-                    "the gain of panes grows with the number of panes a window",
+                    "the gain of panes grows with the number of panes per window",
                     "time with panes over time without: "
                     + "; ".join(f"{cloud} {by[cloud, first]:.2f} at {first}, {by[cloud, last]:.2f} at {last}" for cloud in CLOUDS),
-                    all(by[cloud, last] < by[cloud, first] < 1.1 for cloud in CLOUDS),
+                    of_all(by[cloud, last] < by[cloud, first] < 1.1 for cloud in CLOUDS),
                 )
             ],
-            f"{RATE_HZ:,} tuples a second for {SECONDS} s as a stream on local Spark; busy time of the tasks of both levels, without Spark's own, the better of {ROUNDS}; "
-            "the other way computes each window from all of its tuples with the same kernel",
+            f"{self.rate_hz:,} tuples a second for {self.stream_s} s as a stream on local Spark; busy time of the tasks of both levels, without Spark's own, the better of {self.rounds}; "
+            "the other way computes each window from all of its tuples with the same kernel. The stream is the same in all rounds: what differs is the machine",
         )
 
     def draw(self, rows: Sequence[Row], figure: Figure) -> None:
@@ -68,20 +83,22 @@ class PanesOrTuples(Experiment):
             mine = [row for row in rows if row["points"] == cloud]
             axis.plot([row["panes_per_window"] for row in mine], [row["ratio"] for row in mine], marker="o", label=cloud)
         axis.axhline(1, color="0.7", lw=0.8)
-        axis.set(xlabel="panes a window", ylabel="time with panes / time without", ylim=(0, None))
+        axis.set(xlabel="panes per window", ylabel="time with panes / time without", ylim=(0, None))
         axis.legend(frameon=False)
 
-
-def play(query: Query, cloud: str, panes: int) -> tuple[float, pa.Table]:
-    """Give the time that tasks were busy with a stream, and the windows that came out."""
-    source = workload(rate=RATE_HZ, points=cloud, dimensions=CLOUDS[cloud], pace="fast", duration=f"{SECONDS} s", start=START_US)
-    asked = stream(source).window("1 s", slide=f"{1_000 // panes} ms", slack=FixedSlack(0)).apply(query)
-    with tempfile.TemporaryDirectory(prefix="skytide-lab-") as folder:
-        run = asked.start("parquet", path=f"{folder}/out", checkpoint=f"{folder}/checkpoint", trigger="availableNow")
-        run.await_termination()
-        busy_s = run.seconds()
-        table = pq.read_table(f"{folder}/out", columns=["window_start", "id"])
-    return busy_s["pane tasks"] + busy_s["window task"], table.sort_by([("window_start", "ascending"), ("id", "ascending")])
+    def _run(self, query: Query, cloud: str, panes: int) -> tuple[float, pa.Table]:
+        """Return the time that tasks were busy with a stream, and the windows that came out."""
+        source = workload(
+            rate=self.rate_hz, points=cloud, dimensions=CLOUDS[cloud], pace="fast", duration=f"{self.stream_s} s", start=START_US
+        )
+        asked = stream(source).window("1 s", slide=f"{1_000 // panes} ms", slack=FixedSlack(0)).apply(query)
+        with tempfile.TemporaryDirectory(prefix="skytide-lab-") as folder:
+            run = asked.start("parquet", path=f"{folder}/out", checkpoint=f"{folder}/checkpoint", trigger="availableNow")
+            run.await_termination()
+            busy_s = run.seconds()
+            table = pq.read_table(f"{folder}/out", columns=["window_start", "id"])
+        return busy_s["pane tasks"] + busy_s["window task"], table.sort_by([("window_start", "ascending"), ("id", "ascending")])
 
 
 EXPERIMENT = PanesOrTuples()
+TOY = PanesOrTuples(rate_hz=2_000, stream_s=2, rounds=1, panes_per_window=(1, 5, 10))

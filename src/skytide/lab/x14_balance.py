@@ -1,25 +1,27 @@
 """X14: how evenly 16 nodes are loaded when the rate jumps, and when some keys come often (P1 Fig. 12 and 15)."""
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from math import isinf
 from statistics import fmean
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from matplotlib.figure import Figure
 
-from skytide.lab.experiment import Claim, Experiment, Findings, Progress, Row
+from skytide.lab.experiment import SEEDS, Experiment, Findings, Piece, Row
 from skytide.lab.real_data import data
+from skytide.lab.verdict import Claim, of_all
 from skytide.routing import PB_RR, RATE, Keys, RateAware, Router, Splitting
 from skytide.sim.balance import jumping_rates, key_ratios, pane_loads, recent_ratios, zipf_keys
 
 NODES = 16
-SECONDS, WARM_UP_S, SEEDS = 600, 100, range(5)
+WARM_UP_S = 100
 ROUND_S, MINUTE_S = NODES, 60  # panes of a second go round once in so many seconds as there are nodes
 MEASURED_S = (ROUND_S, 32, MINUTE_S, 100)
+PANES_PIECE = "panes"
 BRIM = "filled to the brim"
 HEAVIEST = (0, 5, 10, 20, 50, 100, 200)
 KEYS, TUPLES = 16_000, 200_000
@@ -52,25 +54,32 @@ class ToTheBrim(RateAware):
 PANES: dict[str, Splitting] = {"plain": PB_RR, "rate-aware": RATE, BRIM: ToTheBrim()}
 
 
+@dataclass(frozen=True)
 class Balance(Experiment):
     """Panes of a second under a rate that jumps; keys by Zipf's law with several exponents, and those of real streams."""
 
     id = "X14"
     title = "load of nodes under skew of rates and of keys"
     source = "P1 Fig. 12, 15"
+    question = "How evenly are 16 nodes loaded when the rate jumps, and when few keys have most of the tuples?"
+    seconds = 60.0
 
-    def measure(self, tell: Progress) -> Findings:
-        """Play panes and keys."""
-        rows = list(_panes())
-        for row in (row for row in rows if row["figure"] == "Fig. 12"):
-            tell(f"{row['keys']} panes, loads over {row['measured_s']} s: {row['ratio']:.1%}")
-        with ProcessPoolExecutor() as processes:
-            for found in processes.map(simulate, [*(f"Zipf {exponent:g}" for exponent in EXPONENTS), *REAL]):
-                rows += found
-                for intervals in dict.fromkeys(row["intervals"] for row in found):
-                    said = ", ".join(f"{row['ratio']:.1%}" for row in found if row["intervals"] == intervals)
-                    tell(f"{found[0]['keys']}, {intervals}: {said} at K = {', '.join(map(str, HEAVIEST))}")
-        return Findings(rows, [*_rate_claims(rows), *_key_claims(rows)], NOTES)
+    seeds: Sequence[int] = SEEDS
+    seconds_played: int = 600
+    tuples: int = TUPLES
+
+    def pieces(self) -> Sequence[Piece]:
+        """Return a distribution of keys each, and the panes."""
+        return [*((name,) for name in REAL), *((f"Zipf {exponent:g}",) for exponent in EXPONENTS), (PANES_PIECE,)]
+
+    def play(self, *piece: Any) -> list[Row]:
+        """Play panes, or keys."""
+        name = piece[0]
+        return list(_panes(self.seeds, self.seconds_played)) if name == PANES_PIECE else simulate(name, self.seeds, self.tuples)
+
+    def conclude(self, rows: Sequence[Row]) -> Findings:
+        """Judge both figures."""
+        return Findings([*_rate_claims(rows), *_key_claims(rows)], NOTES)
 
     def draw(self, rows: Sequence[Row], figure: Figure) -> None:
         """Draw the ratio over time, and by the number of divided keys."""
@@ -97,11 +106,11 @@ NOTES = (
 )
 
 
-def _panes() -> Iterator[Row]:
+def _panes(seeds: Sequence[int], seconds: int) -> Iterator[Row]:
     for name, strategy in PANES.items():
-        loads = [pane_loads(jumping_rates(SECONDS, seed), strategy, NODES) for seed in SEEDS]
+        loads = [pane_loads(jumping_rates(seconds, seed), strategy, NODES) for seed in seeds]
         for measured_s in MEASURED_S:
-            ratios = [recent_ratios(each, measured_s)[WARM_UP_S:] for each in loads]
+            ratios = [recent_ratios(each, measured_s)[min(WARM_UP_S, seconds // 3) :] for each in loads]
             yield {
                 "figure": "Fig. 12",
                 "keys": name,
@@ -114,11 +123,11 @@ def _panes() -> Iterator[Row]:
             yield {"figure": "over time", "keys": name, "at_s": second + ROUND_S, "ratio": ratio}
 
 
-def simulate(name: str) -> list[Row]:
+def simulate(name: str, seeds: Sequence[int], tuples: int) -> list[Row]:
     """Play one distribution of keys with all numbers of divided keys."""
     kinds: dict[str, list[list[Keys]]]
     if name.startswith("Zipf"):
-        kinds = {"10 s": [zipf_keys(KEYS, float(name.split()[1]), TUPLES, 3, seed) for seed in SEEDS]}
+        kinds = {"10 s": [zipf_keys(KEYS, float(name.split()[1]), tuples, 3, seed) for seed in seeds]}
     else:
         kinds = {kind: [real_keys(name, kind)] for kind in (HALVES, HOURS)}
     return [
@@ -198,7 +207,7 @@ def _key_claims(rows: Sequence[Row]) -> list[Claim]:
         Claim(
             "K = 5 brings it below 50 % in all cases",
             said([*skewed, *cabs], 5),
-            all(by[name, 5] < 0.5 for name in (*skewed, *cabs)),
+            of_all(by[name, 5] < 0.5 for name in (*skewed, *cabs)),
         ),
         Claim(
             "at K = 100 it nearly reaches what keys per node leave",
@@ -208,7 +217,7 @@ def _key_claims(rows: Sequence[Row]) -> list[Claim]:
         Claim(
             "more divided keys than 100 to 200 do not help",
             f"K = 200 in place of 100: {', '.join(f'{by[name, 200] - by[name, 100]:+.1%}' for name in skewed)}",
-            all(abs(by[name, 200] - by[name, 100]) < 0.01 for name in skewed),
+            of_all(abs(by[name, 200] - by[name, 100]) < 0.01 for name in skewed),
         ),
         Claim(
             "real keys are balanced as well as synthetic ones",
@@ -225,3 +234,4 @@ def _key_claims(rows: Sequence[Row]) -> list[Claim]:
 
 
 EXPERIMENT = Balance()
+TOY = Balance(seeds=(0, 1), seconds_played=150, tuples=5_000)

@@ -9,7 +9,7 @@ import numpy as np
 from skytide.errors.checks import is_finite, is_whole, refused
 from skytide.lateness.crowds import FEW
 from skytide.lateness.delays import BUCKETS, Arrivals, bucket_end_us
-from skytide.windows import duration_us
+from skytide.windows import Duration, duration_us
 
 State = dict[str, Any]
 
@@ -50,7 +50,7 @@ class FixedSlack(Slack):
     2000000
     """
 
-    delay: object
+    delay: Duration | int
     is_learned: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
@@ -62,7 +62,7 @@ class FixedSlack(Slack):
         return _Fixed(self._delay_us())
 
     def _delay_us(self) -> int:
-        return 0 if is_whole(self.delay) and self.delay == 0 else duration_us(self.delay, "delay")
+        return 0 if is_whole(self.delay, 0, 0) else duration_us(self.delay, "delay")
 
 
 class _Fixed(SlackLogic):

@@ -27,6 +27,12 @@ class Cycle:
     limited: Decision
     """What the guard left of it."""
     said: str
+    """What was done; empty if nothing was."""
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether the guard changed what the controller wanted."""
+        return self.evaluation is not None and self.decided.allocation.workers != self.limited.allocation.workers
 
 
 class Loop:

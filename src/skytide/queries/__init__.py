@@ -1,25 +1,37 @@
 """What is asked: preferences, and queries with what they keep of a pane and what they answer for a window."""
 
-from skytide.queries.aggregate import Aggregate, Measure
+from skytide.queries.aggregate import Aggregate
+from skytide.queries.asks import QUERIES, Asks
 from skytide.queries.columns import Nulls
 from skytide.queries.dominant import KDominant, TopDelta
+from skytide.queries.measure import Measure
+from skytide.queries.mergeable import Mergeable, collect
+from skytide.queries.over import Over
 from skytide.queries.parse import parse_preferences
 from skytide.queries.preference_query import PreferenceQuery
-from skytide.queries.preferences import Preference, combine, diff, high, low
+from skytide.queries.preferences import Expression, Preference, combine, diff, high, low
 from skytide.queries.query import Query
+from skytide.queries.sketches import Distinct, Quantile
 from skytide.queries.skyline import Levels, Skyband, Skyline
 from skytide.queries.sliding import Incremental, Recompute, Sliding, sliding_memory
 from skytide.queries.top_k import TopK
 
 __all__ = [
+    "QUERIES",
     "Aggregate",
+    "Asks",
+    "Distinct",
+    "Expression",
     "Incremental",
     "KDominant",
     "Levels",
     "Measure",
+    "Mergeable",
     "Nulls",
+    "Over",
     "Preference",
     "PreferenceQuery",
+    "Quantile",
     "Query",
     "Recompute",
     "Skyband",
@@ -27,6 +39,7 @@ __all__ = [
     "Sliding",
     "TopDelta",
     "TopK",
+    "collect",
     "combine",
     "diff",
     "high",

@@ -1,5 +1,6 @@
 """From Arrow columns to the matrix a kernel takes: smaller is better, every comparison as in the original values."""
 
+import difflib
 import os
 from typing import Any, Literal
 
@@ -10,12 +11,26 @@ from numpy.typing import NDArray
 
 from skytide.errors import InvalidInput
 from skytide.kernels import Indices, Mask, Points, dense_ranks, lexicographic_ranks
-from skytide.queries.preferences import Attribute, Chain
+from skytide.queries.preferences import Attribute, Chain, Expression
 
 Nulls = Literal["error", "drop", "worst"]
 NULLS = ("error", "drop", "worst")
 
 EXACT_INTEGER = 2**53  # beyond it float64 no longer tells neighbouring integers apart
+
+
+def missing_column(value: str, name: str, rows: pa.Schema) -> InvalidInput:
+    """Return the error for a column that is not there, with the one that may be meant; columns of our own are not offered.
+
+    >>> raise missing_column("low('prize')", "prize", pa.schema([("price", pa.int64()), ("__skytide_0", pa.int64())]))
+    Traceback (most recent call last):
+    ...
+    skytide.errors.InvalidInput: low('prize'): there is no column 'prize'; did you mean 'price'?
+    """
+    known = [each for each in rows.names if not each.startswith("__skytide_")]
+    close = difflib.get_close_matches(name, known, n=1)
+    hint = f"did you mean {close[0]!r}?" if close else f"choose one of {', '.join(known)}"
+    return InvalidInput(value=value, reason=f"there is no column {name!r}", remedy=hint)
 
 
 def is_ordered(kind: pa.DataType) -> bool:
@@ -105,7 +120,7 @@ def _sortable(column: pa.ChunkedArray) -> Indices | None:
         return None
 
 
-def _found(rows: pa.Table, column: str, missing: Mask) -> str:
+def _found(rows: pa.Table, column: Expression, missing: Mask) -> str:
     """Say what is missing where; the row itself, which may hold what nobody should read, only if $SKYTIDE_SHOW_ROWS is set."""
     row = int(np.argmax(missing))
     kind = "NaN" if rows[column][row].is_valid else "NULL"

@@ -2,12 +2,14 @@
 
 import math
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
-from skytide.kernels import Indices
+from skytide.kernels import Indices, Mask
 from skytide.queries.columns import group_numbers
 
 GROUP = "__skytide_group"
@@ -31,6 +33,27 @@ class Groups:
         places = np.empty(self.count, dtype=np.int64)
         places[self.numbers[::-1]] = np.arange(len(self.numbers))[::-1]
         return column.take(pa.array(places))
+
+    @property
+    def rows(self) -> int:
+        """How many rows there are."""
+        return len(self.numbers)
+
+    def divided(self, column: pa.ChunkedArray) -> list[pa.Array]:
+        """Return the values of each group, in their order."""
+        values = column.combine_chunks().take(pa.array(np.argsort(self.numbers, kind="stable")))
+        ends = np.cumsum(np.bincount(self.numbers, minlength=self.count)).tolist()
+        return [values.slice(start, end - start) for start, end in pairwise([0, *ends])]
+
+    def added(self, numbers: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the sum of the numbers of each group."""
+        return np.bincount(self.numbers, weights=numbers, minlength=self.count).astype(np.float64)
+
+    def firsts(self, numbers: NDArray[np.float64], among: Mask) -> NDArray[np.float64]:
+        """Return the first of some of the numbers of each group, 0 where there is none."""
+        found = np.zeros(self.count)
+        found[self.numbers[among][::-1]] = numbers[among][::-1]
+        return found
 
     def are_ends(self, values: pa.ChunkedArray, towards: str) -> pa.ChunkedArray:
         """Say of each row whether its value is the "min" or "max" of its group."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Self
@@ -14,8 +13,8 @@ from numpy.typing import NDArray
 from skytide.errors import InvalidInput
 from skytide.errors.checks import refused, whole
 from skytide.kernels import Mask, Points, by_group
-from skytide.queries.columns import NULLS, Nulls, group_numbers, is_ordered, matrix, missing, without_missing
-from skytide.queries.preferences import Attribute, Preference, Prioritised, chains_of, combine, groups_of
+from skytide.queries.columns import NULLS, Nulls, group_numbers, is_ordered, matrix, missing, missing_column, without_missing
+from skytide.queries.preferences import Attribute, Expression, Preference, Prioritised, chains_of, combine, groups_of
 from skytide.queries.query import Query
 
 
@@ -32,7 +31,7 @@ class PreferenceQuery(Query):
         if not isinstance(self.nulls, str) or self.nulls not in NULLS:
             raise refused("nulls", self.nulls, "not a rule for NULL and NaN", "choose one of " + ", ".join(map(repr, NULLS)))
 
-    def expressions(self) -> Iterator[Any]:
+    def expressions(self) -> Iterator[Expression]:
         """Give the columns of the preference."""
         return (attribute.what for attribute in self.preference.attributes())
 
@@ -92,9 +91,7 @@ def check_count(name: str, value: Any, most: int | None = None) -> None:
 
 def _check_column(attribute: Attribute, rows: pa.Schema) -> None:
     if attribute.what not in rows.names:
-        close = difflib.get_close_matches(str(attribute.what), rows.names, n=1)
-        hint = f"did you mean {close[0]!r}?" if close else f"choose one of {', '.join(rows.names)}"
-        raise InvalidInput(value=repr(attribute), reason=f"there is no column {attribute.what!r}", remedy=hint)
+        raise missing_column(repr(attribute), str(attribute.what), rows)
     if rows.names.count(attribute.what) > 1:
         raise InvalidInput(
             value=repr(attribute), reason="several columns have that name", remedy="rename or drop all but one first"

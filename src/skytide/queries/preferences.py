@@ -8,11 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Generator, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from skytide.errors import InvalidInput
 from skytide.errors.checks import refused, told, words
 
+
+class ColumnLike(Protocol):
+    """A Column of Spark, which this layer does not import."""
+
+    def isNotNull(self) -> Any:
+        """Return whether there is a value."""
+
+    def alias(self, *alias: str, **options: Any) -> Any:
+        """Return the same under another name."""
+
+
+Expression = str | ColumnLike
+"""A column: its name, an SQL expression, or a Column of Spark."""
 Chain = tuple["Attribute", ...]  # a lexicographic order: ties of the first attribute are decided by the next
 
 
@@ -31,7 +44,7 @@ class Preference:
         """Give every column that is compared, in the order they were written."""
         raise NotImplementedError
 
-    def over(self, name: Callable[[Any], str]) -> Preference:
+    def over(self, name: Callable[[Expression], str]) -> Preference:
         """Give the same preference with each expression replaced by the name of the column that holds it."""
         raise NotImplementedError
 
@@ -40,14 +53,14 @@ class Preference:
 class Attribute(Preference):
     """One column (or expression) and what is preferred of it: its low values, its high ones, or only equal ones (diff)."""
 
-    what: Any
+    what: Expression
     kind: str
 
     def attributes(self) -> Iterator[Attribute]:
         """Give itself."""
         yield self
 
-    def over(self, name: Callable[[Any], str]) -> Preference:
+    def over(self, name: Callable[[Expression], str]) -> Preference:
         """Give the same preference over the column `name(what)`."""
         return Attribute(name(self.what), self.kind)
 
@@ -65,7 +78,7 @@ class _Combined(Preference):
         for part in self.parts:
             yield from part.attributes()
 
-    def over(self, name: Callable[[Any], str]) -> Preference:
+    def over(self, name: Callable[[Expression], str]) -> Preference:
         """Give the same combination over named columns."""
         return type(self)(tuple(part.over(name) for part in self.parts))
 
@@ -86,31 +99,31 @@ class Prioritised(_Combined):
         return " & ".join(repr(part) for part in self.parts)
 
 
-def low(what: Any) -> Preference:
+def low(what: Expression) -> Preference:
     """Prefer low values of a column or expression."""
     return Attribute(_column(what), "low")
 
 
-def high(what: Any) -> Preference:
+def high(what: Expression) -> Preference:
     """Prefer high values of a column or expression."""
     return Attribute(_column(what), "high")
 
 
-def diff(what: Any) -> Preference:
+def diff(what: Expression) -> Preference:
     """Compare only rows with equal values of a column or expression: each of its values is a competition of its own."""
     return Attribute(_column(what), "diff")
 
 
-def _column(what: Any) -> Any:
+def _column(what: Expression) -> Expression:
     """Refuse what is no column; which Columns there are only Spark knows."""
     if isinstance(what, str):
-        words("column", what, "price")
+        words("what", what, "price")
     elif what is None or isinstance(what, Preference | int | float | complex | bytes | type | Collection | Generator):
-        raise refused("column", what, "not a column", 'give a column\'s name, an SQL expression or a Column, as low("price")')
+        raise refused("what", what, "not a column", 'give a column\'s name, an SQL expression or a Column, as low("price")')
     return what
 
 
-def combine(preferences: tuple[Any, ...]) -> Preference:
+def combine(preferences: tuple[Preference | str, ...]) -> Preference:
     """Check preferences and combine them as equals; a bare name means that high is best, as in `by=` of a top-k.
 
     >>> combine((low("price"), high("stars")))
@@ -193,6 +206,8 @@ def _flat(preference: Preference, kind: type[_Combined]) -> tuple[Preference, ..
 def _preference(value: Any) -> Preference:
     if isinstance(value, Preference):
         return value
+    if isinstance(value, int):
+        raise InvalidInput(value=told(value), reason="not a preference", remedy=f"give a count by its name: k={told(value)}")
     example = value if isinstance(value, str) and value else "price"
     raise InvalidInput(
         value=told(value),

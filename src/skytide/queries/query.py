@@ -2,11 +2,12 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 import pyarrow as pa
 
 from skytide.kernels import Mask
+from skytide.queries.preferences import Expression
 
 if TYPE_CHECKING:
     from skytide.queries.skyline import Skyline
@@ -54,7 +55,7 @@ class Query(ABC):
         """Return which rows `pane` would refuse, or None if it takes all; a stream can put those aside instead of failing."""
         return None
 
-    def expressions(self) -> Iterator[Any]:
+    def expressions(self) -> Iterator[Expression]:
         """Give the columns and expressions the query reads; those that are not names are computed before it runs."""
         yield from ()
 
@@ -65,6 +66,10 @@ class Query(ABC):
     def groups(self) -> tuple[str, ...]:
         """Give columns whose values never meet: rows with different values can be worked on apart."""
         return ()
+
+    def routed_by(self) -> tuple[str, ...]:
+        """Return columns by which tuples may be sent to tasks of the pane level: those of `groups`, unless the query knows better ones."""
+        return self.groups()
 
     def skyline_inside(self) -> "Skyline | None":
         """Give the skyline whose rows are all that `window` needs, if there is one: it can then be kept up to date cheaply."""

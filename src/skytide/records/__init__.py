@@ -1,6 +1,6 @@
 """Frozen values that layers exchange, with units in their names."""
 
-from skytide.records.scaling import Allocation, Decision, Evaluation, Observation
+from skytide.records.scaling import Allocation, Decision, Evaluation, Event, Expected, Observation, ScalerStatus
 from skytide.records.stream import Status, WindowRow
 
-__all__ = ["Allocation", "Decision", "Evaluation", "Observation", "Status", "WindowRow"]
+__all__ = ["Allocation", "Decision", "Evaluation", "Event", "Expected", "Observation", "ScalerStatus", "Status", "WindowRow"]

@@ -1,6 +1,9 @@
 """What an auto-scaler sees, thinks and says."""
 
-from dataclasses import dataclass, replace
+import time
+from dataclasses import dataclass, field, replace
+
+from skytide.records.printing import Printed, number, seconds
 
 
 @dataclass(frozen=True)
@@ -80,8 +83,72 @@ class Evaluation:
 
 
 @dataclass(frozen=True)
+class Expected:
+    """A forecast of what comes in, with the interval in which it probably lies."""
+
+    ahead_s: float
+    mean_hz: float
+    low_hz: float
+    high_hz: float
+
+
+@dataclass(frozen=True)
 class Decision:
     """What a query should work with, and why."""
 
     allocation: Allocation
     reason: str
+    expected: Expected | None = field(default=None, compare=False)
+    """The forecast it rests on, if it rests on one."""
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something that happened."""
+
+    at_s: float
+    text: str
+
+    def __str__(self) -> str:
+        """Write it with the time of day (UTC)."""
+        return f"{time.strftime('%H:%M:%S', time.gmtime(self.at_s))} {self.text}"
+
+
+@dataclass(frozen=True)
+class ScalerStatus(Printed):
+    """How an auto-scaler is doing."""
+
+    running: bool
+    paused: bool
+    acts: bool
+    workers: int
+    wanted: int
+    """As of the latest cycle."""
+    reason: str
+    lead_s: float
+    """From asking for a worker to its first work, as measured."""
+    seen: Observation | None
+    """The latest."""
+    failure: str = ""
+    """Why the latest cycle failed, or what ended the auto-scaler before its query; empty if all is well."""
+    cycles: int = 0
+    changes: int = 0
+    """How often it asked for another size."""
+    limited: int = 0
+    """How often the guard changed what the controller wanted."""
+
+    def lines(self) -> list[tuple[str, str]]:
+        """Return what is worth knowing, in a few lines."""
+        state = "ended" if not self.running else "paused" if self.paused else "acts" if self.acts else "recommends"
+        seen, measured = self.seen, ""
+        if seen is not None:
+            latency = "" if seen.latency_s is None else f", latency {seconds(seen.latency_s)}"
+            waits = f", {number(seen.backlog)} tuples wait" if seen.backlog else ""
+            measured = f"{number(seen.arrival_rate_hz)} tuples/s, used {seen.utilisation:.0%}{latency}{waits}"
+        return [
+            ("state", state),
+            ("workers", f"{self.workers:,}" + (f", {self.wanted:,} wanted" if self.wanted != self.workers else "")),
+            ("why", self.reason),
+            ("measured", f"{measured}; a new worker takes {seconds(self.lead_s)}" if measured else ""),
+            ("failure", self.failure),
+        ]

@@ -80,8 +80,12 @@ class Status(Printed):
     """Groups of keys that were given to another slot, so far."""
     own_groups: int = 0
     """Keys that come so often that they are groups of their own."""
+    hot_keys: tuple[str, ...] = ()
+    """Those of them that fill a slot each: with more slots they come out no sooner."""
     found_in_memory: float = 0.0
     """Of the files with what is remembered of keys, the share that workers had in their memory already, in the latest batch."""
+    slot_tuples: tuple[int, ...] = ()
+    """Tuples that came to each slot of an operator on keys, in the latest batch."""
 
     def lines(self) -> list[tuple[str, str]]:
         """Return what is worth knowing, in a few lines."""

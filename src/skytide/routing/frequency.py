@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skytide.errors.checks import real, whole
+from skytide.errors.limits import MAX_DIVIDED_KEYS
 from skytide.routing.counting import Frequencies
 from skytide.routing.hashing import GOLDEN, Codes, Hashes, Keys, mixed
 from skytide.routing.ring import HashRing, Nodes
@@ -21,7 +22,6 @@ State = dict[str, Any]
 
 SUB_KEYS = 16_384
 """So many all tuples together would have: the load of n nodes that a divided key adds to differs by about the root of n over this."""
-MOST_HEAVIEST = 4_096
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class FrequencyAware:
 
     def __post_init__(self) -> None:
         """Refuse what is out of range."""
-        whole("heaviest", self.heaviest, 0, MOST_HEAVIEST)
+        whole("heaviest", self.heaviest, 0, MAX_DIVIDED_KEYS)
         real("interval_s", self.interval_s, above=0, meaning="seconds, more than 0")
 
     @property

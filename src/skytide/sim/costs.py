@@ -59,6 +59,17 @@ class Costs:
         curves = {kind: replace(curve, busy_s=tuple(s / factor for s in curve.busy_s)) for kind, curve in self.curves.items()}
         return Costs(f"{self.origin}; {origin}", curves, self.pair_s / factor)
 
+    def scanning_all(self) -> "Costs":
+        """Return the costs of block nested loops that compare a tuple with the whole result, also where an early row decides.
+
+        So does the kernel that P0 and P3 publish: "proportional to the number of tuples per pane" (P3 §4.3.3).
+        """
+        curves = {}
+        for kind, curve in self.curves.items():
+            pairs = np.cumsum(curve.kept_by_size)
+            curves[kind] = replace(curve, busy_s=tuple(float(pairs[n]) * self.pair_s for n in curve.tuples))
+        return Costs(f"{self.origin}; every tuple compared with the whole result", curves, self.pair_s)
+
     def save(self, path: Path) -> None:
         """Write them down."""
         path.write_text(json.dumps(asdict(self), indent=1) + "\n")

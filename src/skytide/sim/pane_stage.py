@@ -5,7 +5,8 @@ events but those of the stream. That is why there is no event queue here, and no
 """
 
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from statistics import fmean, pstdev
 
 from skytide.routing import Partition, Router, SlotUse, Splitting, utilisation
 from skytide.sim.costs import Costs
@@ -191,41 +192,62 @@ class PaneOutcome:
     """How the pane level did over a whole stream."""
 
     utilisation: float
-    """The mean over all periods after the warm-up, weighted by what came in."""
+    """The mean of all samples after the warm-up, each counting the same, as in P3's scheduler and P0's controller."""
     splitting_factor: float
-    sustained: float
-    """The share of what came in after the warm-up that was done by then: 1 if the level keeps up."""
-    kept_a_pane: float
+    throughput: float
+    """Panes a second until the last one is done, over those that the stream has: below 1 if the level falls behind."""
+    kept_per_pane: float
     imbalance: float
     """Load of the most over that of the least loaded slot."""
     latency_s: float
     """Of a pane, from the arrival of its first tuple to the end of the work on its last (P3 Definition 1)."""
     closing_lag_s: float
     """Of a pane, from the end of the work on its last tuple to its closing (P3 Definition 2)."""
+    pane_cv: float
+    """The deviation of the sizes of panes over their mean."""
 
 
 def run_panes(
-    traffic: Traffic, costs: Costs, strategy: Splitting, slots: int, *, period_s: float = 1.0, warm_up_s: float = 0.0
+    traffic: Traffic,
+    costs: Costs,
+    strategy: Splitting,
+    slots: int,
+    *,
+    period_s: float = 1.0,
+    warm_up_s: float = 0.0,
+    move_s: float = 0.0,
 ) -> tuple[PaneOutcome, PaneStage]:
-    """Play a whole stream."""
+    """Play a whole stream; `move_s` is what an emitter pays for each pointer that its sorted buffer moves."""
     stage = PaneStage(costs, strategy, slots, traffic, period_s)
-    for step in traffic.steps:
+    for step in delayed(traffic, move_s) if move_s else traffic.steps:
         stage.step(step)
-    counted = [s for s in stage.samples if s.end_s > warm_up_s and s.utilisation is not None]
-    weight = sum(sample.tuples for sample in counted)
+    counted = [s.utilisation for s in stage.samples if s.end_s > warm_up_s and s.utilisation is not None]
     kept: dict[int, float] = {}
+    sizes: dict[int, int] = {}
     for result in stage.results:
         kept[result.pane] = kept.get(result.pane, 0.0) + result.kept
+        sizes[result.pane] = sizes.get(result.pane, 0) + result.tuples
     loads = [slot.busy_s + sum(end - begin for begin, end, _ in slot.queue) for slot in stage.slots.values()]
     lags = [stage.closed_s[pane] - computed for pane, computed in stage.computed_s.items()]
     latencies = [computed - traffic.first_arrival_s[pane] for pane, computed in stage.computed_s.items()]
+    size = list(sizes.values())
     outcome = PaneOutcome(
-        utilisation=sum((sample.utilisation or 0.0) * sample.tuples for sample in counted) / max(weight, 1),
+        utilisation=fmean(counted) if counted else 0.0,
         splitting_factor=stage.router.splitting_factor,
-        sustained=min(1.0, sum(sample.processed for sample in counted) / max(weight, 1)),
-        kept_a_pane=sum(kept.values()) / max(len(kept), 1),
+        throughput=traffic.length_s / max(traffic.length_s, *stage.computed_s.values()),
+        kept_per_pane=sum(kept.values()) / max(len(kept), 1),
         imbalance=max(loads) / max(min(loads), 1e-9),
-        latency_s=sum(latencies) / max(len(latencies), 1),
-        closing_lag_s=sum(lags) / max(len(lags), 1),
+        latency_s=fmean(latencies),
+        closing_lag_s=fmean(lags),
+        pane_cv=pstdev(size) / fmean(size),
     )
     return outcome, stage
+
+
+def delayed(traffic: Traffic, move_s: float) -> list[Step]:
+    """Return the steps as they leave an emitter that takes its time to sort: what it has no time for waits."""
+    free_s, steps = 0.0, []
+    for step in traffic.steps:
+        free_s = max(free_s, step.end_s) + step.moved * move_s
+        steps.append(replace(step, end_s=free_s))
+    return steps

@@ -7,9 +7,10 @@ from skytide.control.controller import Controller
 from skytide.control.guard import Guard
 from skytide.control.saso import Saso, Step, saso
 from skytide.errors import InvalidInput
-from skytide.loop.cycle import Cycle, Loop
+from skytide.loop.cycle import Cycle
 from skytide.records import Observation
-from skytide.sim.operator import Operator
+from skytide.sim.drive import drive
+from skytide.sim.plants.operator import Operator
 
 KEPT_UP = 0.95  # of what came in: less is a violation (SPEC E8)
 
@@ -26,19 +27,10 @@ class Played:
 
 def play(plant: Operator, controller: Controller, guard: Guard, *, interval_s: float, bound_s: float | None = None) -> Played:
     """Let a controller steer a plant to its end; `bound_s`: a latency above it is a violation, otherwise falling behind is one."""
-    guard = replace(guard, stale_after_s=max(guard.stale_after_s, 3 * interval_s))
-    loop = Loop(plant, plant, controller, guard)
-    steps, seen, cycles = [], [], []
-    now_s = plant.now_s
-    while now_s < plant.length_s - 1e-9:
-        now_s = min(now_s + interval_s, plant.length_s)
-        plant.advance(now_s)
-        cycle = loop.cycle(now_s)
-        cycles.append(cycle)
-        if cycle.evaluation is not None:
-            now = cycle.evaluation.seen
-            seen.append(now)
-            steps.append(Step(now.allocation, violated(now, bound_s), now.interval_s, now.power_w))
+    guard = guard.patient(3 * interval_s)
+    cycles = drive(plant, controller, guard, interval_s=interval_s)
+    seen = [cycle.evaluation.seen for cycle in cycles if cycle.evaluation is not None]
+    steps = [Step(now.allocation, violated(now, bound_s), now.interval_s, now.power_w) for now in seen]
     paid = replace(saso(steps), worker_seconds=plant.worker_s)  # from the moment they were asked for
     return Played(paid, steps, seen, cycles)
 

@@ -1,17 +1,25 @@
 """What arrives, as a simulator needs it: for each short step of time the tuples of each pane, and the panes that close."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from skytide.lateness import Clock, KSlack, observe
+from skytide.lateness import Clock, KSlack, Slack, observe
 from skytide.windows import Windows
+from skytide.workloads.identity import derive
 from skytide.workloads.workload import Workload
 
 SECOND_US = 1_000_000
 FIRST_US = -(2**62)
+TOGETHER = 256  # ticks whose events are drawn together
+Times = NDArray[np.int64]
+EMPTY = np.zeros(0, np.int64)
+Bursts = Literal["of arrivals", "of events"]
+"""Which time the bursts of a workload are in. P3 §4.3.2 and P0 §5.2 make them in application time, and add a delay to get the time of
+arrival: a burst in it is smoother among arrivals. Where bursts are in the time of arrival, the delay smooths panes instead."""
 
 
 @dataclass(frozen=True)
@@ -24,6 +32,8 @@ class Step:
     open_from: int
     buffered: int
     """Tuples that are held back."""
+    moved: int = 0
+    """Pointers that a sorted buffer moves to put in what arrived."""
 
 
 @dataclass(frozen=True)
@@ -42,37 +52,46 @@ class Traffic:
 
 
 def traffic(
-    workload: Workload, windows: Windows, length_s: float, *, cloud: Callable[[int], str] | None = None, in_order: bool = False
+    workload: Workload,
+    windows: Windows,
+    length_s: float,
+    *,
+    cloud: Callable[[int], str] | None = None,
+    in_order: bool = False,
+    bursts: Bursts = "of arrivals",
+    slack: Slack | None = None,
 ) -> Traffic:
-    """Play a workload with a K-slack, whose punctuation goes out at the end of every step (a tick of the workload).
+    """Play a workload with a slack (the K-slack unless another is given), whose punctuation goes out at the end of every tick.
 
     With `in_order` a buffer holds tuples back until the punctuation has passed them, as systems do that sort first (SPEC O4).
     """
     buffer = np.zeros(0, np.int64)
     tick_us, last = workload.tick_us, int(length_s * SECOND_US) // workload.tick_us
-    counts = workload.counts(0, last).tolist()
-    slack, clock = KSlack().build(), Clock()
+    come = _arrivals(workload, last) if bursts == "of arrivals" else _of_events(workload, last)
+    logic, clock = (slack or KSlack()).build(), Clock()
     steps: list[Step] = []
     first_arrival: dict[int, float] = {}
-    for tick, n in enumerate(counts):
+    for tick, ts in enumerate(come):
         end_s = (tick + 1) * tick_us / SECOND_US
         arrived: tuple[tuple[int, int], ...] = ()
-        if n:
-            ts, _ = workload.times_us(tick, n)
+        moved = 0
+        if len(ts):
             in_time = ts if clock.punctuation_us is None else ts[ts >= clock.punctuation_us]
-            clock = clock.advance(observe(ts, clock.newest_us, clock.punctuation_us, clock.leap_us(windows)), windows, slack)
+            clock = clock.advance(observe(ts, clock.newest_us, clock.punctuation_us, clock.leap_us(windows)), windows, logic)
             arrived = _by_pane(windows.pane_of(in_time))
             for pane, _n in arrived:
                 first_arrival.setdefault(pane, tick * tick_us / SECOND_US)
             if in_order:
-                buffer = np.concatenate([buffer, in_time])
-                passed = buffer < (FIRST_US if clock.punctuation_us is None else clock.punctuation_us)
-                arrived, buffer = _by_pane(windows.pane_of(buffer[passed])), buffer[~passed]
+                moved = _moved(buffer, in_time)
+                buffer = np.sort(np.concatenate([buffer, in_time]), kind="stable")
+                passed = int(np.searchsorted(buffer, FIRST_US if clock.punctuation_us is None else clock.punctuation_us))
+                arrived, buffer = _by_pane(windows.pane_of(buffer[:passed])), buffer[passed:]
         open_from = windows.pane_of(FIRST_US if clock.punctuation_us is None else clock.punctuation_us)
-        steps.append(Step(end_s, arrived, open_from, len(buffer)))
+        steps.append(Step(end_s, arrived, open_from, len(buffer), moved))
     clock = clock.flushed(windows)
     open_from = windows.pane_of(clock.newest_us) + 1 if clock.newest_us is not None else 0
-    end = Step(last * tick_us / SECOND_US, _by_pane(windows.pane_of(buffer)), open_from, 0)
+    end_s = steps[-1].end_s if steps else 0.0
+    end = Step(end_s, _by_pane(windows.pane_of(buffer)), open_from, 0)
     kind = workload.points
     return Traffic(
         (*steps, end),
@@ -83,6 +102,41 @@ def traffic(
         cloud or (lambda _: kind),
         first_arrival,
     )
+
+
+def _arrivals(workload: Workload, last: int) -> Iterator[Times]:
+    """Yield the event times of the tuples that arrive in each tick, where the workload says how many arrive."""
+    for tick, n in enumerate(workload.counts(0, last).tolist()):
+        yield workload.times_us(tick, n)[0] if n else EMPTY
+
+
+def _of_events(workload: Workload, last: int) -> Iterator[Times]:
+    """Yield the event times of the tuples that arrive in each tick, where the workload says how many happen: each arrives its delay later.
+
+    After the last tick there are others until all have arrived.
+    """
+    tick_us, waiting = workload.tick_us, np.zeros((2, 0), np.int64)
+    first = 0
+    while first < last or waiting.shape[1]:
+        after = first + TOGETHER
+        counts = workload.counts(first, min(after, last)) if first < last else EMPTY
+        random = derive(workload.seed, "events", first)
+        ts = np.repeat(np.arange(first, first + len(counts)) * tick_us, counts) + random.integers(0, tick_us, int(counts.sum()))
+        known = np.concatenate([waiting, [ts, ts + workload.lateness.draw(random, len(ts))]], axis=1)
+        known = known[:, np.argsort(known[1], kind="stable")]
+        ends = np.searchsorted(known[1], np.arange(first + 1, after + 1) * tick_us)
+        for begin, end in zip([0, *ends[:-1].tolist()], ends.tolist(), strict=True):
+            yield known[0, begin:end]
+        waiting, first = known[:, ends[-1] :], after
+
+
+def _moved(buffer: Times, coming: Times) -> int:
+    """Return how many pointers move when tuples are put into a sorted deque: of each, as many as lie on its shorter side.
+
+    Those that come together are counted against what was there before them.
+    """
+    behind = len(buffer) - np.searchsorted(buffer, coming, side="right")
+    return int(np.minimum(behind, len(buffer) - behind).sum())
 
 
 def _by_pane(panes: NDArray[np.int64]) -> tuple[tuple[int, int], ...]:

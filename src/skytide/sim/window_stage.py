@@ -28,9 +28,6 @@ class Done:
     task: Task
 
 
-WARM_UP = 0.2  # of a stream, in which the level fills up
-
-
 class WindowStage:
     """Emitter, slots and collector of the window level."""
 
@@ -124,7 +121,7 @@ class WindowOutcome:
 
     windows: int
     throughput: float
-    """Windows out a second, over those that the stream asks for."""
+    """Windows a second until the last one is out, over those that the stream asks for."""
     imbalance: float
     idle_share: float
     merge_share: float
@@ -145,12 +142,9 @@ def run_windows(
     loads = [0.0] * slots
     for done in stage.done:
         loads[done.slot] += done.end_s - done.begin_s
-    wanted = length_s / (windows.slide_us / 1e6)
-    settled = [at for at in stage.out_s.values() if WARM_UP * length_s < at <= length_s]
-    rate = len(settled) / ((1 - WARM_UP) * length_s)
     outcome = WindowOutcome(
         windows=len(stage.out_s),
-        throughput=min(1.0, rate / (wanted / length_s)) if wanted else 1.0,
+        throughput=length_s / max(end_s, length_s),
         imbalance=max(loads) / max(min(loads), 1e-9),
         idle_share=1 - sum(loads) / (slots * max(end_s, length_s)),
         merge_share=sum(isinstance(done.task, Merge) for done in stage.done) / max(len(stage.done), 1),

@@ -31,7 +31,9 @@ def bind(df: DataFrame, query: Query) -> tuple[DataFrame, Query, list[str]]:
     names: dict[str, str] = {}
     helpers: list[str] = []
     for what in query.expressions():
-        name = _existing(df, what)
+        if str(what) in names:
+            continue
+        name = existing(df, what)
         if name is None:
             name = f"{HELPER}{len(helpers)}"
             df = _with_expression(df, name, what)
@@ -78,7 +80,8 @@ def plainly_named(df: DataFrame) -> DataFrame:
     return df.toDF(*(f"{HELPER}column{number}" for number in range(len(df.columns))))
 
 
-def _existing(df: DataFrame, what: Any) -> str | None:
+def existing(df: DataFrame, what: Any) -> str | None:
+    """Return the name of the column that is meant, or None if it is an expression."""
     if not isinstance(what, str):
         return None
     if what in df.columns:

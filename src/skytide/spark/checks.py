@@ -9,13 +9,13 @@ from pyspark.sql.types import NullType, StructType
 
 from skytide.errors import InvalidInput
 from skytide.errors.checks import kind_of, refused, told, whole, words, yes_or_no
+from skytide.errors.limits import MAX_SLOTS
 from skytide.queries import Query
 from skytide.routing import strategy_of
 from skytide.spark.binding import HELPER
 from skytide.spark.types import arrow_schema
 from skytide.spark.window_level import BOUNDS
 
-MOST_SLOTS = 100_000
 BATCH = "batch"  # the partitions of a Parquet folder: a column of that name would be hidden by it
 
 
@@ -66,9 +66,15 @@ def check_start(
     **slots: Any,
 ) -> None:
     """Refuse arguments of a start that make no sense, before anything is written."""
-    kind_of("trigger", trigger, (str, timedelta), reason="not a trigger", remedy='pass an interval as "500 ms", or "availableNow"')
+    kind_of(
+        "trigger",
+        trigger,
+        (str, timedelta),
+        reason="not a trigger",
+        remedy='pass an interval as "500 ms", "auto" or "availableNow"',
+    )
     yes_or_no("flush", flush)
-    if splitting is not None and strategy_of(splitting).key_routing() and not query.groups():
+    if splitting is not None and strategy_of(splitting).key_routing() and not query.routed_by():
         reason, remedy = "the query has no keys", 'give it some, as in aggregate("count(*)", keys="symbol"), or choose "RATE"'
         raise InvalidInput(value=f"splitting={strategy_of(splitting).name!r}", reason=reason, remedy=remedy)
     for level, count in slots.items():
@@ -91,4 +97,4 @@ def check_start(
 def check_slots(name: str, slots: Any) -> None:
     """Refuse a number of slots that is none."""
     if slots is not None:
-        whole(name, slots, 1, MOST_SLOTS)
+        whole(name, slots, 1, MAX_SLOTS)

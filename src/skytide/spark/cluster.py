@@ -15,12 +15,12 @@ import pyspark
 
 from skytide.errors import SkytideError
 from skytide.errors.checks import refused, whole
+from skytide.errors.limits import MAX_CORES
 from skytide.spark.java import use_java
 
 STARTS_WITHIN_S = 120.0
 ENDS_WITHIN_S = 20.0
 LAST_LINES = 200
-MOST_CORES = 1_000
 QUICK = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"  # many small Javas on few cores
 
 
@@ -33,7 +33,7 @@ class LocalCluster:
 
     def __init__(self, cores: int = 8, *, under: Sequence[str] = ()) -> None:
         """Get ready to start; `under` is a command that starts the workers, such as `unshare`."""
-        whole("cores", cores, 1, MOST_CORES)
+        whole("cores", cores, 1, MAX_CORES)
         self._cores, self._under = cores, tuple(under)
         self._folder = tempfile.TemporaryDirectory(prefix="skytide-cluster-", ignore_cleanup_errors=True)
         self._daemons: list[_Daemon] = []
@@ -54,7 +54,7 @@ class LocalCluster:
 
     def add_worker(self, cores: int) -> None:
         """Start one more worker."""
-        whole("cores", cores, 1, MOST_CORES)
+        whole("cores", cores, 1, MAX_CORES)
         size = ("--cores", str(cores), "--memory", f"{cores}g", "--work-dir", self._folder.name)
         self._start("worker.Worker", *size, self.url, under=self._under).told(r"(Successfully registered with master)")
 

@@ -5,9 +5,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
-from skytide.batch import InPlace, InSource, Keying, Rules, Sent, Way
+from skytide.batch import POLL_US, InPlace, InSource, Keying, Pace, Rules, Sent, Way
 from skytide.errors import InvalidInput
 from skytide.errors.checks import words
 from skytide.keyed import KeyedStep, TimeWindows
@@ -22,13 +23,14 @@ from skytide.spark.jobs import SparkJobs
 from skytide.spark.outlets import Sinks
 from skytide.spark.pane_source import OwnSource, load_panes
 from skytide.spark.parquet_sink import ParquetSink, claim_all
+from skytide.spark.pinning import Pins
 from skytide.spark.run import Run
-from skytide.spark.sinks import MemorySink, TableSink, side_sink_of, sink_of
+from skytide.spark.sinks import MemorySink, SideSink, Sink, TableSink, side_sink_of, sink_of
 from skytide.spark.types import arrow_schema
 from skytide.spark.windows_of_rows import windows_of_rows
-from skytide.windows import Windows, duration_us
+from skytide.windows import Duration, Windows, duration_us
 
-AVAILABLE_NOW = "availableNow"
+AVAILABLE_NOW, AUTO = "availableNow", "auto"
 
 
 def asked(
@@ -39,7 +41,7 @@ def asked(
     slack: Slack,
     query: Query,
     source: OwnSource | None,
-) -> Any:
+) -> "ContinuousQuery | DataFrame":
     """Return a query over windows of time, ready to start, or its answers if the rows do not stream."""
     check_asked(df, query)
     check_streamed(df)
@@ -66,15 +68,15 @@ class ContinuousQuery:
 
     def start(
         self,
-        sink: Any,
+        sink: Sink | str,
         *,
         checkpoint: str | os.PathLike[str],
-        trigger: Any = "500 ms",
+        trigger: Duration = "500 ms",
         path: str | os.PathLike[str] | None = None,
         options: Mapping[str, str] | None = None,
-        late: Any = None,
-        windows: Any = None,
-        invalid: Any = None,
+        late: SideSink | None = None,
+        windows: SideSink | None = None,
+        invalid: SideSink | None = None,
         flush: bool = False,
         name: str | None = None,
         splitting: str | Splitting | None = None,
@@ -87,7 +89,7 @@ class ContinuousQuery:
         `path`), "console", "memory" (whose results SQL knows as a table of the `name`), or any format that Spark can write to, with its
         `options`. `late` gets the tuples that were dropped, `windows` one row a window: a function or the
         path of a Parquet folder each. `invalid` gets tuples that belong to no window: those without a time or with a wrong one, and
-        rows that the query refuses, which would otherwise fail it. `trigger` is an interval or "availableNow", with which `flush` also closes the last windows.
+        rows that the query refuses, which would otherwise fail it. `trigger` is an interval; "auto", for batches that begin right after windows have ended; or "availableNow", with which `flush` also closes the last windows.
 
         `splitting` says how tuples come to the `pane_slots`, the tasks of the pane level: "PB_RR", "TB_RR", "RATE", "AS" or "AS_PID", as
         the papers name them, "EVEN", or, for a query with keys, "KEYS", which divides the most frequent ones. Without it tuples are worked on where they are: in the partitions of the DataFrame, or
@@ -114,7 +116,8 @@ class ContinuousQuery:
             )
         if sink == "parquet" and path and windows is None:
             windows = f"{os.fspath(path)}/_windows"
-        interval_us = None if trigger == AVAILABLE_NOW else duration_us(trigger, "trigger")
+        pace = Pace(self.windows) if trigger == AUTO else None
+        interval_us = None if trigger == AVAILABLE_NOW else pace.interval_us if pace else duration_us(trigger, "trigger")
         spark = self.rows.sparkSession
         aside = {"late": late, "windows": windows, "invalid": invalid}
         given = sink_of(sink, path, spark, options, os.fspath(checkpoint))
@@ -145,19 +148,20 @@ class ContinuousQuery:
                 aside_sink.begin(outlet.rows)
         engine = Engine(plan, sinks, SparkNotes(place.files("spark")))
         engine.resize(pane_slots, window_slots)
-        rows = self.rows
+        pins = Pins(spark)
+        rows, trigger_us = self.rows, pace.unaligned_us if pace else interval_us
         if self.source is not None and isinstance(way, InSource):
             reader = self.source.reader(self.rows.schema, place.files("fleet"), interval_us)
-            rows = load_panes(spark, reader, plan)
+            rows, trigger_us = load_panes(spark, reader, plan, pace), POLL_US if pace else interval_us
 
         def run_batch(batch: DataFrame, batch_id: int) -> None:
-            engine.run_batch(SparkJobs(batch.sparkSession, known), batch, batch_id)
+            engine.run_batch(self._jobs(batch.sparkSession, known, pins), batch, batch_id)
 
         writer = rows.writeStream.foreachBatch(run_batch).option("checkpointLocation", place.spark)
         if name:
             writer = writer.queryName(name)
-        every = {"availableNow": True} if interval_us is None else {"processingTime": f"{interval_us} microseconds"}
-        jobs = SparkJobs(spark, known)
+        every = {"availableNow": True} if trigger_us is None else {"processingTime": f"{trigger_us} microseconds"}
+        jobs = self._jobs(spark, known, pins)
         engine.finish_flush(jobs)
         return Run(writer.trigger(**every).start(), engine, jobs, flush, self.source)
 
@@ -177,6 +181,9 @@ class ContinuousQuery:
     def windows_of_all_rows(self) -> DataFrame:
         """Give the windows of rows that are all there, in one lazy plan."""
         return windows_of_rows(self.rows, self.time, self.windows, self.query).drop(*self.helpers)
+
+    def _jobs(self, spark: SparkSession, known: StructType, pins: Pins) -> SparkJobs:
+        return SparkJobs(spark, known, pins)
 
     def _way(self, splitting: str | Splitting | None) -> Way:
         """Return how tuples reach slots: expressions are Spark's to compute, and tuples in turn or in equal parts need no shuffle."""

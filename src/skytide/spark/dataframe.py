@@ -1,15 +1,17 @@
 """Queries on a plain DataFrame: one lazy plan that Spark distributes."""
 
-from numbers import Integral
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
+from inspect import Parameter, signature
+from typing import Concatenate, ParamSpec
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from skytide.errors import InvalidInput
-from skytide.queries import KDominant, Levels, Nulls, Query, Skyband, Skyline, TopDelta, TopK, combine, high
-from skytide.queries.preferences import Preference
+from skytide.queries import Asks, Expression, Query
 from skytide.spark.binding import bind, map_in_arrow, spark_schema
 from skytide.spark.checks import check_asked, check_columns
 from skytide.spark.tasks import keep, share, whole
@@ -18,43 +20,42 @@ from skytide.spark.types import arrow_schema
 MOST_SLOTS = 32  # every slot of a shared merge gets a copy of what was kept
 SLOT = "__skytide_slot"
 OWNER = "__skytide_owner"
+Arguments = ParamSpec("Arguments")
 
 
-def skyline(df: DataFrame, *preferences: Preference, distinct: bool = False, nulls: Nulls = "error") -> DataFrame:
-    """Give the rows of `df` that no other row dominates.
+@dataclass(frozen=True)
+class _OfRows(Asks[DataFrame]):
+    """All rows of a DataFrame, to ask."""
 
-    Preferences (`low`, `high`, `diff`) take a column name, an SQL expression or a Column. `distinct` keeps one row of those that
-    are equal in all preferred columns. `nulls` says what happens to rows with NULL or NaN there: an error, "drop", or "worst".
-    """
-    return apply(df, Skyline(combine(preferences), nulls, distinct))
+    df: DataFrame
 
-
-def skyband(df: DataFrame, *preferences: Preference | int, k: int | None = None, nulls: Nulls = "error") -> DataFrame:
-    """Give the rows that fewer than `k` other rows dominate."""
-    count, rest = count_of("k", k, preferences)
-    return apply(df, Skyband(combine(rest), nulls, count))
+    def apply(self, query: Query) -> DataFrame:
+        return apply(self.df, query)
 
 
-def levels(df: DataFrame, *preferences: Preference, up_to: int | None = None, nulls: Nulls = "error") -> DataFrame:
-    """Give every row with its `level`: 1 for the skyline, 2 for the skyline of the rest, and so on, to `up_to` if given."""
-    return apply(df, Levels(combine(preferences), nulls, up_to))
+def _of_rows(
+    method: Callable[Concatenate[_OfRows, Arguments], DataFrame],
+) -> Callable[Concatenate[DataFrame, Arguments], DataFrame]:
+    """Return a query as a function of a DataFrame: its arguments, and its documentation, are those of the declaration."""
+
+    @wraps(method)
+    def function(df: DataFrame, /, *arguments: Arguments.args, **options: Arguments.kwargs) -> DataFrame:
+        return method(_OfRows(df), *arguments, **options)
+
+    declared = signature(method)
+    rows = Parameter("df", Parameter.POSITIONAL_ONLY, annotation=DataFrame)
+    parameters = [rows, *list(declared.parameters.values())[1:]]
+    function.__signature__ = declared.replace(parameters=parameters, return_annotation=DataFrame)  # type: ignore[attr-defined]
+    function.__qualname__, function.__module__ = method.__name__, __name__
+    return function
 
 
-def k_dominant(df: DataFrame, *preferences: Preference | int, k: int | None = None, nulls: Nulls = "error") -> DataFrame:
-    """Give the rows that no other row beats in any `k` of the preferred columns."""
-    count, rest = count_of("k", k, preferences)
-    return apply(df, KDominant(combine(rest), nulls, count))
-
-
-def top_delta(df: DataFrame, *preferences: Preference | int, delta: int | None = None, nulls: Nulls = "error") -> DataFrame:
-    """Give the k-dominant skyline of the smallest k that holds at least `delta` rows, each row with its own `k`."""
-    count, rest = count_of("delta", delta, preferences)
-    return apply(df, TopDelta(combine(rest), nulls, count))
-
-
-def top_k(df: DataFrame, k: int, *, by: Any, nulls: Nulls = "error") -> DataFrame:
-    """Give the `k` best rows by a score, and whoever ties with the last; `by` is a preference, or a score where high is best."""
-    return apply(df, TopK(by if isinstance(by, Preference) else high(by), nulls, k))
+skyline = _of_rows(_OfRows.skyline)
+skyband = _of_rows(_OfRows.skyband)
+levels = _of_rows(_OfRows.levels)
+k_dominant = _of_rows(_OfRows.k_dominant)
+top_delta = _of_rows(_OfRows.top_delta)
+top_k = _of_rows(_OfRows.top_k)
 
 
 def apply(df: DataFrame, query: Query) -> DataFrame:
@@ -93,8 +94,8 @@ def _shared(kept: DataFrame, query: Query, slots: int, schema: StructType) -> Da
     return map_in_arrow(copies.repartitionById(slots, SLOT), share(query, SLOT, OWNER), schema)
 
 
-def _column(name: str) -> Any:
-    return F.col(f"`{name.replace('`', '``')}`")
+def _column(name: Expression) -> Column:
+    return F.col(f"`{str(name).replace('`', '``')}`")
 
 
 def _parallelism(df: DataFrame) -> int:
@@ -103,12 +104,3 @@ def _parallelism(df: DataFrame) -> int:
         return int(session.sparkContext.defaultParallelism)
     except Exception:  # Spark Connect has no context: what shuffles use is the next best guess
         return int(session.conf.get("spark.sql.shuffle.partitions") or 1)
-
-
-def count_of(name: str, value: int | None, given: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
-    """Take the count by name or as the first argument, as in `skyband(df, 3, low("price"))`."""
-    if value is None and given and isinstance(given[0], Integral):
-        return given[0], given[1:]
-    if value is None:
-        raise InvalidInput(value=f"{name} is missing", reason="the query needs a count", remedy=f"pass {name}=3, say")
-    return value, given

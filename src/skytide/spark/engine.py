@@ -21,6 +21,7 @@ from skytide.batch import (
     Instruction,
     KeysReported,
     Machine,
+    Output,
     PanesReported,
     Record,
     Restarted,
@@ -144,6 +145,8 @@ class Engine:
         self._machine = Machine(plan.rules, plan.store.latest(), time.time())
         self._lock = threading.Lock()
         self._recent: deque[WindowRow] = deque(maxlen=RECENT_WINDOWS)
+        self.latest_output: tuple[int, Output] | None = None
+        """The latest that had results, and its number."""
         self._noticed = False
         self.seconds: dict[str, float] = {}
         """Where the time went over all batches: of the steps, and within the tasks of the two levels."""
@@ -222,6 +225,8 @@ class Engine:
                         folder.clean(state.sequence)
                 with self._lock:
                     self._recent.extend(state.output.rows)
+                if state.output.results:
+                    self.latest_output = state.sequence, state.output
                 return [Committed(state, time.time())]
 
     @contextmanager

@@ -15,6 +15,7 @@ from skytide.spark.binding import map_in_arrow, spark_schema
 from skytide.spark.checkpoint import Files
 from skytide.spark.key_level import KeyTask
 from skytide.spark.pane_level import REPORT, PaneTask
+from skytide.spark.pinning import Pins
 from skytide.spark.tasks import one_task, tasks
 
 
@@ -40,9 +41,9 @@ class Jobs(Protocol):
 class SparkJobs:
     """Jobs in a Spark session; `known` are the fields of the tuples, whose Spark types are kept."""
 
-    def __init__(self, spark: SparkSession, known: StructType) -> None:
-        """Run jobs in this session."""
-        self._spark, self._known = spark, known
+    def __init__(self, spark: SparkSession, known: StructType, pins: Pins) -> None:
+        """Run jobs in this session; `pins` say where slots with a memory ran before."""
+        self._spark, self._known, self._pins = spark, known, pins
 
     def panes(self, batch: DataFrame, task: PaneTask, way: Way) -> PaneReport:
         """One task for each slot."""
@@ -83,8 +84,13 @@ class SparkJobs:
 
     def keys(self, task: KeyTask) -> tuple[SlotReport, ...]:
         """A job with a task for each slot."""
-        reports = tasks(self._spark, task.slots, task.run, spark_schema(StructType([]), REPORT)).toArrow()
-        return tuple(map(SlotReport.from_text, reports["report"].to_pylist()))
+        return tuple(map(SlotReport.from_text, self.slot_tasks(task.slots, task.run)))
+
+    def slot_tasks(self, slots: int, work: Callable[[int], Iterator[pa.RecordBatch]]) -> list[str]:
+        """Run a task for each slot, and return what they report."""
+        numbers = self._pins.numbers(self._spark, slots)
+        reports: list[str] = tasks(numbers, work, spark_schema(StructType([]), REPORT)).toArrow()["report"].to_pylist()
+        return reports
 
     def stored(self, store: Files, files: tuple[str, ...], columns: pa.Schema) -> DataFrame:
         """A lazy DataFrame that reads the files."""

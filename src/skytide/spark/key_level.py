@@ -48,6 +48,11 @@ class KeyTask:
         yield pa.RecordBatch.from_arrays([pa.array([_Slot(self, slot).report().to_text()])], schema=REPORT)
 
 
+def chunks_of(task: KeyTask, slot: int, kind: str) -> Chunks:
+    """Return what a slot remembers of its keys."""
+    return _Slot(task, slot).chunks(kind)
+
+
 class _Slot:
     """The work of one slot."""
 
@@ -61,7 +66,7 @@ class _Slot:
         work = self._work
         self._forget_others()
         rows, hashes = self._tuples()
-        log, states = self._chunks(ROWS), self._chunks(STATES)
+        log, states = self.chunks(ROWS), self.chunks(STATES)
         done = self._step.work(rows, hashes, log, states, work.since_us, work.until_us)
         chunks, replaced = [], []
         for kind, added, known in ((ROWS, done.rows, log), (STATES, done.states, states)):
@@ -73,6 +78,7 @@ class _Slot:
                 chunks.append(self._written(whole, kind))
         groups = self._table.groups_of(hashes)
         numbers, counts = np.unique(groups, return_counts=True)
+        heavy = _heaviest(hashes)
         return SlotReport(
             slot=self._slot,
             tuples=len(hashes),
@@ -83,7 +89,8 @@ class _Slot:
             replaced=tuple(replaced),
             due_us=done.due_us,
             loads=dict(zip(numbers.tolist(), counts.tolist(), strict=True)),
-            heavy=_heaviest(hashes),
+            heavy={key: count for key, (count, _) in heavy.items()},
+            names={key: self._step.name_of(rows, place) for key, (_, place) in heavy.items()},
             chunks_found=self._found,
             chunks_read=self._read,
             busy_s=time.perf_counter() - began,
@@ -103,7 +110,7 @@ class _Slot:
         rows = pa.concat_tables(mine)
         return rows.drop_columns([HASH]), rows[HASH].to_numpy().view(np.uint64)
 
-    def _chunks(self, kind: str) -> Chunks:
+    def chunks(self, kind: str) -> Chunks:
         return [(self._chunk(stored.file), self._live(stored)) for stored in self._work.keyed.of_slot(self._slot, kind)]
 
     def _live(self, stored: StoredChunk) -> Live:
@@ -165,7 +172,8 @@ def _all(hashes: NDArray[np.uint64]) -> NDArray[np.bool_]:
     return np.ones(len(hashes), np.bool_)
 
 
-def _heaviest(hashes: NDArray[np.uint64]) -> dict[int, int]:
-    keys, counts = np.unique(hashes, return_counts=True)
+def _heaviest(hashes: NDArray[np.uint64]) -> dict[int, tuple[int, int]]:
+    """Return the keys that came most often: how often, and where the first of their tuples is."""
+    keys, places, counts = np.unique(hashes, return_index=True, return_counts=True)
     most = np.argsort(-counts, kind="stable")[:HEAVIEST]
-    return dict(zip(keys[most].tolist(), counts[most].tolist(), strict=True))
+    return {int(keys[n]): (int(counts[n]), int(places[n])) for n in most.tolist()}

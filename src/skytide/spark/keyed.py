@@ -3,11 +3,11 @@
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Generic, NoReturn, TypeVar, cast, overload
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql.types import StructType
 
 from skytide.errors import InvalidInput
@@ -16,20 +16,24 @@ from skytide.keyed import CountWindows, KeyedStep, OfAggregate, OfOperator, OfQu
 from skytide.keyed.operator import KeyedOperator
 from skytide.keyed.windows import TICK_US
 from skytide.lateness import KSlack, Slack
-from skytide.queries import Aggregate, Query
+from skytide.queries import Aggregate, Measure, Query
+from skytide.queries.asks import Asks
 from skytide.queries.extremes import has_order
-from skytide.spark.asking import Asking
+from skytide.spark.aggregated import AggregatedFrame, aggregated_frame, asked_over, fields_of
+from skytide.spark.aggregates import aggregate_of
 from skytide.spark.binding import bind, bounded, map_in_arrow, spark_schema
 from skytide.spark.checks import check_asked, check_columns, check_slots
 from skytide.spark.continuous import ContinuousQuery, asked
 from skytide.spark.pane_source import OwnSource
 from skytide.spark.run import Run
+from skytide.spark.sinks import SideSink, Sink
 from skytide.spark.types import arrow_schema
 from skytide.trading import Candlesticks
-from skytide.windows import Windows, sliding
+from skytide.windows import Duration, Windows, duration_us, sliding
 
 GROUP = "__skytide_group"
 END_OF_TIME_US = 2**62
+KeyedAnswer = TypeVar("KeyedAnswer", "KeyedQuery", DataFrame)
 COUNT_BOUNDS = ("row_start", "row_end", "window_start", "window_end")
 
 
@@ -67,7 +71,7 @@ def key_columns(df: DataFrame, time: str, keys: tuple[str, ...]) -> tuple[str, .
 
 
 @dataclass(frozen=True)
-class Keyed:
+class Keyed(Generic[KeyedAnswer]):
     """Tuples with a key."""
 
     df: DataFrame
@@ -75,22 +79,28 @@ class Keyed:
     keys: tuple[str, ...]
     source: OwnSource | None = None
 
-    def count_window(self, length: int, slide: int | None = None, slack: Slack | None = None) -> "KeyedWindowed":
-        """Cut the tuples of each key, in order of time, into windows of so many, one every `slide` tuples; without it one after the other."""
-        windows = CountWindows(length, length if slide is None else slide)
+    def count_window(
+        self, length: int, slide: int | None = None, slack: Slack | None = None, *, tick: Duration = "100 ms"
+    ) -> "KeyedWindowed[KeyedAnswer]":
+        """Cut the tuples of each key, in order of time, into windows of so many, one every `slide` tuples; without it one after the other.
+
+        Windows come out a `tick` of the stream's time at a time. Each costs a little: where much time goes by in a batch, as when
+        history is replayed, let it be longer.
+        """
+        windows = CountWindows(length, length if slide is None else slide, duration_us(tick, "tick"))
         return KeyedWindowed(self.df, self.time, self.keys, windows, slack_of(slack), self.source)
 
-    def window(self, length: Any, slide: Any = None, slack: Slack | None = None) -> "KeyedWindowed":
+    def window(self, length: Duration, slide: Duration | None = None, slack: Slack | None = None) -> "KeyedWindowed[KeyedAnswer]":
         """Cut the tuples of each key into windows of time."""
         return KeyedWindowed(self.df, self.time, self.keys, TimeWindows(sliding(length, slide)), slack_of(slack), self.source)
 
-    def apply(self, operator: KeyedOperator, *, slack: Slack | None = None) -> Any:
+    def apply(self, operator: KeyedOperator, *, slack: Slack | None = None) -> KeyedAnswer:
         """Give the tuples of each key to an operator of your own, in order of time; `slack` says how long to wait for late ones."""
-        return _asked(self, None, slack_of(slack), None, Operator(operator))
+        return cast(KeyedAnswer, _asked(self, None, slack_of(slack), None, Operator(operator)))
 
 
 @dataclass(frozen=True)
-class KeyedWindowed(Asking):
+class KeyedWindowed(Asks[KeyedAnswer]):
     """Windows of the tuples of each key. A query on it gives a DataFrame if the rows do not stream, otherwise something to start."""
 
     df: DataFrame
@@ -100,23 +110,32 @@ class KeyedWindowed(Asking):
     slack: Slack
     source: OwnSource | None = None
 
-    def candlesticks(self, *, price: str, volume: str) -> Any:
+    def candlesticks(self, *, price: str, volume: str) -> KeyedAnswer:
         """Ask for open, high, low and close of each window, its volume, and how many quotes it has."""
         return self.apply(Candlesticks(price=price, volume=volume, time=self.time))
 
-    def aggregate(self, *measures: str) -> Any:
-        """Ask for aggregates of each window, as SQL writes them: `.aggregate("avg(price) AS mean")`."""
+    @overload
+    def aggregate(self: "KeyedWindowed[KeyedQuery]", *measures: str | Column | Measure) -> "AggregatedKeys": ...
+
+    @overload
+    def aggregate(self: "KeyedWindowed[DataFrame]", *measures: str | Column | Measure) -> AggregatedFrame: ...
+
+    def aggregate(self, *measures: str | Column | Measure) -> object:
+        """Ask for aggregates of each window, as in `Windowed.aggregate`: `.aggregate("avg(price) AS mean")`.
+
+        Those of windows of time can be asked further: `.top_k(3, by="mean")` are the best keys of each window.
+        """
         if isinstance(self.windows, TimeWindows):
             # Partial results of a key can be merged, so that its tuples need not come together: no key is too frequent.
-            query = self._aggregate(measures, self.keys, self.time)
-            return asked(KeyedQuery, self.df, self.time, self.windows.windows, self.slack, query, self.source)
-        return self.apply(self._aggregate(measures, (), self.time))
+            query = aggregate_of(self.df, measures, self.keys, self.time)
+            return asked(AggregatedKeys, self.df, self.time, self.windows.windows, self.slack, query, self.source)
+        found = _asked(self, self.windows, self.slack, aggregate_of(self.df, measures, (), self.time), None)
+        return aggregated_frame(found, _NotFurther()) if isinstance(found, DataFrame) else AggregatedKeys(**fields_of(found))
 
-    def apply(self, query: Query | KeyedOperator) -> Any:
+    def apply(self, query: Query | KeyedOperator) -> KeyedAnswer:
         """Ask any query, or give each window to an operator of your own."""
-        if isinstance(query, Query):
-            return _asked(self, self.windows, self.slack, query, None)
-        return _asked(self, self.windows, self.slack, None, Operator(query))
+        given = (query, None) if isinstance(query, Query) else (None, Operator(query))
+        return cast(KeyedAnswer, _asked(self, self.windows, self.slack, *given))
 
 
 class KeyedQuery(ContinuousQuery):
@@ -124,15 +143,15 @@ class KeyedQuery(ContinuousQuery):
 
     def start(  # type: ignore[override]
         self,
-        sink: Any,
+        sink: Sink | str,
         *,
         checkpoint: str | os.PathLike[str],
         slots: int | None = None,
-        trigger: Any = "500 ms",
+        trigger: Duration = "500 ms",
         path: str | os.PathLike[str] | None = None,
-        late: Any = None,
-        windows: Any = None,
-        invalid: Any = None,
+        late: SideSink | None = None,
+        windows: SideSink | None = None,
+        invalid: SideSink | None = None,
         flush: bool = False,
         name: str | None = None,
     ) -> Run:
@@ -158,13 +177,38 @@ class KeyedQuery(ContinuousQuery):
         )
 
 
+class _NotFurther:
+    """What aggregates of windows of so many rows say to a further query."""
+
+    def apply(self, query: Query) -> NoReturn:
+        raise InvalidInput(
+            value=f"{type(query).__name__} over aggregates",
+            reason="windows of so many rows are those of one key each: there is nobody to compare it with",
+            remedy='use windows of time, as .window("1 minute")',
+        )
+
+
+class AggregatedKeys(KeyedQuery, Asks[KeyedQuery]):
+    """Aggregates of each key over windows of time, ready to start or to be asked further: which keys are the best of a window?"""
+
+    def apply(self, query: Query) -> KeyedQuery:
+        """Ask any query of the aggregates of all keys in each window."""
+        if self.step is not None:
+            _NotFurther().apply(query)
+        return KeyedQuery(**fields_of(asked_over(self, query)))
+
+    def windows_of_all_rows(self) -> AggregatedFrame:
+        """Return the windows of rows that are all there, in one lazy plan."""
+        return aggregated_frame(super().windows_of_all_rows(), self)
+
+
 def _asked(
-    keyed: Keyed | KeyedWindowed,
+    keyed: "Keyed[Any] | KeyedWindowed[Any]",
     windows: CountWindows | TimeWindows | None,
     slack: Slack,
     query: Query | None,
     operator: Operator | None,
-) -> Any:
+) -> "KeyedQuery | DataFrame":
     """Return a continuous query, or the results as a DataFrame if the rows do not stream."""
     taken = () if windows is None else COUNT_BOUNDS if isinstance(windows, CountWindows) else COUNT_BOUNDS[2:]
     df: DataFrame = keyed.df

@@ -156,14 +156,14 @@ class _Choice:
 
     def __init__(self, task: PaneTask, router: Router, queued: dict[int, int]) -> None:
         self._task, self._router, self._queued = task, router, queued
-        self._keys = router.keys if task.query.groups() else None
+        self._keys = router.keys if task.query.routed_by() else None
         self._counter = KeyCounter()
 
     def slots(self, rows: pa.Table, times: Times, in_time: Indices) -> NDArray[np.int32]:
         """Return a slot for each tuple that is in time."""
         if self._keys is None:
             return _slots_by_pane(self._task.windows.pane_of(times[in_time]), self._router, self._queued)
-        mine = rows.select(list(self._task.query.groups()))
+        mine = rows.select(list(self._task.query.routed_by()))
         keys = Keys.of((mine if len(in_time) == len(times) else mine.take(pa.array(in_time))).columns)
         self._counter.observe(keys)
         if not self._keys.begun:

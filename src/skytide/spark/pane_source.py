@@ -5,6 +5,7 @@ The source makes the same tuples as it does for a DataFrame, and hands them to t
 
 import base64
 import pickle
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -16,7 +17,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from skytide.batch import Way
+from skytide.batch import Pace, Way
 from skytide.routing import Router, Splitting
 from skytide.spark.binding import spark_schema
 from skytide.spark.checkpoint import Files
@@ -29,7 +30,7 @@ Offset = dict[str, Any]
 
 
 class OwnReader(Protocol):
-    """A reader of a source of our own, as the pane level needs it; the first three methods are for that, the others are Spark's."""
+    """A reader of a source of our own, as the pane level needs it; the first four methods are for that, the others are Spark's."""
 
     def panes(self, start: Offset, end: Offset, task: PaneTask, router: Router) -> list[tuple[int, InputPartition]]:
         """Return what each slot reads of a batch."""
@@ -39,6 +40,9 @@ class OwnReader(Protocol):
 
     def position(self, offset: Offset) -> int:
         """Return a number that grows from batch to batch."""
+
+    def times_us(self, start: Offset) -> tuple[int, int] | None:
+        """Return how far in time an offset is, and how far tuples have come by now; None if nobody can tell."""
 
     def initialOffset(self) -> Offset: ...
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset: ...
@@ -67,10 +71,10 @@ class OwnSource(Protocol):
         """Return its reader for a query that keeps its notes in a folder, with a batch so often; it travels to another process."""
 
 
-def load_panes(spark: SparkSession, reader: OwnReader, plan: Plan) -> DataFrame:
-    """Return the reports of the pane level over a source of our own, as a stream."""
+def load_panes(spark: SparkSession, reader: OwnReader, plan: Plan, pace: Pace | None = None) -> DataFrame:
+    """Return the reports of the pane level over a source of our own, as a stream; batches begin at some pace, or whenever Spark asks."""
     spark.dataSource.register(PaneSource)
-    packed = base64.b64encode(cloudpickle.dumps((reader, plan))).decode()  # type: ignore[no-untyped-call]
+    packed = base64.b64encode(cloudpickle.dumps((reader, plan, pace))).decode()  # type: ignore[no-untyped-call]
     return spark.readStream.format(FORMAT).options(packed=packed).load()
 
 
@@ -104,15 +108,18 @@ class PaneRange(InputPartition):
 class PaneReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads a source into the pane level, as the record of the batch before says: this is a process of its own."""
 
-    def __init__(self, source: OwnReader, plan: Plan) -> None:
-        self.source, self.plan = source, plan
+    def __init__(self, source: OwnReader, plan: Plan, pace: Pace | None = None) -> None:
+        self.source, self.plan, self.pace = source, plan, pace
+        self._slack_us, self._began_s = 0, 0.0
 
     def initialOffset(self) -> Offset:
         """Begin where the source begins."""
         return self.source.initialOffset()
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
-        """Go on as far as the source does."""
+        """Go on as far as the source does, once a batch is due."""
+        if self.pace is not None and not self._is_due(start, self.pace):
+            return start
         return self.source.latestOffset(start, limit)
 
     def reportLatestOffset(self) -> Offset | None:
@@ -130,6 +137,7 @@ class PaneReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: Offset, end: Offset) -> list[PaneRange]:
         """Divide a batch, each part with the task of the pane level."""
         before = self.plan.store.latest_before_source(self.source.position(start))
+        self._slack_us, self._began_s = self.plan.rules.slack_logic(before).slack_us, time.time()
         task = self.plan.pane_task(self.plan.rules.run_panes(before))
         pieces = self.source.panes(start, end, task, self.plan.rules.router(before))
         return [PaneRange(slot, piece, task, self.source.position(end)) for slot, piece in pieces]
@@ -138,3 +146,11 @@ class PaneReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Read tuples, and reduce them at once."""
         assert isinstance(partition, PaneRange)
         yield from partition.task.run(self.source.tuples(partition.piece, partition.task), partition.slot, partition.source_end)
+
+    def _is_due(self, start: Offset, pace: Pace) -> bool:
+        """Say whether tuples have come that let a window end, or, if nobody can tell, whether the last batch began long enough ago."""
+        times_us = self.source.times_us(start)
+        if times_us is None:
+            return time.time() - self._began_s >= pace.interval_us / 1e6
+        reached_us, come_us = times_us
+        return come_us > pace.next_us(reached_us - self._slack_us) + self._slack_us

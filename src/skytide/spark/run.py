@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.errors import StreamingQueryException
@@ -23,11 +23,19 @@ from skytide.records.printing import Printed
 from skytide.spark.checks import check_slots
 from skytide.spark.engine import Engine
 from skytide.spark.failure import reason
+from skytide.spark.fleet import Fleet
 from skytide.spark.interrupt import Interrupt
 from skytide.spark.jobs import SparkJobs
 from skytide.spark.outlets import window_table
 from skytide.spark.pane_source import OwnSource
 from skytide.spark.sinks import MemorySink
+from skytide.spark.watching import fleet_subject, query_subject
+from skytide.watch.looks import Subject
+from skytide.watch.serving import export, serve
+
+if TYPE_CHECKING:
+    from skytide.watch.metrics import Exporter
+    from skytide.watch.server import Page
 
 QUERY_WIDTH = 100
 LOOK_S = 0.25  # between two looks whether somebody pressed Ctrl-C
@@ -174,6 +182,17 @@ class Run(Printed):
             raise InvalidInput(value=asked, reason="they went to the sink", remedy='start with sink="memory" to keep them here')
         return sink
 
+    def serve(self, address: str = "127.0.0.1", port: int | None = None, *, token: str | None = None) -> "Page":
+        """Show it on a live page, whose `url` is returned with it; all that this program serves at an address is on one page.
+
+        The page is for this machine alone. On another address nobody sees it without the token that is in the `url`; pass one to choose it.
+        """
+        return serve(self._subjects(), address, port, token)
+
+    def metrics(self, port: int, address: str = "127.0.0.1") -> "Exporter":
+        """Let Prometheus read how it is doing, beside all else that this program exports there. Metrics hold no rows; whoever reaches the port reads them."""
+        return export(self._subjects(), port, address)
+
     def await_termination(self, timeout: float | None = None) -> bool:
         """Wait until the query has ended (or for `timeout` seconds), with the last windows out if it flushes; raise if it failed."""
         if timeout is not None:
@@ -216,6 +235,10 @@ class Run(Printed):
         """End the query after what it is doing now; a later start with the same checkpoint goes on from there."""
         self._stopping = True
         stop_after_batch(self.query, lambda: self._engine.status().batch)
+
+    def _subjects(self) -> list[Subject]:
+        """Return what there is to look at: the query, and the fleet that it reads."""
+        return [query_subject(self, self._engine), *([fleet_subject(self._source)] if isinstance(self._source, Fleet) else [])]
 
     def _check_keyed(self, value: str) -> None:
         if self._engine.plan.step is None:

@@ -15,7 +15,10 @@ from skytide.spark.checkpoint import place_of
 from skytide.spark.parquet_sink import ParquetSink
 from skytide.spark.types import arrow_schema
 
-Sink = Callable[[DataFrame, int], Any]
+Sink = Callable[[DataFrame, int], object]
+"""A function of a batch's results and its number, which does the same again if called again with the same number."""
+SideSink = Sink | str | os.PathLike[str]
+"""A function, or the path of a Parquet folder."""
 
 FORMATS = ("parquet", "console", "memory")
 FILE_FORMATS = ("avro", "csv", "json", "orc", "text", "xml")

@@ -1,4 +1,4 @@
-"""How the tasks of the window level are run: all work in one, or slices side by side."""
+"""How the window level is run: on the driver, in one task, or in slices side by side."""
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from skytide.batch import Piece, Slices, StepReport, WindowReport
+from skytide.batch import OnDriver, Piece, Slices, StepReport, WindowReport
 from skytide.spark.jobs import Jobs
 from skytide.spark.window_level import WindowTask
 
@@ -16,6 +16,8 @@ Work = Callable[[], Iterator[pa.RecordBatch]]
 def run_windows(jobs: Jobs, task: WindowTask) -> WindowReport:
     """Let the ended windows out, as it was decided."""
     spreading = task.work.spreading
+    if isinstance(spreading, OnDriver):
+        return WindowReport.from_text(next(task.run())["report"][0].as_py())
     if not isinstance(spreading, Slices):
         return WindowReport.from_text(jobs.window_task(task.run))
     with ThreadPoolExecutor(spreading.slots) as slots:  # each slot is a thread that pulls the next task when it is idle

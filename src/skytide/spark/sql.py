@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from inspect import signature
+from inspect import Parameter, Signature, signature
 from typing import Any, cast
 
 import pyarrow as pa
@@ -15,7 +15,7 @@ from pyspark.sql.udtf import AnalyzeArgument, AnalyzeResult, PartitioningColumn,
 
 from skytide.errors import InvalidInput
 from skytide.errors.checks import kind_of
-from skytide.queries import KDominant, Levels, Query, Skyband, Skyline, TopDelta, TopK, parse_preferences
+from skytide.queries import QUERIES, Asks, Query, parse_preferences
 from skytide.spark.binding import HELPER, spark_schema
 from skytide.spark.types import arrow_schema
 
@@ -30,54 +30,35 @@ def register(spark: SparkSession) -> None:
     query's own argument, by name or place; all take `nulls => 'drop'` or `'worst'`, and skyline takes `distinct => true`.
     """
     kind_of("spark", spark, SparkSession, reason="not a Spark session", remedy="pass the one you have")
-    for name, build in FUNCTIONS.items():
-        spark.udtf.register(name, cast(UserDefinedTableFunction, udtf(_table_function(build))))
+    for name in QUERIES:
+        spark.udtf.register(name, cast(UserDefinedTableFunction, udtf(_table_function(name))))
 
 
-def _skyline(text: str, distinct: bool = False, nulls: Any = "error") -> Query:
-    return Skyline(parse_preferences(text), nulls, distinct)
+class _Declared(Asks[Query]):
+    """Builds queries instead of asking them."""
+
+    def apply(self, query: Query) -> Query:
+        return query
 
 
-def _skyband(text: str, k: int, nulls: Any = "error") -> Query:
-    return Skyband(parse_preferences(text), nulls, k)
-
-
-def _levels(text: str, up_to: int | None = None, nulls: Any = "error") -> Query:
-    return Levels(parse_preferences(text), nulls, up_to)
-
-
-def _k_dominant(text: str, k: int, nulls: Any = "error") -> Query:
-    return KDominant(parse_preferences(text), nulls, k)
-
-
-def _top_delta(text: str, delta: int, nulls: Any = "error") -> Query:
-    return TopDelta(parse_preferences(text), nulls, delta)
-
-
-def _top_k(text: str, k: int, nulls: Any = "error") -> Query:
-    return TopK(parse_preferences(text), nulls, k)
-
-
-FUNCTIONS: dict[str, Callable[..., Query]] = {
-    "skyline": _skyline,
-    "skyband": _skyband,
-    "levels": _levels,
-    "k_dominant": _k_dominant,
-    "top_delta": _top_delta,
-    "top_k": _top_k,
-}
-
-
-def _built(build: Callable[..., Query], given: list[Any], named: dict[str, Any]) -> Query:
-    """Build a query from the arguments of a table function; others than it has are refused."""
+def built(name: str, given: list[Any], named: dict[str, Any]) -> Query:
+    """Build a query from the arguments of its table function: the preferences as text, then what its declaration has beside them, in order."""
+    method = getattr(_Declared(), name)
+    others = [each for each in signature(method).parameters.values() if each.name not in ("preferences", "by")]
+    takes = Signature([Parameter("preferences", Parameter.POSITIONAL_OR_KEYWORD), *(_in_sql(each) for each in others)])
     try:
-        signature(build).bind(*given, **named)
+        arguments = takes.bind(*given, **named).arguments
     except TypeError as error:
-        takes = ", ".join(signature(build).parameters)
         raise InvalidInput(
-            value="arguments", reason=str(error), remedy=f"give TABLE(...) and {takes.replace('text', 'text of preferences')}"
+            value=f"{name}(...)", reason=str(error), remedy=f"give TABLE(...), {', '.join(takes.parameters)}"
         ) from None
-    return build(*given, **named)
+    preferences = parse_preferences(arguments.pop("preferences"))
+    found: Query = method(by=preferences, **arguments) if name == "top_k" else method(preferences, **arguments)
+    return found
+
+
+def _in_sql(parameter: Parameter) -> Parameter:
+    return parameter.replace(kind=Parameter.POSITIONAL_OR_KEYWORD)
 
 
 @dataclass
@@ -88,7 +69,7 @@ class _Plan(AnalyzeResult):
     compared: dict[str, pa.DataType] = field(default_factory=dict)
 
 
-def _table_function(build: Callable[..., Query]) -> type:
+def _table_function(name: str) -> type:
     """Give the class of a table function. Spark hands such a function rows one at a time; they are reduced in batches."""
 
     class TableFunction:
@@ -98,19 +79,19 @@ def _table_function(build: Callable[..., Query]) -> type:
                 raise InvalidInput(
                     value="the first argument", reason="not a table", remedy="write TABLE(hotels) or TABLE(SELECT ...)"
                 )
-            query = _built(build, [each.value for each in given], {name: each.value for name, each in named.items()})
+            query = built(name, [each.value for each in given], {key: each.value for key, each in named.items()})
             schema = arrow_schema(table.dataType)
             query.check(schema)
-            for name in schema.names:
-                if schema.names.count(name) > 1 or name.lower().startswith(HELPER):
-                    raise InvalidInput(value=f"column {name}", reason="given twice, or a name of ours", remedy="rename it first")
+            for column in schema.names:
+                if schema.names.count(column) > 1 or column.lower().startswith(HELPER):
+                    raise InvalidInput(value=f"column {column}", reason="given twice, or a name of ours", remedy="rename it first")
             groups = query.groups()
             return _Plan(
                 schema=spark_schema(table.dataType, query.schema(schema)),
                 withSinglePartition=not groups,
-                partitionBy=[PartitioningColumn(f"`{name.replace('`', '``')}`") for name in groups],
+                partitionBy=[PartitioningColumn(f"`{group.replace('`', '``')}`") for group in groups],
                 query=query,
-                compared={name: schema.field(name).type for name in query.expressions()},
+                compared={str(what): schema.field(what).type for what in query.expressions()},
             )
 
         def __init__(self, plan: _Plan) -> None:

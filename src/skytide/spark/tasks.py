@@ -63,19 +63,19 @@ def keep(query: Query) -> Task:
 
 def one_task(spark: SparkSession, work: Callable[[], Batches], schema: StructType) -> DataFrame:
     """Return the rows of work that needs no input, done in one task."""
-    return tasks(spark, 1, lambda _: work(), schema)
+    return tasks(spark.range(0, 1, 1, 1), lambda _: work(), schema)
 
 
-def tasks(spark: SparkSession, count: int, work: Callable[[int], Batches], schema: StructType) -> DataFrame:
-    """Return the rows of work that needs no input but the number of its task."""
+def tasks(numbers: DataFrame, work: Callable[[int], Batches], schema: StructType) -> DataFrame:
+    """Return the rows of work that needs no input but the number of its task, which is alone in a partition."""
 
     def run(batches: Batches) -> Batches:
         # All of the input has to be read: a worker that leaves some unread is not used again, and the next one starts from nothing.
-        numbers = [number for batch in batches for number in batch.column(0).to_pylist()]
-        for number in numbers:
+        mine = [number for batch in batches for number in batch.column(0).to_pylist()]
+        for number in mine:
             yield from work(number)
 
-    return spark.range(0, count, 1, count).mapInArrow(run, schema)
+    return numbers.mapInArrow(run, schema)
 
 
 def whole(answer: Callable[[pa.Table], pa.Table]) -> Task:

@@ -154,7 +154,8 @@ class WindowTask:
         memory_file = fresh_name("memory", self.work.sequence)
         self.store.write_table(memory_file, memory.forget(self.windows.panes_of(self.work.ended.stop).start).to_table())
         empty = result_columns(self.query, self.rows, self.time_type).empty_table()
-        rows = pa.concat_tables([empty, *(table for _, table in answers)]).drop_columns(list(self.helpers))
+        rows = pa.concat_tables([empty, *(table for _, table in answers)])
+        rows = rows.drop_columns([name for name in self.helpers if name in rows.column_names])  # aggregates have left them behind
         if self.parquet:
             results = self.parquet.stage(rows, self.work.sequence)
         else:

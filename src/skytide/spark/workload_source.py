@@ -20,7 +20,7 @@ from skytide.errors.checks import is_whole, kind_of, one_of, refused, whole
 from skytide.routing import EVEN, Router, Splitting
 from skytide.spark.checkpoint import Files
 from skytide.spark.pane_level import PaneTask, Tuples
-from skytide.windows.duration import duration_us
+from skytide.windows.duration import Duration, duration_us
 from skytide.workloads.workload import Workload, typed
 
 FORMAT = "skytide-workload"
@@ -31,7 +31,6 @@ LATEST_US = 8_000 * 365 * 86_400 * SECOND_US
 
 Offset = dict[str, int]
 """Where a stream stands: "tick", the next one; "tick_us", their length; "start_us", when tick 0 began, so that a replay has the same times."""
-Length = str | timedelta
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,22 +121,22 @@ def workload(
     dispersion: float | None = None,
     steps: str | None = None,
     hurst: float | None = None,
-    on: Length | None = None,
-    off: Length | None = None,
+    on: Duration | None = None,
+    off: Duration | None = None,
     series: str | None = None,
     streams: int | None = None,
-    delay: Length | None = None,
+    delay: Duration | None = None,
     delays: str | None = None,
     delay_series: str | None = None,
     late_share: float = 1.0,
     points: str = "independent",
     dimensions: int = 8,
     seed: int = 0,
-    tick: Length = "10 ms",
+    tick: Duration = "10 ms",
     partitions: int = 2,
     pace: str = "real",
-    batch: Length | None = None,
-    duration: Length | None = None,
+    batch: Duration | None = None,
+    duration: Duration | None = None,
     start: str | int | datetime | None = None,
 ) -> WorkloadStream:
     """Describe a stream that skytide generates by itself, the same one every time.
@@ -343,6 +342,13 @@ class WorkloadReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def position(self, offset: Offset) -> int:
         """Return the tick."""
         return offset["tick"]
+
+    def times_us(self, start: Offset) -> tuple[int, int] | None:
+        """Return the times of the tick of an offset, and of the tick that has come by now."""
+        if self.stream.pace == "fast":
+            return 0, LATEST_US
+        tick_us, start_us = self.stream.workload.tick_us, start["start_us"]
+        return start_us + start["tick"] * tick_us, start_us + (self._come(start_us) or 0) * tick_us
 
     def _offset(self, tick: int, start_us: int) -> Offset:
         return {"tick": tick, "tick_us": self.stream.workload.tick_us, "start_us": start_us}

@@ -11,9 +11,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from skytide.errors.checks import is_finite, refused, whole
+from skytide.errors.limits import MAX_DEGREE
 from skytide.kernels import fit_windows
 from skytide.kernels.order import Indices
-from skytide.kernels.polynomial import MAX_DEGREE
 from skytide.trading.columns import Quotes, check_columns, name_given
 from skytide.trading.plain import Quote, quotes_in_order
 from skytide.windows.duration import duration_us

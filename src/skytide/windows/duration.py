@@ -4,9 +4,11 @@ import re
 from datetime import timedelta
 from fractions import Fraction
 
-from skytide.errors.checks import refused
+from skytide.errors.checks import is_whole, refused
+from skytide.errors.limits import MAX_DURATION_US
 
-MOST_US = 100 * 365 * 86_400_000_000  # a century: beyond that sums of times no longer fit into 64 bits before long
+Duration = str | timedelta
+"""A length of time as people say it, wherever they do: a number and a unit, "200 ms", or a timedelta. Where none at all makes sense, it is written 0."""
 UNITS_US = {
     "us": 1,
     "microsecond": 1,
@@ -47,9 +49,18 @@ def duration_us(value: object, name: str) -> int:
         raise refused(name, value, "not a length of time", 'write a number and a unit, for instance "200 ms"')
     if exact.denominator != 1 or exact <= 0:
         raise refused(name, value, "not a positive whole number of microseconds", "choose a longer or rounder one")
-    if exact > MOST_US:
+    if exact > MAX_DURATION_US:
         raise refused(name, value, "longer than a century", "choose a shorter one")
     return int(exact)
+
+
+def duration_s(value: object, name: str) -> float:
+    """Return a length of time in seconds; no time at all is written 0.
+
+    >>> duration_s("1.5 min", "cool_down"), duration_s(0, "cool_down")
+    (90.0, 0.0)
+    """
+    return 0.0 if is_whole(value, 0, 0) else duration_us(value, name) / 1e6
 
 
 def shown(length_us: int) -> str:

@@ -7,11 +7,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skytide.errors import InvalidInput
+from skytide.errors.limits import MAX_OVERLAPPING
 from skytide.windows.duration import duration_us, shown
 
 Numbers = TypeVar("Numbers", int, NDArray[np.int64])
 """A time or the number of a pane, or an array of them."""
-MOST_OVERLAPPING = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -36,8 +36,8 @@ class Windows:
         if self.slide_us > self.length_us:
             raise InvalidInput(
                 value=f'slide="{shown(self.slide_us)}"',
-                reason=f'longer than window="{shown(self.length_us)}": tuples between windows would be lost',
-                remedy="choose slide <= window",
+                reason=f'longer than length="{shown(self.length_us)}": tuples between windows would be lost',
+                remedy="choose slide <= length",
             )
 
     @property
@@ -98,12 +98,12 @@ def sliding(length: object, slide: object | None = None) -> Windows:
     >>> sliding("1 second", slide="200 ms")
     Windows(length_us=1000000, slide_us=200000)
     """
-    length_us = duration_us(length, "window")
+    length_us = duration_us(length, "length")
     slide_us = length_us if slide is None else duration_us(slide, "slide")
-    if length_us // slide_us > MOST_OVERLAPPING:
+    if length_us // slide_us > MAX_OVERLAPPING:
         raise InvalidInput(
-            value=f'window="{shown(length_us)}", slide="{shown(slide_us)}"',
+            value=f'length="{shown(length_us)}", slide="{shown(slide_us)}"',
             reason=f"each tuple would belong to {length_us // slide_us:,} windows",
-            remedy=f"choose a slide with which there are at most {MOST_OVERLAPPING:,}",
+            remedy=f"choose a slide with which there are at most {MAX_OVERLAPPING:,}",
         )
     return Windows(length_us, slide_us)

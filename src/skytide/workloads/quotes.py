@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skytide.errors.checks import real, whole
+from skytide.errors.limits import MAX_SYMBOLS
 from skytide.workloads.identity import derive
 
 Floats = NDArray[np.float64]
@@ -28,7 +29,6 @@ DAILY_MOVE = 0.012  # of a price, from the opening to the close
 TREND_S, TREND_SHARE = 180, 0.2  # how long a trend holds, and what it adds, over the steps of a second
 HALF_SPREAD = 0.00008
 LOT = 100
-MAX_SYMBOLS = 5_000
 CONSONANTS, VOWELS = "BCDFGHJKLMNPRSTVWZ", "AEIOU"
 
 
@@ -60,7 +60,7 @@ class QuoteDay:
     def __post_init__(self) -> None:
         """Refuse what cannot be made."""
         whole("symbols", self.symbols, 1, MAX_SYMBOLS)
-        real("rate", self.rate_hz, above=0, up_to=1e6, meaning="quotes a second, more than 0")
+        real("rate_hz", self.rate_hz, above=0, up_to=1e6, meaning="quotes a second, more than 0")
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -71,8 +71,8 @@ class QuoteDay:
     @cached_property
     def shares(self) -> Floats:
         """The share of each symbol in all quotes."""
-        weights: Floats = 1.0 / np.arange(1, self.symbols + 1, dtype=np.float64) ** ZIPF
-        return np.asarray(weights / weights.sum())
+        weights = 1.0 / np.arange(1, self.symbols + 1, dtype=np.float64) ** ZIPF
+        return np.asarray(weights / weights.sum(), dtype=np.float64)
 
     @staticmethod
     def intensity(at_s: Floats) -> Floats:

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from skytide.errors import InvalidInput
 from skytide.errors.checks import given_if, one_of, positive_us, read_real, read_whole, real, whole, words
+from skytide.errors.limits import MAX_DELAY_US, MAX_DIMENSIONS
 from skytide.workloads.arrivals import SECOND_US, Arrivals, Counts
 from skytide.workloads.delays import DELAYS, Delays
 from skytide.workloads.fleet import Fleet
@@ -21,8 +22,6 @@ from skytide.workloads.points import CLOUDS, DRIFTING, Points, cloud_at, columns
 BATCH_ROWS = 65_536
 ID_BITS = 24  # of an id number the tuples of a tick, the others the ticks
 MOST_PER_TICK = 2 ** (ID_BITS - 2)  # on average, so that chance does not use up the numbers
-MOST_DIMENSIONS = 64
-MOST_DELAY_US = 24 * 3600 * SECOND_US
 TIME = pa.timestamp("us", tz="UTC")
 
 
@@ -69,7 +68,7 @@ class Workload:
         one_of("arrivals", self.arrivals, ARRIVALS)
         one_of("delays", self.delays, DELAYS)
         one_of("points", self.points, (*CLOUDS, DRIFTING))
-        whole("dimensions", self.dimensions, 1, MOST_DIMENSIONS)
+        whole("dimensions", self.dimensions, 1, MAX_DIMENSIONS)
         whole("seed", self.seed, 0, 2**128)
         positive_us("tick", self.tick_us, 3600 * SECOND_US)
         self._check_arrivals()
@@ -107,7 +106,7 @@ class Workload:
         if self.delay_series is not None:
             words("delay_series", self.delay_series, "delays.parquet")
         if self.delay_us is not None:
-            positive_us("delay", self.delay_us, MOST_DELAY_US)
+            positive_us("delay", self.delay_us, MAX_DELAY_US)
         real("late_share", self.late_share, above=0, up_to=1, meaning="a share of the tuples, above 0 and up to 1")
         if self.delays == "none" and self.late_share != 1:
             raise InvalidInput(value=f"late_share={self.late_share}", reason="nothing is late", remedy="say how late: give a delay")

@@ -5,7 +5,7 @@ import os
 import shutil
 import tempfile
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
@@ -26,7 +26,13 @@ from skytide.spark.fleet.reader import FleetReader
 from skytide.spark.fleet.settings import Settings, schema_text
 from skytide.spark.fleet.source import FORMAT, register_fleet
 from skytide.spark.fleet.standing import splits_of, status_of
-from skytide.windows import duration_us
+from skytide.spark.watching import fleet_subject
+from skytide.watch.serving import export, serve
+from skytide.windows import Duration, duration_us
+
+if TYPE_CHECKING:
+    from skytide.watch.metrics import Exporter
+    from skytide.watch.server import Page
 
 
 class Fleet(Printed):
@@ -116,6 +122,14 @@ class Fleet(Printed):
             raise InvalidInput(value="streams()", reason="no query has looked at the fleet yet", remedy="start one first")
         return found
 
+    def serve(self, address: str = "127.0.0.1", port: int | None = None, *, token: str | None = None) -> "Page":
+        """Show it on a live page, beside all else that this program serves there; `run.serve()` shows a query with its fleet."""
+        return serve([fleet_subject(self)], address, port, token)
+
+    def metrics(self, port: int, address: str = "127.0.0.1") -> "Exporter":
+        """Let Prometheus read how it is doing, beside all else that this program exports there."""
+        return export([fleet_subject(self)], port, address)
+
     def _set_suspended(self, streams: tuple[str, ...], value: bool) -> None:
         if not streams:
             raise refused("streams", streams, "none is named", 'name some: fleet.suspend("sensor:7")')
@@ -138,8 +152,8 @@ def fleet(
     header: bool = False,
     starting: str = "earliest",
     splits: int | None = None,
-    interval: Any = "1 s",
-    latency: Any = "5 s",
+    interval: Duration = "1 s",
+    latency: Duration = "5 s",
     strategy: str = "drfm",
     capacity_hz: float | None = None,
     invalid: str | os.PathLike[str] | None = None,

@@ -163,6 +163,9 @@ class FleetReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         yield from as_tuples(self.records(partition), partition.ranges, task)
 
+    def times_us(self, start: Offset) -> None:
+        """Streams come as they like: nobody can tell how far they are in time."""
+
     def position(self, offset: Offset) -> int:
         """Return how many batches there were."""
         return int(offset["sequence"])

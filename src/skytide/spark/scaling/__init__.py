@@ -1,7 +1,8 @@
 """The auto-scaler for streaming queries on Spark: metrics, actuators, and the thread that runs the loop."""
 
+from skytide.records import Event, ScalerStatus
 from skytide.spark.scaling.autoscale import autoscale
 from skytide.spark.scaling.power import Power
-from skytide.spark.scaling.scaler import Event, History, Scaler, ScalerStatus
+from skytide.spark.scaling.scaler import History, Scaler
 
 __all__ = ["Event", "History", "Power", "Scaler", "ScalerStatus", "autoscale"]

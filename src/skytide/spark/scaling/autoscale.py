@@ -9,11 +9,12 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from skytide.control import Controller, Guard, controller_of
 from skytide.errors.checks import is_whole, kind_of, one_of, refused, yes_or_no
+from skytide.records import Event
 from skytide.spark.run import Run
 from skytide.spark.scaling.json_store import JsonStore
 from skytide.spark.scaling.plant import plant
-from skytide.spark.scaling.scaler import Event, Scaler
-from skytide.windows import duration_us
+from skytide.spark.scaling.scaler import Scaler
+from skytide.windows import Duration, duration_us
 
 MODES = ("act", "recommend")
 
@@ -23,7 +24,7 @@ def autoscale(
     controller: Controller | str = "mpc",
     executors: tuple[int, int] | None = None,
     *,
-    interval: Any = None,
+    interval: Duration | None = None,
     mode: str = "act",
     store: str | os.PathLike[str] | None = None,
     guard: Guard | None = None,

@@ -25,6 +25,7 @@ from skytide.spark.scaling.progress import Batch, Means, idle, measure, overdue
 KEPT = 1_000  # batches that wait for the next look
 FEWEST = 3  # batches that an observation is made of: of a single one nothing can be told about rates
 SMOOTHING = 0.5
+TASKS = ("pane tasks", "window task", "key tasks")
 
 
 class QueryMetrics:
@@ -62,6 +63,8 @@ class QueryMetrics:
             self._share: float | None = None  # of the time with jobs, that executors work
             self._heard_s = self._looked_s = self._clock()
             self._seen = {each.id: each for each in self._executors()}
+            if self._levels is not None:
+                self._levels.worked_s()
 
     def feed(self, progress: dict[str, Any]) -> None:
         """Take in what Spark tells of a batch; what is known, or of another run, counts for nothing."""
@@ -127,10 +130,12 @@ class QueryMetrics:
             name: max(0.0, each.busy_s - (before[name].busy_s if name in before else 0.0)) for name, each in self._seen.items()
         }
         active = [each for each in self._seen.values() if each.active]
-        loads = tuple((each.id, busy_s[each.id] / elapsed_s / each.cores) for each in active)
+        loads = () if self._local else tuple((each.id, busy_s[each.id] / elapsed_s / each.cores) for each in active)
         now, cores = self._allocation(), sum(each.cores for each in active)
         if self._local:
             workers, parallel = float(now.workers), float(min(cores, now.workers))
+            # All that Spark tells of the one executor is how long the application has run; without levels all time counts as work.
+            busy_s = {"": parallel * work_s if self._levels is None else self._levels.worked_s()}
         else:
             whole = sum(each.id in before for each in active)  # those that were there all the time
             workers = (whole + len(active)) / 2
@@ -149,7 +154,7 @@ class Levels:
         """Watch a query."""
         self._run = run
         self._tuples: dict[int, int] = {}
-        self._window_s = 0.0
+        self._window_s = self._worked_s = 0.0
 
     def sample(self) -> None:
         """Note how many tuples came in up to the latest batch."""
@@ -158,6 +163,12 @@ class Levels:
             self._tuples[status.batch] = status.tuples
         while len(self._tuples) > KEPT:
             self._tuples.pop(next(iter(self._tuples)))
+
+    def worked_s(self) -> float:
+        """Return how long tasks have worked since the last call."""
+        seconds = self._run.seconds()
+        before_s, self._worked_s = self._worked_s, sum(seconds.get(step, 0.0) for step in TASKS)
+        return self._worked_s - before_s
 
     def counted(self, batches: list[Batch]) -> list[Batch]:
         """Give batches with the tuples they took in; their rows may be reports of a source that works on tuples itself.

@@ -6,37 +6,32 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING
 
 from skytide.control import Controller, Guard
 from skytide.loop import recording
 from skytide.loop.cycle import Cycle, Loop
 from skytide.loop.ports import Store
-from skytide.records import Observation
-from skytide.records.printing import Printed, number, seconds
+from skytide.records import Event, Observation, ScalerStatus
+from skytide.records.printing import Printed, seconds
 from skytide.spark.scaling.metrics import ProgressListener, QueryMetrics
 from skytide.spark.scaling.plant import Plant
 from skytide.spark.scaling.power import WithPower
+from skytide.spark.watching import scaler_subject
+from skytide.watch.looks import ScalerAbout
+from skytide.watch.serving import export, serve
+
+if TYPE_CHECKING:
+    from skytide.watch.metrics import Exporter
+    from skytide.watch.server import Page
 
 LEAST_INTERVAL_S = 10.0
 TRIGGERS = 2  # an interval has at least so many triggers, otherwise there is nothing to see in it
 STALE_INTERVALS = 3
 LOOK_S = 0.5  # between two looks at executors, while some come or go
 KEPT = 100_000
+CYCLES_KEPT = 1_000
 _AHEAD_S = time.time() - time.monotonic()  # once for all: scalers that share executors must agree on the time
-
-
-@dataclass(frozen=True)
-class Event:
-    """Something that happened."""
-
-    at_s: float
-    text: str
-
-    def __str__(self) -> str:
-        """Write it with the time of day (UTC)."""
-        return f"{time.strftime('%H:%M:%S', time.gmtime(self.at_s))} {self.text}"
 
 
 class History(list[Observation]):
@@ -47,41 +42,6 @@ class History(list[Observation]):
         recording.save(self, path)
 
 
-@dataclass(frozen=True)
-class ScalerStatus(Printed):
-    """How an auto-scaler is doing."""
-
-    running: bool
-    paused: bool
-    acts: bool
-    workers: int
-    wanted: int
-    """As of the latest cycle."""
-    reason: str
-    lead_s: float
-    """From asking for a worker to its first work, as measured."""
-    seen: Observation | None
-    """The latest."""
-    failure: str = ""
-    """Why the latest cycle failed, or what ended the auto-scaler before its query; empty if all is well."""
-
-    def lines(self) -> list[tuple[str, str]]:
-        """Return what is worth knowing, in a few lines."""
-        state = "ended" if not self.running else "paused" if self.paused else "acts" if self.acts else "recommends"
-        seen, measured = self.seen, ""
-        if seen is not None:
-            latency = "" if seen.latency_s is None else f", latency {seconds(seen.latency_s)}"
-            waits = f", {number(seen.backlog)} tuples wait" if seen.backlog else ""
-            measured = f"{number(seen.arrival_rate_hz)} tuples/s, used {seen.utilisation:.0%}{latency}{waits}"
-        return [
-            ("state", state),
-            ("workers", f"{self.workers:,}" + (f", {self.wanted:,} wanted" if self.wanted != self.workers else "")),
-            ("why", self.reason),
-            ("measured", f"{measured}; a new worker takes {seconds(self.lead_s)}" if measured else ""),
-            ("failure", self.failure),
-        ]
-
-
 class Scaler(Printed):
     """Watches a query and resizes what it runs on, until it is stopped or the query ends. Made by `autoscale`."""
 
@@ -90,6 +50,7 @@ class Scaler(Printed):
         self._told, self._clock = tell, clock or (lambda: time.monotonic() + _AHEAD_S)
         self._events: deque[Event] = deque(maxlen=KEPT)
         self._history: deque[Observation] = deque(maxlen=KEPT)
+        self._cycles: deque[Cycle] = deque(maxlen=CYCLES_KEPT)
         self._lock = threading.Lock()
         self._wake = threading.Event()
         self._stopped = False
@@ -97,6 +58,7 @@ class Scaler(Printed):
         self._latest: Cycle | None = None
         self._failures: dict[str, str] = {}  # of each step that failed the last time
         self._blind = 0  # cycles without metrics
+        self._done = self._changes = self._limited = 0  # cycles
         self._thread = threading.Thread(target=self._work, name="skytide-autoscale", daemon=True)
 
     def attach(self, plant: Plant, controller: Controller, guard: Guard, interval_s: float | None, store: Store | None) -> None:
@@ -107,14 +69,16 @@ class Scaler(Printed):
         )
         shortest_s = TRIGGERS * (self._metrics.trigger_s or 0.0)
         self.interval_s = max(LEAST_INTERVAL_S, shortest_s) if interval_s is None else interval_s
-        guard = replace(guard, stale_after_s=max(guard.stale_after_s, STALE_INTERVALS * self.interval_s))
+        guard = guard.patient(STALE_INTERVALS * self.interval_s)
         metrics = self._metrics if plant.power is None else WithPower(self._metrics, plant.power)
         self._loop = Loop(metrics, plant.actuator, controller, guard, store, self)
         self._listener = ProgressListener(str(plant.query.id), self._metrics.feed, self._wake.set)
         does = "scales" if plant.actuator.acts else "watches"
         if plant.power:
             self.say(plant.power.said())
-        size = f"{guard.minimum} to {guard.maximum} {plant.what}, now {plant.actuator.current().workers}"
+        limits = f"{guard.minimum} to {guard.maximum} {plant.what}"
+        size = f"{limits}, now {plant.actuator.current().workers}"
+        self._about = ScalerAbout(str(controller), limits, guard.maximum, self.interval_s)
         self.say(f"{controller} {does} query {plant.query.name or plant.query.id} every {self.interval_s:g} s: {size}")
         plant.manager.addListener(self._listener)
         self._thread.start()
@@ -128,7 +92,7 @@ class Scaler(Printed):
         """Write it in a few lines."""
         return str(self)
 
-    def follows(self, query: Any) -> bool:
+    def follows(self, query: object) -> bool:
         """Whether a query that was started is the one that this one watches, started again with its checkpoint."""
         return self._plant.run is None and str(getattr(query, "id", "")) == str(self._plant.query.id)
 
@@ -140,7 +104,10 @@ class Scaler(Printed):
         workers = actuator.current().workers
         wanted, reason = (latest.limited.allocation.workers, latest.limited.reason) if latest else (workers, "no decision yet")
         running, failure = self._thread.is_alive(), "; ".join(self._failures.values())
-        return ScalerStatus(running, self._loop.paused, actuator.acts, workers, wanted, reason, actuator.lead_s, seen, failure)
+        counts = {"cycles": self._done, "changes": self._changes, "limited": self._limited}
+        return ScalerStatus(
+            running, self._loop.paused, actuator.acts, workers, wanted, reason, actuator.lead_s, seen, failure, **counts
+        )
 
     def events(self) -> list[Event]:
         """What happened, oldest first."""
@@ -151,6 +118,19 @@ class Scaler(Printed):
         """What was seen, oldest first."""
         with self._lock:
             return History(self._history)
+
+    def cycles(self) -> list[Cycle]:
+        """What the latest cycles saw, wanted and did, oldest first."""
+        with self._lock:
+            return list(self._cycles)
+
+    def serve(self, address: str = "127.0.0.1", port: int | None = None, *, token: str | None = None) -> "Page":
+        """Show it on a live page, beside all else that this program serves there; whoever has the token in its `url` can pause it."""
+        return serve([scaler_subject(self, self._plant.query, self._about)], address, port, token)
+
+    def metrics(self, port: int, address: str = "127.0.0.1") -> "Exporter":
+        """Let Prometheus read how it is doing, beside all else that this program exports there."""
+        return export([scaler_subject(self, self._plant.query, self._about)], port, address)
 
     def pause(self) -> None:
         """Go on watching, but change nothing."""
@@ -215,6 +195,12 @@ class Scaler(Printed):
         cycle = self._loop.cycle(self._clock())
         with self._lock:
             self._latest = cycle
+            self._cycles.append(cycle)
+            self._done, self._changes, self._limited = (
+                self._done + 1,
+                self._changes + bool(cycle.said),
+                self._limited + cycle.is_limited,
+            )
             if cycle.evaluation is not None:
                 self._history.append(cycle.evaluation.seen)
         if cycle.evaluation is not None and self._plant.share is not None:

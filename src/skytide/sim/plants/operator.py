@@ -11,13 +11,24 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from skytide.control.models import power_w
+from skytide.control.models import kingman, power_w
 from skytide.errors import InvalidInput
 from skytide.records import Allocation, Observation
 from skytide.workloads.identity import derive
 
 Floats = NDArray[np.float64]
 QUEUE_LOAD = 0.98  # beyond this load, what waits is counted one by one and needs no formula
+
+
+@dataclass(frozen=True)
+class PlayedStep:
+    """What happened in a step."""
+
+    allocation: Allocation
+    arrived: float
+    served: float
+    blocked: bool
+    """Whether tuples had to wait for a free worker at its end."""
 
 
 @dataclass
@@ -36,10 +47,9 @@ class _Interval:
 
 
 class Operator:
-    """The plant: `advance` lets time pass, `observe` and `apply` are the ports of the control cycle.
+    """The plant, behind the ports of the control cycle: `observe(now)` plays up to now.
 
     >>> plant = Operator([100.0] * 60, service_s=0.016, start=Allocation(2), arrival_cv=0, service_cv=0)
-    >>> plant.advance(10)
     >>> plant.observe(10).utilisation
     0.8
     """
@@ -81,6 +91,8 @@ class Operator:
         self._at = 0
         self._interval = _Interval(0.0)
         self.arrived = self.served = 0.0
+        self.steps: list[PlayedStep] = []
+        """What happened in each step so far."""
         self.worker_s = 0.0
         """What has to be paid for: workers from the moment they are asked for."""
 
@@ -131,8 +143,14 @@ class Operator:
             self._step()
             self._at += 1
 
+    @property
+    def finished(self) -> bool:
+        """Whether nothing comes any more."""
+        return self._at >= len(self._come)
+
     def observe(self, now_s: float) -> Observation | None:
-        """Give what was measured since the last call."""
+        """Let time pass until now, and return what was measured since the last call."""
+        self.advance(min(now_s, max(self.length_s, self.now_s)))  # after the last rate there is nothing to look at
         seen, length_s = self._interval, self.now_s - self._interval.began_s
         if length_s <= 0:
             return None
@@ -178,7 +196,7 @@ class Operator:
             self._stalled, self._cold = 0.0, 0
         load = min(came / could, QUEUE_LOAD) if could else QUEUE_LOAD
         # Each worker has the queue of its keys, so tuples wait for one worker, not for all: P2's formula needs its correction.
-        queue_s = load / (1 - load) * (self._cv[0] ** 2 + self._cv[1] ** 2) / 2 * cost_s
+        queue_s = kingman(load, *self._cv) * cost_s
         seen.waited_s += (before + self._ready + self._held) / 2 * step_s + done * (queue_s + cost_s)
         seen.workers = workers if seen.workers is None else min(seen.workers, workers)
         seen.arrived += came
@@ -188,6 +206,7 @@ class Operator:
         seen.there_s += workers * step_s
         self.arrived += came
         self.served += done
+        self.steps.append(PlayedStep(self._now, came, done, self._ready + self._held > 0))
         self.worker_s += (workers + sum(count for _, count in self._coming)) * step_s
 
     def _join(self, now_s: float) -> None:

@@ -32,8 +32,13 @@ class CoarsePlant:
         self._workers, self._coming = workers, list[tuple[float, int]]()
         self._at, self._service_s = 0, 0.0
 
+    @property
+    def finished(self) -> bool:
+        """Whether all rates were played."""
+        return self._at >= len(self._rates_hz)
+
     def current(self) -> Allocation:
-        """Give the workers that are there."""
+        """Return the workers that are there."""
         return Allocation(self._workers)
 
     def apply(self, wanted: Allocation, now_s: float) -> str:

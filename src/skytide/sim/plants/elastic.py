@@ -6,17 +6,17 @@ The plant plays the stream when it is asked what it saw: `observe(now)` plays up
 import heapq
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from skytide.control.controller import Controller
 from skytide.control.guard import Guard
-from skytide.loop.cycle import Cycle, Loop
+from skytide.loop.cycle import Cycle
 from skytide.records import Allocation, Observation
-from skytide.routing import AS_PID, Policy, SlotUse, Splitting, utilisation
+from skytide.routing import AS_PID, Policy, SlotUse, Splitting
 from skytide.sim.costs import Costs
+from skytide.sim.drive import drive
 from skytide.sim.pane_stage import PaneStage, Result, use_between
 from skytide.sim.traffic import Step, Traffic
 from skytide.sim.window_stage import WindowStage
@@ -24,12 +24,6 @@ from skytide.windows import Windows
 
 INTERVAL_S, PERIOD_S = 2.5, 0.25  # P0 §5: between two decisions, and between two samples of the PID
 THREADS = 60  # of P0's machine with 64 cores, one thread a core
-Reading = Literal["interval", "samples"]
-"""How the pane level's utilisation of a control interval is read: over the interval, or as the mean of the PID's samples in it.
-
-P0 does not say. A slot that gets a whole partition within a sample looks overloaded in it, however idle it is afterwards: so samples say
-how far panes have to be split, and the interval says how many slots are needed. Fig. 10a comes out by samples, Tab. 4 by the interval.
-"""
 PATIENCE = 4.0  # stream lengths after which a run that does not end is given up
 
 
@@ -86,17 +80,17 @@ class ElasticPlant:
         policy: Policy = "WIN_FB_MERGE",
         slots: tuple[int, int] = (1, 1),
         period_s: float = PERIOD_S,
-        reading: Reading = "interval",
         slowdown: Callable[[float], float] = lambda _: 1.0,
     ) -> None:
         """Start idle; `slowdown` says how many times as long work takes at a time, because others use the machine too."""
         self.panes = PaneStage(costs, strategy, slots[0], stream, period_s)
         self.now_s = 0.0
-        self._stream, self._slowdown, self.period_s, self._reading = stream, slowdown, period_s, reading
+        self._stream, self._slowdown, self.period_s = stream, slowdown, period_s
         self._at = 0
         self._coming: list[tuple[float, int, Result]] = []
         self._order = 0
-        self._splitting_factor = 1.0
+        self.splitting_factor = 1.0
+        """How many partitions the panes had that closed in the latest interval in which some did, on average."""
         self._seen = _Seen()
         self._empty: list[int] = []
         self.windows: WindowLevel | None = None
@@ -119,7 +113,7 @@ class ElasticPlant:
         """Give when the last result came out, of those that did."""
         return self.windows.released_s[-1] if self.windows else max(slot.free_s for slot in self.panes.slots.values())
 
-    def windows_a_second(self) -> NDArray[np.int64]:
+    def windows_per_second(self) -> NDArray[np.int64]:
         """Give how many windows came out in each second, up to the last whole one of the stream."""
         released = [] if self.windows is None else self.windows.released_s
         return np.bincount(np.array(released, int), minlength=int(self._stream.length_s))[: int(self._stream.length_s)]
@@ -159,6 +153,7 @@ class ElasticPlant:
             busy_s |= {f"window slot {n}": window_busy_s.get(n, 0.0) for n in slots}
             late_s = [at_s - self._layout.end_us(window) / 1e6 for window, at_s in self.windows.release()]
             latency_s = sum(late_s) / len(late_s) if late_s else None
+        splitting_factor = self._splitting(before.results)
         processed = seen.processed - before.processed
         return Observation(
             at_s=now_s,
@@ -172,7 +167,7 @@ class ElasticPlant:
             latency_s=latency_s,
             loads=tuple((slot, taken_s / interval_s) for slot, taken_s in busy_s.items()),
             pane_utilisation=pane_utilisation,
-            splitting_factor=self._splitting(before.results),
+            splitting_factor=splitting_factor if self.windows else None,  # alone, P0's controller takes panes as whole
             window_utilisation=window_utilisation,
         )
 
@@ -224,23 +219,21 @@ class ElasticPlant:
         return _Seen(self.panes.tuples, processed, scheduled, len(self.panes.samples), len(self.panes.results), slots)
 
     def sampled_utilisation(self, first: int = 0, last: int | None = None) -> float | None:
-        """Give the mean of some of the PID's samples, weighted by what came in; None if nothing did."""
-        samples = [s for s in self.panes.samples[first:last] if s.utilisation is not None]
-        weight = sum(sample.tuples for sample in samples)
-        return sum((sample.utilisation or 0.0) * sample.tuples for sample in samples) / weight if weight else None
+        """Return the plain mean of some of the PID's samples, as P0's controller reads it; None if there is none."""
+        samples = [s.utilisation for s in self.panes.samples[first:last] if s.utilisation is not None]
+        return sum(samples) / len(samples) if samples else None
 
     def _pane_utilisation(self, before: "_Seen", now: "_Seen", uses: list[SlotUse], interval_s: float) -> float:
-        """Give what came in over what could have been served; when nothing came in, how busy the slots were."""
-        over = utilisation(uses, interval_s)
-        measured = self.sampled_utilisation(before.samples, now.samples) if self._reading == "samples" else over
+        """Return the mean of the samples; if there is none, how busy the slots were."""
+        measured = self.sampled_utilisation(before.samples, now.samples)
         return min(1.0, sum(use.busy_s for use in uses) / (len(uses) * interval_s)) if measured is None else measured
 
     def _splitting(self, first: int) -> float:
-        """Give how many partitions the panes had that closed in the interval, on average; if none did, what was known before."""
+        """Return how many partitions the panes had that closed in the interval, on average; if none did, what was known before."""
         partitions = {result.pane: result.partitions for result in self.panes.results[first:]}
         if partitions:
-            self._splitting_factor = sum(partitions.values()) / len(partitions)
-        return self._splitting_factor
+            self.splitting_factor = sum(partitions.values()) / len(partitions)
+        return self.splitting_factor
 
 
 @dataclass(frozen=True)
@@ -259,8 +252,5 @@ def run_elastic(
     plant: ElasticPlant, controller: Controller, length_s: float, *, interval_s: float = INTERVAL_S, threads: int = THREADS
 ) -> list[Cycle]:
     """Let a controller drive a plant until all results are out, and give its cycles."""
-    loop = Loop(plant, plant, controller, guard=Guard.bounds(2 if plant.windows else 1, threads))
-    cycles: list[Cycle] = []
-    while not plant.finished and len(cycles) * interval_s < PATIENCE * length_s:
-        cycles.append(loop.cycle((len(cycles) + 1) * interval_s))
-    return cycles
+    guard = Guard.bounds(2 if plant.windows else 1, threads)
+    return drive(plant, controller, guard, interval_s=interval_s, at_most_s=PATIENCE * length_s)

@@ -1,19 +1,24 @@
 """FUGU in virtual time: hosts, the operators of many queries, and what it costs to move them (P4 §II and V).
 
-Each query is a filter, which sees all events, and a window over the events of its sector. A judge of `skytide.control` says which hosts
-give load away or go; subset sum picks the operators, first fit finds a host for them. One step is one measurement point, in which loads
-are fluid: what a host cannot do stays as a backlog with its operators, so nothing is lost.
+Each query is a filter, which sees all events, and a window over the events of its sector. `skytide.control.manager` says which operators
+go where. One step is one measurement point, in which loads are fluid: what a host cannot do stays as a backlog with its operators, so
+nothing is lost.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from statistics import fmean
 
 import numpy as np
 from numpy.typing import NDArray
 
-from skytide.control.judging import Judge, Verdict, WorkersByLoad
-from skytide.control.placement import Bin, Item, first_fit, leaving
+from skytide.control.guard import Guard
+from skytide.control.judging import WorkersByLoad
+from skytide.control.manager import HostsSeen, Manager, Placed
+from skytide.control.models import kingman
+from skytide.control.placement import Bin, Item, first_fit
 from skytide.errors import InvalidInput
+from skytide.records import Allocation
+from skytide.sim.drive import drive
 from skytide.workloads.identity import derive
 
 Floats = NDArray[np.float64]
@@ -55,6 +60,8 @@ class Operators:
     """By point and operator, events a second."""
     window_s: Floats
     """By operator; 0 for filters, which have no state."""
+    event_s: Floats
+    """By operator, what an event costs."""
 
     @property
     def queries(self) -> int:
@@ -80,12 +87,12 @@ def operators(day: Day, seed: int, queries: int = QUERIES, mean_load: float = ME
     put_s = look_s * sectors * (0.5 + window_s / sum(WINDOW_S))
     rate_hz = np.hstack([np.repeat(total_hz[:, None], queries, axis=1), day.rate_hz[:, sector]])
     cost_s = np.concatenate([np.full(queries, look_s), put_s])
-    return Operators(rate_hz * cost_s, rate_hz, np.concatenate([np.zeros(queries), window_s]))
+    return Operators(rate_hz * cost_s, rate_hz, np.concatenate([np.zeros(queries), window_s]), cost_s)
 
 
-@dataclass(frozen=True)
+@dataclass
 class Point:
-    """What was measured in an interval, and done at its end."""
+    """What was measured in an interval, and how many operators moved at its end."""
 
     hosts: int
     load_min: float
@@ -93,36 +100,73 @@ class Point:
     load_max: float
     latency_s: float
     """From an event to its result, on average over the queries."""
-    moved: int
-    decisions: int
-    refused: int
+    moved: int = 0
 
 
 class Fugu:
-    """The plant and its central manager."""
+    """The plant, behind the ports of the control cycle: `observe(now)` plays up to now, `apply` moves operators."""
 
-    def __init__(self, operators: Operators, judge: Judge, target: float, fill: float, arrival_scv: float = 1.0) -> None:
-        """Place all operators by first fit; hosts give load away down to the target, and are filled up to the other load."""
-        self.operators, self._judge, self._target, self._fill, self._scv = operators, judge, target, fill, arrival_scv
+    acts = True
+    lead_s = 0.0
+
+    def __init__(self, operators: Operators, fill: float, arrival_scv: float = 1.0) -> None:
+        """Place all operators by first fit on hosts that are filled up to a load."""
+        self.operators, self._scv = operators, arrival_scv
         self.backlog_s: Floats = np.zeros(operators.load.shape[1])
         """By operator, work that waits."""
         self.done_s = 0.0
+        self.points: list[Point] = []
         self.where: NDArray[np.int64] = np.zeros(operators.load.shape[1], dtype=np.int64)
-        """By operator, its host."""
+        """By operator, the place of its host."""
         self.names: list[str | None] = [None] * HOSTS
         """Of each host in use: a host that is allocated again has another name."""
         self._pause_s = np.zeros(operators.load.shape[1])
-        self.allocated = 0
+        self.allocated = self._named = 0
         items = [operators.item(number, float(load), 0) for number, load in enumerate(operators.load[0])]
         placed = first_fit(items, [Bin(str(slot), fill, spare=True) for slot in range(HOSTS)])
         for number in range(len(items)):
             self.where[number] = int(placed.places.get(str(number), number % HOSTS))
-        self._allocate()
+        self.name_hosts(self._offered())
 
-    def step(self, point: int) -> Point:
-        """Let an interval pass, then let the manager act."""
+    @property
+    def finished(self) -> bool:
+        """Whether the day is over."""
+        return len(self.points) >= len(self.operators.load)
+
+    def current(self) -> Placed:
+        """Return the hosts in use, and where operators are."""
+        where = sorted((str(number), self.names[slot] or "") for number, slot in enumerate(self.where.tolist()))
+        return Placed(sum(name is not None for name in self.names), where=tuple(where))
+
+    def observe(self, now_s: float) -> HostsSeen | None:
+        """Let all intervals pass that have ended by now, and return what was measured since the last call; loads are those of the last."""
+        passed: list[HostsSeen] = []
+        while not self.finished and (len(self.points) + 1) * INTERVAL_S <= now_s + 1e-9:
+            passed.append(self._pass(len(self.points)))
+        if not passed:
+            return None
+        came_hz, done_hz = (fmean(getattr(seen, name) for seen in passed) for name in ("arrival_rate_hz", "processed_rate_hz"))
+        return replace(passed[-1], interval_s=len(passed) * INTERVAL_S, arrival_rate_hz=came_hz, processed_rate_hz=done_hz)
+
+    def apply(self, wanted: Allocation, now_s: float) -> str:
+        """Move operators; hosts are taken and released as that asks for."""
+        if not isinstance(wanted, Placed):
+            raise InvalidInput(value=repr(wanted), reason="it does not say where operators go", remedy="ask the manager")
+        offered = self._offered()
+        slots = {name: slot for slot, name in [*enumerate(self.names), *offered.items()] if name is not None}
+        point, moved = max(0, len(self.points) - 1), 0
+        for number, slot in ((int(item), slots[host]) for item, host in wanted.where):
+            if slot != self.where[number]:
+                self._move(number, slot, point)
+                moved += 1
+        if self.points:
+            self.points[-1].moved += moved
+        self.name_hosts(offered)
+        return f"{moved} operators move, {sum(name is not None for name in self.names)} hosts"
+
+    def _pass(self, point: int) -> HostsSeen:
         load = self.operators.load[point]
-        latency_s = self._latency_s(point)
+        latency_s, allocation = self._latency_s(point), self.current()
         have_s = self.backlog_s + load * INTERVAL_S
         served = np.minimum(1.0, INTERVAL_S / np.maximum(self._by_host(have_s), 1e-12))[self.where]
         done_s = np.minimum(have_s * served, np.maximum(0.0, INTERVAL_S - self._pause_s))
@@ -130,12 +174,26 @@ class Fugu:
         self.done_s += float(done_s.sum())
         self._pause_s = np.maximum(0.0, self._pause_s - INTERVAL_S)
         busy = self._by_host(done_s) / INTERVAL_S
-        loads = {name: float(busy[slot]) for slot, name in enumerate(self.names) if name is not None}
-        verdicts = self._judge.judge(loads, now_s=(point + 1) * INTERVAL_S)
-        moved, refused = self._manage(verdicts, done_s / INTERVAL_S, loads, point)
-        values = list(loads.values())
+        loads = tuple((name, float(busy[slot])) for slot, name in enumerate(self.names) if name is not None)
+        values = [value for _, value in loads]
         mean = sum(values) / len(values)
-        return Point(len(values), min(values), mean, max(values), latency_s, moved, len(verdicts) - refused, refused)
+        self.points.append(Point(len(values), min(values), mean, max(values), latency_s))
+        rates_hz = self.operators.rate_hz[point]
+        event_s = self.operators.event_s
+        return HostsSeen(
+            at_s=(point + 1) * INTERVAL_S,
+            interval_s=INTERVAL_S,
+            allocation=allocation,
+            arrival_rate_hz=float(rates_hz.sum()),
+            processed_rate_hz=float((done_s / event_s).sum()) / INTERVAL_S,
+            utilisation=float(load.sum()) / len(values),
+            latency_s=latency_s,
+            loads=loads,
+            items=tuple(self.operators.item(number, float(taken_s) / INTERVAL_S, point) for number, taken_s in enumerate(done_s)),
+            spare=tuple(self._offered().values()),
+            network=NETWORK_HZ,
+            memory=MEMORY_EVENTS,
+        )
 
     def _by_host(self, values: Floats) -> Floats:
         return np.bincount(self.where, values, HOSTS).astype(np.float64)
@@ -158,79 +216,17 @@ class Fugu:
         )
         return float(of_query.mean())
 
-    def _manage(self, verdicts: Sequence[Verdict], cpu: Floats, loads: dict[str, float], point: int) -> tuple[int, int]:
-        """Do what the judge says as far as there is room; give the operators that moved, and the verdicts that were refused."""
-        room = {name: self._fill - load for name, load in loads.items()}
-        over = sorted((v for v in verdicts if v.action == "out"), key=lambda v: -v.load)
-        under = sorted((v for v in verdicts if v.action == "in"), key=lambda v: v.load)
-        got: set[str] = set()
-        moved = refused = 0
-        for verdict in over + under:
-            if verdict.action == "in" and (verdict.host in got or len(room) == 1):
-                self._judge.undone(verdict.host)
-                continue
-            moves = self._moves(verdict, cpu, room, {v.host for v in over}, point)
-            if not moves:
-                self._judge.refused(verdict.host)
-                refused += 1
-                continue
-            touched = self._move(moves, cpu, room, point)
-            got |= touched
-            moved += len(moves)
-            # P4 lets the affected host rest. Those that got operators are affected as well: their load is not what it was.
-            self._judge.acted([verdict.host], touched={verdict.host} | touched, now_s=(point + 1) * INTERVAL_S)
-        return moved, refused
+    def _move(self, number: int, slot: int, point: int) -> None:
+        self.where[number] = slot
+        state = self.operators.rate_hz[point, number] * self.operators.window_s[number]
+        self._pause_s[number] = MOVE_S + MOVED_EVENT_S * float(state)
 
-    def _moves(self, verdict: Verdict, cpu: Floats, room: dict[str, float], over: set[str], point: int) -> dict[int, int]:
-        """Give where operators of a host can go: those above the target, as far as there is room, or else all of them."""
-        slot = self.names.index(verdict.host)
-        items = [self.operators.item(int(number), float(cpu[number]), point) for number in np.flatnonzero(self.where == slot)]
-        bins = [
-            self._bin(name, room[name], point)
-            for name in self.names
-            if name is not None and name in room and name != verdict.host and name not in over
-        ]
-        if verdict.action == "out":
-            # An operator that is too large for any other host stays, and all others leave it.
-            going = set(leaving(items, max(self._target, *(item.cpu for item in items))))
-            spare = [Bin(f"spare {free}", self._fill, NETWORK_HZ, MEMORY_EVENTS, spare=True) for free in self._free()]
-            packing = first_fit([item for item in items if item.name in going], [*bins, *spare])
-        else:
-            packing = first_fit(items, bins)
-            if packing.left:
-                return {}
-        slots = {name: slot for slot, name in enumerate(self.names) if name is not None}
-        slots |= {f"spare {free}": free for free in self._free()}
-        return {int(item): slots[name] for item, name in packing.places.items()}
+    def _offered(self) -> dict[int, str]:
+        """Return the name that each free place would have."""
+        free = [slot for slot, name in enumerate(self.names) if name is None]
+        return {slot: str(self._named + 1 + at) for at, slot in enumerate(free)}
 
-    def _move(self, moves: dict[int, int], cpu: Floats, room: dict[str, float], point: int) -> set[str]:
-        """Move operators, allocate and release hosts; give the hosts that got some."""
-        for number, slot in moves.items():
-            self.where[number] = slot
-            state = self.operators.rate_hz[point, number] * self.operators.window_s[number]
-            self._pause_s[number] = MOVE_S + MOVED_EVENT_S * float(state)
-        known = {name for name in self.names if name is not None}
-        self._allocate()
-        for released in known - set(self.names):
-            room.pop(released, None)
-        got = set()
-        for number, slot in moves.items():
-            name = self.names[slot]
-            assert name is not None
-            room[name] = room.get(name, self._fill) - float(cpu[number])
-            got.add(name)
-        return got
-
-    def _bin(self, name: str, room: float, point: int) -> Bin:
-        held = np.flatnonzero(self.where == self.names.index(name))
-        rate_hz = self.operators.rate_hz[point, held]
-        memory = MEMORY_EVENTS - float((rate_hz * self.operators.window_s[held]).sum())
-        return Bin(name, room, NETWORK_HZ - float(rate_hz.sum()), memory, tuple(map(str, held)))
-
-    def _free(self) -> list[int]:
-        return [slot for slot, name in enumerate(self.names) if name is None]
-
-    def _allocate(self) -> None:
+    def name_hosts(self, offered: dict[int, str]) -> None:
         """Release hosts without operators, and name those that got their first."""
         used = set(self.where.tolist())
         for slot in range(HOSTS):
@@ -238,13 +234,14 @@ class Fugu:
                 self.names[slot] = None
             elif self.names[slot] is None:
                 self.allocated += 1
-                self.names[slot] = str(self.allocated)
+                self.names[slot] = offered[slot]
+                self._named = max(self._named, int(offered[slot]))
 
 
 def steady_wait_s(rho: Floats, service_s: Floats, arrival_scv: float) -> Floats:
-    """Give the mean wait in a steady queue by Kingman's formula (1961; SPEC E2), with service times that vary as much as their mean."""
-    rho = np.minimum(rho, STEADIEST)
-    return rho / (1 - rho) * (arrival_scv + 1) / 2 * service_s
+    """Return the mean wait in a steady queue (SPEC E2), with service times that vary as much as their mean."""
+    waits: Floats = kingman(np.minimum(rho, STEADIEST), arrival_scv**0.5, 1.0) * service_s
+    return waits
 
 
 def backlog_wait_s(backlog_s: Floats, rho: Floats, interval_s: float) -> Floats:
@@ -272,14 +269,13 @@ class FuguOutcome:
     allocated: int
     """Hosts that were taken in the course of the day; one that was released and taken again counts twice."""
     moved: int
-    decisions: int
-    refused: int
 
 
 def run_fugu(day: Day, technique: WorkersByLoad, seed: int, fill: float | None = None) -> tuple[FuguOutcome, list[Point]]:
     """Play a day with one technique; hosts are filled up to its target, or to another load."""
-    plant = Fugu(operators(day, seed), technique.judge(), technique.target, fill or technique.target, day.arrival_scv)
-    points = [plant.step(point) for point in range(len(day.rate_hz))]
+    plant = Fugu(operators(day, seed), fill or technique.target, day.arrival_scv)
+    drive(plant, Manager(technique, fill), Guard.bounds(1, HOSTS), interval_s=INTERVAL_S)
+    points = plant.points
     p10, median, p90 = np.percentile([point.latency_s for point in points], [10, 50, 90])
 
     def mean(name: str) -> float:
@@ -295,6 +291,4 @@ def run_fugu(day: Day, technique: WorkersByLoad, seed: int, fill: float | None =
         hosts=mean("hosts"),
         allocated=plant.allocated,
         moved=sum(point.moved for point in points),
-        decisions=sum(point.decisions for point in points),
-        refused=sum(point.refused for point in points),
     ), points

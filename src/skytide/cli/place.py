@@ -1,0 +1,47 @@
+"""Where a page is served, as people write it: `--serve`, `--serve 4100`, `--serve 0.0.0.0:4100`."""
+
+import argparse
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+_PLACE = re.compile(r"(?:(?P<address>[^\s:/]+|\[[0-9a-fA-F:]+\]):)?(?P<port>\d{1,5})")
+
+
+class Place(NamedTuple):
+    """An address and a port; without a port any that is free will do."""
+
+    address: str = "127.0.0.1"
+    port: int | None = None
+
+
+HERE = Place()
+
+
+def place(text: str) -> Place:
+    """Read an address and a port.
+
+    >>> place("4100"), place("0.0.0.0:4100")
+    (Place(address='127.0.0.1', port=4100), Place(address='0.0.0.0', port=4100))
+    """
+    if not text:
+        return HERE
+    found = _PLACE.fullmatch(text)
+    if found is None or int(found["port"]) > 65_535:
+        raise argparse.ArgumentTypeError(f"{text!r}: not an address and a port; write them as 127.0.0.1:4100, or the port alone")
+    return Place((found["address"] or HERE.address).strip("[]"), int(found["port"]))
+
+
+def with_place(arguments: Sequence[str]) -> list[str]:
+    """Return the arguments with an empty place for a `--serve` that has none: argparse would take the script for one.
+
+    >>> with_place(["submit", "--mode", "act", "--serve", "job.py", "--serve"])
+    ['submit', '--mode', 'act', '--serve=', 'job.py', '--serve']
+    """
+    told = list(arguments)
+    at = 1
+    while told[:1] == ["submit"] and at < len(told) and told[at].startswith("-"):
+        if told[at] == "--serve" and not _PLACE.fullmatch(told[at + 1] if at + 1 < len(told) else ""):
+            told[at] = "--serve="
+        at += 1 if "=" in told[at] else 2
+    return told

@@ -1,0 +1,151 @@
+"""Two ways to move keys that block, on the real engine, for comparison only: state that is handed over from slot to slot (P2 §5.2.2).
+
+The engine itself hands nothing over: the state of keys lies in files that any slot can read. Here each slot that loses keys saves their
+state when the routing changes, and each slot that gets keys takes it over before it does anything else: with R-BLK within its task, with
+S-BLK before any task of the batch begins, as the driver, which is the splitter here, gives out a batch as a whole.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from skytide.batch import Keying
+from skytide.keyed import GROUPS, Chunk, Loads, Moves, Rebalancer, RebalancerLogic, RoutingTable, SlotReport, gathered
+from skytide.keyed.chunk import all_keys
+from skytide.keyed.state import ROWS, STATES
+from skytide.keyed.work import STATES as STATE_COLUMNS
+from skytide.spark.jobs import SparkJobs
+from skytide.spark.key_level import KeyTask, chunks_of
+from skytide.spark.keyed import KeyedQuery
+from skytide.spark.pane_level import REPORT
+from skytide.workloads.identity import derive
+
+MP, R_BLK, S_BLK = "MP", "R-BLK", "S-BLK"
+KINDS = (ROWS, STATES)
+DONE = pa.RecordBatch.from_arrays([pa.array([""])], schema=REPORT)
+
+
+@dataclass(frozen=True)
+class Forced(Rebalancer):
+    """Leaves keys where they are, and when the number of slots changes moves all groups but a share that stays."""
+
+    stay: float = 0.2
+    seed: int = 0
+
+    def build(self, resume: dict[str, Any] | None = None) -> RebalancerLogic:
+        """Return the logic."""
+        return _Forced(self, **(resume or {}))
+
+
+class _Forced(RebalancerLogic):
+    def plan(self, table: RoutingTable, slots: int, loads: Loads | None = None) -> Moves:
+        if slots == table.count:
+            return Moves(table, (), "nothing moves unless the number of slots changes")
+        assert isinstance(self.config, Forced)
+        before = np.array(table.slots)
+        stays = (derive(self.config.seed, "forced").random(GROUPS) < self.config.stay) & (before < slots)
+        at, there = before.copy(), np.bincount(before[stays], minlength=slots)
+        for group in np.flatnonzero(~stays).tolist():
+            free = [slot for slot in range(slots) if slot != before[group]]
+            at[group] = min(free, key=lambda slot: (there[slot], slot))
+            there[at[group]] += 1
+        moved = tuple(np.flatnonzero(at != before).tolist())
+        return Moves(RoutingTable(tuple(at.tolist())), moved, f"{len(moved)} groups move")
+
+
+@dataclass
+class Handover:
+    """Which table the latest batch had."""
+
+    table: RoutingTable | None = None
+
+
+@dataclass(frozen=True)
+class Handed(KeyTask):
+    """Tasks of a batch that begins with another table than the one before."""
+
+    before: RoutingTable = field(default_factory=lambda: RoutingTable.even(1))
+
+    def save(self, slot: int) -> Iterator[pa.RecordBatch]:
+        """Write the state of each group that a slot loses."""
+        keyed = self.work.keyed
+        old = replace(self, work=replace(self.work, keyed=replace(keyed, table=self.before)))
+        windows = self.step.windows
+        for kind, columns, limit in ((ROWS, self.step.remembered, windows.limit if windows else None), (STATES, STATE_COLUMNS, 1)):
+            chunks = chunks_of(old, slot, kind)
+            keys = all_keys(chunks)
+            keys = keys[keyed.table.slots_of(keys) != slot]
+            groups = keyed.table.groups_of(keys)
+            for group in np.unique(groups).tolist():
+                chunk = gathered(chunks, keys[groups == group], columns, limit)
+                self.store.write_table(self._file(kind, group), chunk.to_table(), durable=False)
+        yield DONE
+
+    def load(self, slot: int) -> Iterator[pa.RecordBatch]:
+        """Take over the state of each group that a slot gets."""
+        now = self.work.keyed.table.slots
+        for group, owner in enumerate(now):
+            if owner == slot and self.before.slots[group] != slot:
+                for kind in KINDS:
+                    data = self.store.read_if_there(self._file(kind, group))
+                    if data is not None:
+                        Chunk.from_table(pa.ipc.open_file(data).read_all())
+        yield DONE
+
+    def _file(self, kind: str, group: int) -> str:
+        return f"handover/{self.work.sequence}-{kind}-{group}"
+
+
+@dataclass(frozen=True)
+class _LoadsFirst(Handed):
+    def run(self, slot: int) -> Iterator[pa.RecordBatch]:
+        list(self.load(slot))
+        yield from super().run(slot)
+
+
+class BlockingJobs(SparkJobs):
+    """Jobs that hand state over when the table has changed."""
+
+    protocol: str
+    handover: Handover
+
+    def keys(self, task: KeyTask) -> tuple[SlotReport, ...]:
+        """Save, take over, work; who waits for whom depends on the protocol."""
+        before, self.handover.table = self.handover.table, task.work.keyed.table
+        if before is None or before == task.work.keyed.table:
+            return super().keys(task)
+        known = {name: getattr(task, name) for name in ("step", "store", "work", "parquet")}
+        handed = Handed(**known, before=before)
+        self.slot_tasks(before.count, handed.save)
+        if self.protocol == S_BLK:
+            self.slot_tasks(task.slots, handed.load)
+            return super().keys(task)
+        return super().keys(_LoadsFirst(**known, before=before))
+
+
+@dataclass(frozen=True)
+class Compared(KeyedQuery):
+    """An operator on keys whose keys move by a protocol, and so many of them as is asked."""
+
+    protocol: str = MP
+    handover: Handover = field(default_factory=Handover)
+    forced: Forced = field(default_factory=Forced)
+
+    @staticmethod
+    def of(asked: KeyedQuery, protocol: str, seed: int) -> "Compared":
+        """Return the same query with a protocol."""
+        return Compared(**vars(asked), protocol=protocol, forced=Forced(seed=seed))
+
+    def _keying(self, slots: int) -> Keying | None:
+        known = super()._keying(slots)
+        return known and replace(known, rebalancer=self.forced)
+
+    def _jobs(self, *given: Any) -> SparkJobs:
+        if self.protocol == MP:
+            return SparkJobs(*given)
+        jobs = BlockingJobs(*given)
+        jobs.protocol, jobs.handover = self.protocol, self.handover
+        return jobs

@@ -1,0 +1,232 @@
+"""X10 on the real engine: results in flight while 80 % of the keys move from 6 slots to 8, with our protocol and two that block.
+
+All runs go on from one checkpoint, in which each key has a full window. A file of quotes comes every second; when a slot wrote its results
+says when it was done, and when the last slot did, when a batch was out. Slots share the cores of this machine: more of them serve no more.
+"""
+
+import shutil
+import tempfile
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from skytide.keyed import RoutingTable, hashes_of
+from skytide.lab.blocking import MP, R_BLK, S_BLK, Compared
+from skytide.lab.experiment import Row
+from skytide.lab.verdict import Claim, of_all
+from skytide.lateness import FixedSlack
+from skytide.spark.run import Run
+from skytide.spark.session import local_session
+from skytide.spark.stream import stream
+from skytide.trading import AlgoTrader
+from skytide.workloads.identity import derive
+
+KEYS, LENGTH, SLIDE, EXPONENT = 2_836, 1_000, 25, 0.7
+OLD, NEW, CORES = 6, 8, 2
+BEFORE_HZ, AFTER_HZ = 15_000, 20_000  # a twentieth of P2's
+JUMP, CHANGE, END = 7, 8, 13  # seconds
+WARM_FILES = 12
+START_US = 1_700_000_000_000_000
+WARM_S = 60.0  # of event time
+REPEATS = 3
+COLUMNS = pa.schema([("ts", pa.timestamp("us", "UTC")), ("symbol", pa.string()), ("price", pa.float64())])
+SCHEMA = "ts timestamp, symbol string, price double"
+SYMBOLS = pa.array([f"S{number}" for number in range(KEYS)])
+
+
+@dataclass(frozen=True)
+class Results:
+    """Results of a run: of which key, when its last quote came, when its slot was done and when its batch was out; seconds of the run."""
+
+    hashes: Any
+    came_s: Any
+    done_s: Any
+    out_s: Any
+    batch: Any
+
+
+def measure(repeats: int = REPEATS) -> list[Row]:
+    """Run all protocols, in turn, and return what is compared."""
+    spark = local_session("skytide lab", cores=CORES)
+    rows: list[Row] = []
+    with tempfile.TemporaryDirectory(prefix="skytide-lab-") as folder:
+        place = Path(folder)
+        _warm_up(spark, place / "warm")
+        for repeat in range(repeats):
+            for protocol in np.roll((MP, R_BLK, S_BLK), repeat).tolist():
+                found, tables, costs = _play(spark, place, protocol, repeat)
+                rows += _rows(found, tables, protocol, repeat, costs)
+    return rows
+
+
+def _asked(spark: Any, feed: Path, protocol: str, seed: int) -> Compared:
+    df = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1 if protocol == "warm" else 100).parquet(str(feed))
+    windows = stream(df).keyed("symbol").count_window(LENGTH, slide=SLIDE, slack=FixedSlack(0))
+    return Compared.of(windows.apply(AlgoTrader()), protocol, seed)
+
+
+def _warm_up(spark: Any, place: Path) -> None:
+    (place / "in").mkdir(parents=True)
+    each = -(-KEYS * LENGTH // WARM_FILES)
+    for number in range(WARM_FILES):
+        keys = np.arange(number * each, min((number + 1) * each, KEYS * LENGTH)) % KEYS
+        _write(place / "in", number, keys, START_US + WARM_S * 1e6 * number / WARM_FILES, WARM_S / WARM_FILES, seed=-1)
+    run = _asked(spark, place / "in", MP, 0).start(
+        "parquet", path=place / "out", checkpoint=place / "c", trigger="availableNow", slots=OLD
+    )
+    run.await_termination()
+
+
+def _write(feed: Path, number: int, keys: Any, from_us: float, seconds: float, seed: int) -> None:
+    random = derive(seed, "x10 engine", number)
+    times = np.sort(random.random(len(keys))) * seconds * 1e6 + from_us
+    prices = np.round(100 + np.cumsum(random.normal(0, 0.01, len(keys))), 4)
+    symbols = SYMBOLS.take(pa.array(keys))
+    table = pa.table(
+        {"ts": pa.array(times.astype(np.int64)).cast(COLUMNS.field(0).type), "symbol": symbols, "price": prices}, COLUMNS
+    )
+    pq.write_table(table, feed / f".{number}")
+    (feed / f".{number}").rename(feed / f"{number:04}.parquet")
+
+
+def _play(spark: Any, place: Path, protocol: str, seed: int) -> tuple[Results, tuple[RoutingTable, RoutingTable], Row]:
+    """Go on from the warm checkpoint, in real time."""
+    own, feed = place / f"{protocol}-{seed}", place / "warm" / "in"
+    shutil.copytree(place / "warm" / "c", own / "c")
+    run = _asked(spark, feed, protocol, seed).start(
+        "parquet", path=own / "out", checkpoint=own / "c", trigger="1 second", slots=OLD
+    )
+    began = run.seconds().get("key tasks", 0.0), run.status().windows_out
+    began_s, before = time.time(), run.routing()
+    try:
+        _feed(feed, run, began_s, seed)
+        batch = run.status().batch
+        _until(run, lambda: run.status().batch > batch + 1)
+        after = run.routing()
+        busy_s, windows = run.seconds()["key tasks"] - began[0], run.status().windows_out - began[1]
+    finally:
+        run.stop()
+        for file in sorted(feed.glob("*.parquet"))[WARM_FILES:]:
+            file.unlink()
+    found = _results(own / "out", began_s)
+    shutil.rmtree(own, ignore_errors=True)
+    return found, (before, after), {"service_ms": 1e3 * busy_s / max(windows, 1)}
+
+
+def _feed(feed: Path, run: Run, began_s: float, seed: int) -> None:
+    """Bring a file every second, and have more slots at the change."""
+    shares = 1 / np.arange(1, KEYS + 1) ** EXPONENT
+    pause = threading.Event()
+    for second in range(END):
+        rate = BEFORE_HZ if second < JUMP else AFTER_HZ
+        keys = derive(seed, "x10 engine keys", second).choice(KEYS, rate, p=shares / shares.sum())
+        pause.wait(max(0.0, began_s + second + 1 - time.time()))
+        _write(feed, WARM_FILES + second, keys, START_US + (WARM_S + second) * 1e6, 1.0, seed)
+        if second == CHANGE:
+            run.resize(slots=NEW)
+
+
+def _until(run: Run, reached: Any) -> None:
+    deadline = time.time() + 60
+    while not reached() and time.time() < deadline:
+        run.query.awaitTermination(0.05)  # type: ignore[arg-type]
+
+
+def _results(out: Path, began_s: float) -> Results:
+    """Read what came out after the run began."""
+    parts: list[tuple[Any, Any, float, int]] = []
+    for file in sorted(out.glob("batch=*/*.parquet")):
+        done_s = file.stat().st_mtime - began_s
+        if done_s > 0:
+            table = pq.ParquetFile(file).read(columns=["symbol", "window_end"])
+            came = table["window_end"].cast(pa.int64()).to_numpy()
+            parts.append((hashes_of(table, ("symbol",)), (came - START_US) / 1e6 - WARM_S, done_s, int(file.parent.name[6:])))
+    counts = [len(part[0]) for part in parts]
+    batch, done = (np.repeat([part[place] for part in parts], counts) for place in (3, 2))
+    out_s = {number: max(part[2] for part in parts if part[3] == number) for number in set(batch.tolist())}
+    came_s = np.concatenate([part[1] for part in parts])
+    found = Results(
+        np.concatenate([part[0] for part in parts]), came_s, done, np.array([out_s[number] for number in batch.tolist()]), batch
+    )
+    live = came_s > 0
+    return Results(*(getattr(found, name)[live] for name in ("hashes", "came_s", "done_s", "out_s", "batch")))
+
+
+def _rows(found: Results, tables: tuple[RoutingTable, RoutingTable], protocol: str, seed: int, costs: Row) -> list[Row]:
+    """Return the measures of a run, and its latency and results over time; the change is the first batch that began after it."""
+    moved = tables[0].slots_of(found.hashes) != tables[1].slots_of(found.hashes)
+    latency_ms, done_ms = 1e3 * (found.out_s - found.came_s), 1e3 * (found.done_s - found.came_s)
+    # the table changes at the end of the batch that was under way when slots were asked for: the next one has it
+    later = sorted(set(found.batch[found.came_s > CHANGE + 1].tolist()))
+    at = found.batch == later[0]
+    before = (found.came_s > 2) & (found.came_s < JUMP - 1)
+    row = {
+        "figure": "engine",
+        "protocol": protocol,
+        "seed": seed,
+        **costs,
+        "moved_keys": float(moved[at].mean()),
+        "before_ms": float(latency_ms[before].mean()),
+        "staying_ms": float(latency_ms[at & ~moved].mean()),
+        "moving_ms": float(latency_ms[at & moved].mean()),
+        "staying_done_ms": float(done_ms[at & ~moved].mean()),
+        "moving_done_ms": float(done_ms[at & moved].mean()),
+        "after_ms": float(latency_ms[found.came_s > CHANGE + 3].mean()),
+    }
+    rows: list[Row] = [row]
+    for second in range(1, END):
+        mine = (found.out_s > second) & (found.out_s <= second + 1)
+        if mine.any():
+            rows.append(
+                {
+                    "figure": "engine over time",
+                    "protocol": protocol,
+                    "seed": seed,
+                    "at_s": float(second + 1),
+                    "latency_ms": float(latency_ms[mine].mean()),
+                    "results": int(mine.sum()),
+                }
+            )
+    return rows
+
+
+def _mean(rows: Sequence[Row], protocol: str, what: str) -> float:
+    return float(np.mean([row[what] for row in rows if row["figure"] == "engine" and row["protocol"] == protocol]))
+
+
+def claims(rows: Sequence[Row]) -> list[Claim]:
+    """Return what is said of the engine: how much later results come at the change than before it in the same run."""
+    of = {each: {what: _mean(rows, each, what) for what in ("before_ms", "staying_ms", "moving_ms")} for each in (MP, R_BLK, S_BLK)}
+    later = {
+        each: {what: values[f"{what}_ms"] - values["before_ms"] for what in ("staying", "moving")} for each, values in of.items()
+    }
+    said = "; ".join(
+        f"{each}: {of[each]['before_ms']:.0f} ms before, {values['staying']:+.0f} (stay) and {values['moving']:+.0f} (move) at the change"
+        for each, values in later.items()
+    )
+    return [
+        Claim(
+            "(ours) on the engine, keys that stay come out less than a batch (1 s) later when others move",
+            f"on the engine {later[MP]['staying']:.0f} ms later, with {AFTER_HZ / BEFORE_HZ - 1:.0%} more quotes as well",
+            later[MP]["staying"] < 1_000,
+        ),
+        Claim(
+            "(ours) on the engine, keys wait longer with the protocols that block",
+            f"on the engine, mean latency of {len({row['seed'] for row in rows if row['figure'] == 'engine'})} runs: {said}",
+            of_all(later[each][what] > later[MP][what] for each in (R_BLK, S_BLK) for what in ("staying", "moving")),
+        ),
+    ]
+
+
+NOTES = (
+    f"On the engine: {OLD} to {NEW} slots on {CORES} cores, {BEFORE_HZ:,} and then {AFTER_HZ:,} quotes a second (a twentieth of P2's), windows of {LENGTH:,} by "
+    f"{SLIDE}, a batch a second; all results of a batch come out when its last slot is done, so that keys that stay and that move differ little. "
+    "What blocks there is a hand-over of state between slots, which the engine's own way does not need"
+)

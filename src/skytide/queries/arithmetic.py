@@ -1,0 +1,241 @@
+"""Arithmetic, comparisons and casts of Arrow columns as Spark does them.
+
+Integers and floats go through Arrow's loops; decimals, and what is rare, value by value: there is one row a key and window here.
+"""
+
+import decimal
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+Mode = Literal["ANSI", "LEGACY", "TRY"]
+"""What Spark does where there is no result: an error; NULL, and integers that wrap around; NULL."""
+Function = Callable[[Sequence[pa.Array], pa.DataType, Mode], pa.Array]
+
+_EXACT = decimal.Context(prec=200, rounding=decimal.ROUND_HALF_UP)
+_PRODUCT = decimal.Context(prec=39, rounding=decimal.ROUND_HALF_UP)  # Spark's own, of one digit more than a decimal has
+_QUOTIENT = decimal.Decimal((0, (1,), -39))
+
+
+class NoResult(ArithmeticError):
+    """There is no result for some values; says why, and what to write instead."""
+
+    def __init__(self, reason: str, remedy: str) -> None:
+        """Say why, and what helps."""
+        super().__init__(reason)
+        self.reason, self.remedy = reason, remedy
+
+
+def _overflow(kind: pa.DataType) -> NoResult:
+    return NoResult(f"a value overflows {kind}", "cast to a wider type first, as CAST(... AS double), or use a try_ function")
+
+
+def _by_zero() -> NoResult:
+    return NoResult("a division by zero", "write try_divide(a, b) or a / nullif(b, 0), which give NULL there")
+
+
+def _each(work: Callable[..., Any], operands: Sequence[pa.Array], kind: pa.DataType, mode: Mode) -> pa.Array:
+    """Apply a function of Python values to each row; NULL in, NULL out."""
+    found = []
+    for values in zip(*(operand.to_pylist() for operand in operands), strict=True):
+        try:
+            found.append(None if None in values else work(*values))
+        except NoResult:
+            if mode == "ANSI":
+                raise
+            found.append(None)
+    return pa.array(found, kind)
+
+
+def _fitted(value: decimal.Decimal, kind: pa.DataType) -> decimal.Decimal:
+    rounded = value.quantize(decimal.Decimal((0, (1,), -kind.scale)), decimal.ROUND_HALF_UP, _EXACT)
+    if rounded.adjusted() >= kind.precision - kind.scale and rounded != 0:
+        raise _overflow(kind)
+    return rounded
+
+
+def _within(value: int, kind: pa.DataType) -> int:
+    if not -(2 ** (kind.bit_width - 1)) <= value < 2 ** (kind.bit_width - 1):
+        raise _overflow(kind)
+    return value
+
+
+def _operation(
+    checked: Callable[[pa.Array, pa.Array], pa.Array],
+    wrapping: Callable[[pa.Array, pa.Array], pa.Array],
+    whole: Callable[[int, int], int],
+    of_decimals: Callable[[decimal.Decimal, decimal.Decimal], decimal.Decimal],
+) -> Function:
+    def operation(operands: Sequence[pa.Array], kind: pa.DataType, mode: Mode) -> pa.Array:
+        left, right = operands
+        if pa.types.is_decimal(kind):
+            return _each(lambda a, b: _fitted(of_decimals(a, b), kind), operands, kind, mode)
+        if pa.types.is_floating(kind) or mode == "LEGACY":
+            return wrapping(left, right)
+        if mode == "TRY":
+            return _each(lambda a, b: _within(whole(a, b), kind), operands, kind, mode)
+        try:
+            return checked(left, right)
+        except pa.ArrowInvalid:
+            raise _overflow(kind) from None
+
+    return operation
+
+
+def _divide(operands: Sequence[pa.Array], kind: pa.DataType, mode: Mode) -> pa.Array:
+    left, right = operands
+    zero = pc.and_(pc.equal(right, pa.scalar(0).cast(right.type)), pc.is_valid(left))
+    if mode == "ANSI" and pc.any(zero).as_py():
+        raise _by_zero()
+    right = pc.if_else(zero, pa.scalar(None, right.type), right)
+    if pa.types.is_decimal(kind):
+
+        def quotient(a: decimal.Decimal, b: decimal.Decimal) -> decimal.Decimal:
+            return _fitted(_EXACT.divide(a, b).quantize(_QUOTIENT, decimal.ROUND_HALF_UP, _EXACT), kind)
+
+        return _each(quotient, (left, right), kind, mode)
+    return pc.divide(left, right)
+
+
+def _whole_quotient(a: Any, b: Any) -> int:
+    quotient = abs(int(_EXACT.divide_int(decimal.Decimal(a), decimal.Decimal(b))))
+    return quotient if (a < 0) == (b < 0) else -quotient
+
+
+def _divide_whole(operands: Sequence[pa.Array], kind: pa.DataType, mode: Mode) -> pa.Array:
+    def work(a: Any, b: Any) -> int:
+        if b == 0:
+            raise _by_zero()
+        return _within(_whole_quotient(a, b), kind)
+
+    return _each(work, operands, kind, mode)
+
+
+def _remainder(operands: Sequence[pa.Array], kind: pa.DataType, mode: Mode) -> pa.Array:
+    def work(a: Any, b: Any) -> Any:
+        if b == 0:
+            raise _by_zero()
+        if isinstance(a, float):
+            return math.fmod(a, b) if math.isfinite(a) and not math.isnan(b) else math.nan
+        return _fitted(_EXACT.remainder(a, b), kind) if isinstance(a, decimal.Decimal) else a - _whole_quotient(a, b) * b
+
+    return _each(work, operands, kind, mode)
+
+
+def _unary(checked: Callable[[pa.Array], pa.Array], wrapping: Callable[[pa.Array], pa.Array]) -> Function:
+    def unary(operands: Sequence[pa.Array], kind: pa.DataType, mode: Mode) -> pa.Array:
+        try:
+            return (wrapping if mode == "LEGACY" or pa.types.is_floating(kind) else checked)(operands[0])
+        except pa.ArrowInvalid:
+            raise _overflow(kind) from None
+
+    return unary
+
+
+def _cast(operands: Sequence[pa.Array], kind: pa.DataType, mode: Mode) -> pa.Array:
+    [values] = operands
+    given = values.type
+    if given == kind or pa.types.is_null(given):
+        return values.cast(kind)
+    if pa.types.is_floating(kind) and not pa.types.is_decimal(given):
+        return values.cast(kind, safe=False)
+    if pa.types.is_floating(kind):
+        return pa.array([None if value is None else float(value) for value in values.to_pylist()], kind)
+    if pa.types.is_decimal(kind):
+        return _each(lambda value: _fitted(_as_decimal(value, kind), kind), operands, kind, mode)
+    return _each(lambda value: _within(_truncated(value, kind), kind), operands, kind, mode)
+
+
+def _as_decimal(value: Any, kind: pa.DataType) -> decimal.Decimal:
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise _overflow(kind)
+        return decimal.Decimal(repr(value))
+    return decimal.Decimal(value)
+
+
+def _truncated(value: Any, kind: pa.DataType) -> int:
+    if isinstance(value, float) and not math.isfinite(value):
+        raise _overflow(kind)
+    return int(value)
+
+
+def can_cast(given: pa.DataType, kind: pa.DataType) -> bool:
+    """Say whether a cast between two types is known here: between numbers, or none at all."""
+    return given == kind or pa.types.is_null(given) or (is_number(given) and is_number(kind))
+
+
+def is_number(kind: pa.DataType) -> bool:
+    """Say whether this is the type of a number."""
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+
+
+def _less(left: pa.Array, right: pa.Array) -> pa.Array:
+    """Compare as Spark does: NaN is above all numbers."""
+    if not pa.types.is_floating(left.type):
+        return pc.less(left, right)
+    return pc.or_(pc.less(left, right), pc.and_(pc.invert(pc.is_nan(left)), pc.is_nan(right)))
+
+
+def _equal(left: pa.Array, right: pa.Array) -> pa.Array:
+    if not pa.types.is_floating(left.type):
+        return pc.equal(left, right)
+    return pc.or_(pc.equal(left, right), pc.and_(pc.is_nan(left), pc.is_nan(right)))
+
+
+def _largest(sign: int) -> Function:
+    """Return `greatest`, or with a sign of -1 `least`: NULL is left out."""
+
+    def rank(value: Any) -> tuple[bool, Any]:
+        odd = isinstance(value, float) and math.isnan(value)
+        return odd, 0.0 if odd else value
+
+    def largest(operands: Sequence[pa.Array], kind: pa.DataType, mode: Mode) -> pa.Array:
+        found = []
+        for values in zip(*(operand.to_pylist() for operand in operands), strict=True):
+            there = [value for value in values if value is not None]
+            found.append((max if sign > 0 else min)(there, key=rank) if there else None)
+        return pa.array(found, kind)
+
+    return largest
+
+
+def _round(operands: Sequence[pa.Array], kind: pa.DataType, mode: Mode) -> pa.Array:
+    def work(value: Any, digits: int) -> Any:
+        unit = decimal.Decimal((0, (1,), -digits))
+        if isinstance(value, float):
+            if not math.isfinite(value):
+                return value
+            return float(decimal.Decimal(repr(value)).quantize(unit, decimal.ROUND_HALF_UP, _EXACT))
+        rounded = decimal.Decimal(value).quantize(unit, decimal.ROUND_HALF_UP, _EXACT)
+        return _fitted(rounded, kind) if pa.types.is_decimal(kind) else _within(int(rounded), kind)
+
+    return _each(work, operands, kind, mode)
+
+
+EAGER: dict[str, Function] = {
+    "add": _operation(pc.add_checked, pc.add, lambda a, b: a + b, _EXACT.add),
+    "subtract": _operation(pc.subtract_checked, pc.subtract, lambda a, b: a - b, _EXACT.subtract),
+    "multiply": _operation(pc.multiply_checked, pc.multiply, lambda a, b: a * b, _PRODUCT.multiply),
+    "divide": _divide,
+    "divide_whole": _divide_whole,
+    "remainder": _remainder,
+    "negate": _unary(pc.negate_checked, pc.negate),
+    "abs": _unary(pc.abs_checked, pc.abs),
+    "sqrt": lambda operands, kind, mode: pc.sqrt(operands[0]),
+    "round": _round,
+    "cast": _cast,
+    "greatest": _largest(1),
+    "least": _largest(-1),
+    "equal": lambda operands, kind, mode: _equal(*operands),
+    "less": lambda operands, kind, mode: _less(*operands),
+    "greater": lambda operands, kind, mode: _less(operands[1], operands[0]),
+    "at_most": lambda operands, kind, mode: pc.invert(_less(operands[1], operands[0])),
+    "at_least": lambda operands, kind, mode: pc.invert(_less(*operands)),
+    "not": lambda operands, kind, mode: pc.invert(operands[0]),
+    "is_null": lambda operands, kind, mode: pc.is_null(operands[0]),
+    "is_not_null": lambda operands, kind, mode: pc.is_valid(operands[0]),
+}

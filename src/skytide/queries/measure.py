@@ -1,0 +1,75 @@
+"""One aggregate: a function of a column, and the name of its result."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from skytide.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from skytide.queries.mergeable import Mergeable
+
+PLAIN = ("count", "sum", "avg", "min", "max", "first", "last")
+SPREADS = ("stddev", "stddev_samp", "stddev_pop", "variance", "var_samp", "var_pop")
+FUNCTIONS = (*PLAIN, *SPREADS)
+CALL = re.compile(r"\s*(\w+)\s*\(\s*(\*|`[^`]+`|\w+)\s*\)(?:\s+as\s+(\w+))?\s*", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Measure:
+    """One aggregate: a function of a column or SQL expression, and the name of its result."""
+
+    function: str
+    column: str
+    name: str
+    mergeable: Mergeable[Any] | None = None
+    """What is kept and merged, if the function is not one of Arrow's: a sketch, or a user's own."""
+
+    def __repr__(self) -> str:
+        """Show what was asked; without a mergeable function as it always was, for checkpoints know a query by this text."""
+        own = "" if self.mergeable is None else f", mergeable={self.mergeable!r}"
+        return f"Measure(function={self.function!r}, column={self.column!r}, name={self.name!r}{own})"
+
+    @property
+    def plain(self) -> str:
+        """The function, if Arrow knows it; whatever a mergeable one is called, it is none of those."""
+        return "" if self.mergeable is not None else self.function
+
+    @property
+    def text(self) -> str:
+        """The aggregate as SQL writes it."""
+        return f"{self.function}({self.column})"
+
+    @staticmethod
+    def is_plain(text: str) -> bool:
+        """Say whether a text is a function of one column, with or without a name."""
+        found = CALL.fullmatch(text)
+        if found is None or found[2].isdigit() or found[2].lower() in ("null", "true", "false"):  # a literal, as in count(1)
+            return False
+        return found[1].lower() in FUNCTIONS and (found[2] != "*" or found[1].lower() == "count")
+
+    @staticmethod
+    def parse(text: str) -> Measure:
+        """Read a function of one column as SQL writes it.
+
+        >>> Measure.parse("avg(price) AS mean")
+        Measure(function='avg', column='price', name='mean')
+        >>> Measure.parse("COUNT(*)").name
+        'count'
+        """
+        found = CALL.fullmatch(text) if isinstance(text, str) else None
+        if not found or not Measure.is_plain(text):
+            raise InvalidInput(
+                value=repr(text),
+                reason="not an aggregate",
+                remedy=f'write one of {", ".join(FUNCTIONS)} of a column: "sum(size) AS total", or "count(*)"',
+            )
+        function, column = found[1].lower(), found[2].strip("`")
+        return Measure(function, column, found[3] or default_name(function, column))
+
+
+def default_name(function: str, column: str) -> str:
+    """Return the name of a result that was given none."""
+    return function if column == "*" else f"{function}_{column}"

@@ -1,0 +1,108 @@
+"""Aggregates of a user's own: what is kept of some values can be merged with what is kept of others."""
+
+import pickle
+from abc import ABC, abstractmethod
+from typing import Generic, TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from skytide.errors.checks import kind_of, words
+from skytide.queries.groups import Groups
+from skytide.queries.measure import Measure
+
+State = TypeVar("State")
+
+
+class Mergeable(ABC, Generic[State]):
+    """Derive from this to bring an aggregate of your own, and ask for it with `collect`.
+
+    The law: divide values in any way, `add` each part to a `start()`, `merge` the states in any order; `finish` gives the same result.
+    A state is kept in checkpoints and crosses processes by pickle: make it of plain values (numbers, texts, tuples, lists, dicts), or
+    override `dump` and `load`.
+
+    >>> class Span(Mergeable[tuple[float, float]]):
+    ...     def start(self):
+    ...         return (float("inf"), float("-inf"))
+    ...     def add(self, state, values):
+    ...         low, high = min(values.to_pylist()), max(values.to_pylist())
+    ...         return (min(state[0], low), max(state[1], high))
+    ...     def merge(self, state, other):
+    ...         return (min(state[0], other[0]), max(state[1], other[1]))
+    ...     def finish(self, state):
+    ...         return state[1] - state[0] if state[0] <= state[1] else None
+    ...     def kind(self, values):
+    ...         return pa.float64()
+    >>> span = Span()
+    >>> span.finish(span.merge(span.add(span.start(), pa.array([1.0, 4.0])), span.add(span.start(), pa.array([9.0]))))
+    8.0
+    """
+
+    @abstractmethod
+    def start(self) -> State:
+        """Return the state of no values."""
+
+    @abstractmethod
+    def add(self, state: State, values: pa.Array) -> State:
+        """Return the state with some more values, at least one, without NULL."""
+
+    @abstractmethod
+    def merge(self, state: State, other: State) -> State:
+        """Return the state of the values of both."""
+
+    @abstractmethod
+    def finish(self, state: State) -> object:
+        """Return the result, None for NULL."""
+
+    @abstractmethod
+    def kind(self, values: pa.DataType) -> pa.DataType:
+        """Return the Arrow type of results over values of a type; raise InvalidInput if there are none."""
+
+    def dump(self, state: State) -> bytes:
+        """Return a state as bytes."""
+        return pickle.dumps(state)
+
+    def load(self, data: bytes) -> State:
+        """Return what `dump` made bytes of."""
+        return pickle.loads(data)  # type: ignore[no-any-return]
+
+    def states_of(self, values: pa.ChunkedArray, groups: Groups) -> pa.Array:
+        """Return the state of the values of each group, as bytes."""
+        found = []
+        for part in groups.divided(values):
+            there = part.drop_null()
+            found.append(self.dump(self.add(self.start(), there) if len(there) else self.start()))
+        return pa.array(found, pa.binary())
+
+    def merged(self, states: pa.ChunkedArray, groups: Groups) -> pa.Array:
+        """Return one state for each group."""
+        if groups.count == groups.rows:
+            return states.combine_chunks().take(pa.array(np.argsort(groups.numbers)))
+        found = []
+        for part in groups.divided(states):
+            first, *others = part.to_pylist()
+            if others:
+                state = self.load(first)
+                for other in others:
+                    state = self.merge(state, self.load(other))
+                first = self.dump(state)
+            found.append(first)
+        return pa.array(found, pa.binary())
+
+    def results(self, states: pa.ChunkedArray, kind: pa.DataType) -> pa.Array:
+        """Return the result of each state; `kind` is the type of the values."""
+        return pa.array([self.finish(self.load(state)) for state in states.to_pylist()], self.kind(kind))
+
+
+def collect(function: Mergeable[State], column: str, *, name: str) -> Measure:
+    """Return an aggregate of your own for `.aggregate(...)`: a function of a column or SQL expression, and the name of its result."""
+    kind_of(
+        "function",
+        function,
+        Mergeable,
+        reason="not mergeable",
+        remedy="derive from skytide.Mergeable, and pass an object of your class",
+    )
+    words("column", column, "price")
+    words("name", name, "span")
+    return Measure(type(function).__name__, column, name, function)

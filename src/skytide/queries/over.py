@@ -1,0 +1,84 @@
+"""A query over the answers of another, window by window: `.aggregate("sum(size) AS volume", keys="symbol").top_k(3, by="volume")`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from skytide.kernels import Mask
+from skytide.queries.aggregate import Result
+from skytide.queries.preferences import Expression
+from skytide.queries.query import Query
+
+
+@dataclass(frozen=True)
+class Over(Query):
+    """Keeps of panes what the first query keeps, and asks the second one of each window's answer.
+
+    >>> from skytide.queries import Aggregate, Measure, TopK, high
+    >>> volume = Aggregate((Measure.parse("sum(size) AS volume"),), keys=("symbol",))
+    >>> query = Over(volume, TopK(high("volume"), k=1))
+    >>> query.window(query.pane(pa.table({"symbol": ["A", "B", "A"], "size": [1, 3, 4]}))).to_pylist()
+    [{'symbol': 'A', 'volume': 5}]
+    """
+
+    first: Query
+    second: Query
+    computed: tuple[Result, ...] = ()
+    """Columns that only the second query reads: expressions over the answer of the first."""
+
+    def pane(self, rows: pa.Table) -> pa.Table:
+        """Return what the first query keeps."""
+        return self.first.pane(rows)
+
+    def merge(self, kept: pa.Table) -> pa.Table:
+        """Merge as the first query does."""
+        return self.first.merge(kept)
+
+    def window(self, kept: pa.Table) -> pa.Table:
+        """Return the second query's answer over the first one's."""
+        answer = self._with_computed(self.first.window(kept))
+        return self.second.window(self.second.pane(answer)).drop_columns([result.name for result in self.computed])
+
+    def kept_schema(self, rows: pa.Schema) -> pa.Schema:
+        """Return the columns that the first query keeps."""
+        return self.first.kept_schema(rows)
+
+    def schema(self, rows: pa.Schema) -> pa.Schema:
+        """Return the columns of the second query, without those that only it reads."""
+        helpers = {result.name for result in self.computed}
+        return pa.schema([field for field in self.second.schema(self._between(rows)) if field.name not in helpers])
+
+    def check(self, rows: pa.Schema) -> None:
+        """Refuse what either query refuses."""
+        self.first.check(rows)
+        self.second.check(self._between(rows))
+
+    def refused(self, rows: pa.Table) -> Mask | None:
+        """Return which rows the first query would refuse."""
+        return self.first.refused(rows)
+
+    def expressions(self) -> Iterator[Expression]:
+        """Return what the first query reads of the rows."""
+        return self.first.expressions()
+
+    def over(self, names: dict[str, str]) -> Over:
+        """Return the same over named columns."""
+        return replace(self, first=self.first.over(names))
+
+    def routed_by(self) -> tuple[str, ...]:
+        """Return the keys of the first query: what it keeps of them is merged before the second one is asked."""
+        return self.first.routed_by()
+
+    def _between(self, rows: pa.Schema) -> pa.Schema:
+        """Return the columns that the second query is asked of."""
+        fields = self._with_computed(self.first.schema(rows).empty_table()).schema
+        origins = {field.name: field for field in self.first.schema(rows)}
+        return pa.schema([origins.get(field.name, field) for field in fields])
+
+    def _with_computed(self, answer: pa.Table) -> pa.Table:
+        for result in self.computed:
+            answer = answer.append_column(result.name, result.of(answer))
+        return answer

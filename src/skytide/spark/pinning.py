@@ -1,0 +1,76 @@
+"""Tasks that find their worker again: a slot of an operator on keys runs on the executor that has its chunks in memory.
+
+Spark gives tasks to any free executor. Those with a preferred location wait a moment for it, `spark.locality.wait`, and go elsewhere then.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+
+def places(before: Mapping[int, str], executors: Sequence[str], slots: int) -> dict[int, str]:
+    """Return an executor for each slot: where it was, as long as no executor has more slots than it must.
+
+    >>> places({}, ["a", "b"], 3)
+    {0: 'a', 1: 'a', 2: 'b'}
+    >>> places({0: "a", 1: "a", 2: "b"}, ["a", "b", "c"], 3)
+    {0: 'a', 1: 'c', 2: 'b'}
+    >>> places({0: "a", 1: "b", 2: "c"}, ["b", "c"], 3)
+    {0: 'b', 1: 'b', 2: 'c'}
+    """
+    had = {name: [slot for slot in range(slots) if before.get(slot) == name] for name in executors}
+    each, more = divmod(slots, len(executors))
+    order = sorted(executors, key=lambda name: -len(had[name]))
+    room = {name: each + (rank < more) for rank, name in enumerate(order)}
+    found = {slot: name for name, mine in had.items() for slot in mine[: room[name]]}
+    free = [name for name in order for _ in range(room[name] - len(had[name]))]
+    rest = [slot for slot in range(slots) if slot not in found]
+    return dict(sorted({**found, **dict(zip(rest, free, strict=True))}.items()))
+
+
+class Pins:
+    """Remembers where the slots of a query ran."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        """Look at the cluster of a session."""
+        self._context = spark.sparkContext
+        self._scala = self._context._jsc.sc()
+        self._local = bool(self._scala.isLocal())
+        self._hosts: dict[str, str] = {}
+        self._at: dict[int, str] = {}
+        self._numbers: Any = None
+
+    def numbers(self, spark: SparkSession, slots: int) -> DataFrame:
+        """Return the numbers of slots, each in a partition that its executor is preferred for."""
+        executors = [] if self._local else self._executors()
+        if not executors:
+            return spark.range(0, slots, 1, slots)
+        at = places(self._at, executors, slots)
+        if at != self._at or self._numbers is None:
+            self._at, self._numbers = at, self._pinned([f"executor_{self._hosts[name]}_{name}" for name in at.values()])
+        session = spark._jsparkSession
+        kind = session.parseDataType('{"type":"struct","fields":[{"name":"id","type":"integer","nullable":false,"metadata":{}}]}')
+        return DataFrame(session.createDataFrame(self._numbers, kind), spark)
+
+    def _executors(self) -> list[str]:
+        """Return those that take tasks."""
+        backend, known = self._scala.schedulerBackend(), self._scala.schedulerBackend().getExecutorIds()
+        names = [known.apply(place) for place in range(known.size())]
+        active = [name for name in sorted(names, key=int) if backend.isExecutorActive(name)]
+        if not self._hosts.keys() >= set(active):
+            listed = self._scala.statusStore().executorList(True)
+            seen = [listed.apply(place) for place in range(listed.size())]
+            self._hosts |= {one.id(): one.hostPort().rpartition(":")[0] for one in seen}
+        return [name for name in active if name in self._hosts]
+
+    def _pinned(self, locations: Sequence[str]) -> Any:
+        jvm: Any = self._context._jvm
+        gateway: Any = self._context._gateway
+        rows = []
+        for number, location in enumerate(locations):
+            values = gateway.new_array(jvm.java.lang.Object, 1)
+            values[0] = number
+            rows.append(jvm.scala.Tuple2(jvm.org.apache.spark.sql.RowFactory.create(values), jvm.PythonUtils.toSeq([location])))
+        any_class = getattr(jvm.scala.reflect, "ClassTag$").__getattr__("MODULE$").Any()
+        return self._scala.makeRDD(jvm.PythonUtils.toSeq(rows), any_class).toJavaRDD()

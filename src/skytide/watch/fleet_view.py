@@ -1,0 +1,139 @@
+"""What is shown of a fleet of streams: pure functions of looks at it."""
+
+from skytide.watch.looks import FleetLook
+from skytide.watch.panel import (
+    BAD,
+    GOOD,
+    QUIET,
+    WARN,
+    Bar,
+    Bars,
+    Chart,
+    Panel,
+    Series,
+    Table,
+    Tile,
+    Verdict,
+    count,
+    load_level,
+    share,
+    span,
+)
+from skytide.watch.trail import Point, Trail
+
+MUCH_BUFFERED_S = 5.0
+SPLITS_SHOWN = 32
+
+_RATES = Chart(
+    "Input",
+    "tuples/s",
+    (Series("rate_hz", "comes in"), Series("expected_hz", "expected"), Series("capacity_hz", "capacity of open splits")),
+)
+_SPLITS = Chart("Splits", "", (Series("splits", "open"),), "step")
+_BUFFERED = Chart("Buffered", "tuples", (Series("buffered", "came and not let in"),))
+_MOVED = Chart("Redirections", "streams", (Series("moved", "moved to another split"),), "step")
+_STREAMS = Chart(
+    "Streams",
+    "",
+    (Series("streams", "there"), Series("silent", "silent"), Series("suspended", "suspended"), Series("missing", "missing")),
+    "step",
+)
+_PLANNING = Chart("Planning", "s", (Series("planning_s", "look, plan and note"),))
+
+
+def point(before: FleetLook | None, now: FleetLook) -> Point | None:
+    """Return what the charts get from a look; None if the fleet has not looked since the one before."""
+    status = now.status
+    if not status.streams + status.missing or (before and before.status == status):
+        return None
+    moved = status.redirections - (before.status.redirections if before else 0)
+    values = {
+        "rate_hz": status.rate_hz,
+        "expected_hz": status.expected_hz,
+        "capacity_hz": status.capacity_hz * status.splits,
+        "splits": status.splits,
+        "buffered": status.buffered,
+        "moved": moved,
+        "streams": status.streams,
+        "silent": status.silent,
+        "suspended": status.suspended,
+        "missing": status.missing,
+        "planning_s": status.planning_s,
+    }
+    return {"t": round(now.at_s, 3)} | {name: float(f"{value:.5g}") for name, value in values.items()}
+
+
+def idle_point(now: FleetLook, latest: Point | None) -> Point | None:
+    """Return nothing: a fleet that is read looks at its streams with every batch."""
+    return None
+
+
+def panel(now: FleetLook, trail: Trail) -> Panel:
+    """Return what a page shows."""
+    away = [stream for stream in now.streams if stream.suspended or stream.missing]
+    fastest = [stream for stream in now.streams if not (stream.suspended or stream.missing)]
+    rows = tuple(
+        (stream.name, str(stream.split), f"{count(stream.rate_hz)}/s", f"{count(stream.expected_hz)}/s", count(stream.buffered))
+        for stream in fastest
+    )
+    kept = tuple((stream.name, "suspended" if stream.suspended else "missing", count(stream.buffered)) for stream in away)
+    return Panel(
+        verdict=verdict(now),
+        tiles=_tiles(now),
+        charts=(_RATES, _SPLITS, _BUFFERED, _MOVED, _STREAMS, _PLANNING),
+        tables=(
+            Table("Streams by rate", ("Stream", "Split", "Rate", "Expected", "Buffered"), rows, "No stream yet."),
+            Table("Suspended and missing", ("Stream", "Is", "Buffered"), kept, "None: all streams are read."),
+        ),
+        bars=_loads(now),
+    )
+
+
+def verdict(now: FleetLook) -> Verdict:
+    """Say whether all that comes is let in."""
+    status = now.status
+    if not status.streams + status.missing:
+        return Verdict(QUIET, "Waiting", "no query has looked at the streams yet")
+    takes_hz = status.capacity_hz * status.splits
+    behind_s = status.buffered / takes_hz if takes_hz else 0.0
+    if behind_s > MUCH_BUFFERED_S:
+        return Verdict(BAD, "Falls behind", f"{count(status.buffered)} tuples wait, which is {span(behind_s)} of work")
+    if status.missing or status.invalid or status.skipped:
+        return Verdict(WARN, "Keeps up, with losses", lost(now) or "")
+    return Verdict(GOOD, "Keeps up", f"{count(status.streams)} streams in {count(status.splits)} splits")
+
+
+def lost(now: FleetLook) -> str:
+    """Say what is missing or got lost."""
+    status = now.status
+    parts = [f"{count(status.missing)} {'stream is' if status.missing == 1 else 'streams are'} missing"] if status.missing else []
+    parts += [f"{count(status.invalid)} records could not be read"] if status.invalid else []
+    parts += [f"{count(number)} {reason}" for reason, number in sorted(status.skipped.items())]
+    return ", ".join(parts)
+
+
+def _tiles(now: FleetLook) -> tuple[Tile, ...]:
+    status = now.status
+    takes_hz = status.capacity_hz * status.splits
+    load = status.rate_hz / takes_hz if takes_hz else 0.0
+    behind_s = status.buffered / takes_hz if takes_hz else 0.0
+    return (
+        Tile("Streams", count(status.streams), f"{count(status.silent)} silent, {count(status.suspended)} suspended, {count(status.missing)} missing", WARN if status.missing else ""),
+        Tile("Splits", count(status.splits), f"each takes {count(status.capacity_hz)}/s"),
+        Tile("Load", share(load), "of the open splits", load_level(load), min(load, 1.0)),
+        Tile("Input", f"{count(status.rate_hz)}/s", f"{count(status.tuples)} so far"),
+        Tile("Expected", f"{count(status.expected_hz)}/s", "by forecasts and declarations"),
+        Tile("Buffered", count(status.buffered), f"{span(behind_s)} of work", WARN if behind_s > MUCH_BUFFERED_S else ""),
+        Tile("Redirections", count(status.redirections), "streams that changed their split"),
+        Tile("Lost", count(status.invalid + sum(status.skipped.values())), lost(now) or "nothing", WARN if status.invalid or status.skipped else ""),
+    )  # fmt: skip
+
+
+def _loads(now: FleetLook) -> Bars:
+    capacity_hz = now.status.capacity_hz or 1.0
+    bars = [
+        Bar(f"split {split.split}", f"{count(split.rate_hz)}/s of {len(split.streams):,} streams", min(load, 1.0), load_level(load))
+        for split in now.splits[:SPLITS_SHOWN]
+        for load in (split.rate_hz / capacity_hz,)
+    ]
+    return Bars("Load of splits", tuple(bars))

@@ -1,0 +1,99 @@
+"""What one look at something that runs tells: records that pages and metrics are made of."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from skytide.loop.cycle import Cycle
+from skytide.records import Event, ScalerStatus, Status, WindowRow
+from skytide.records.fleet import FleetStatus, SplitStatus
+
+OVER = ("stopped", "failed")
+"""The states after which nothing comes any more."""
+
+
+@dataclass(frozen=True)
+class Points:
+    """The result of the latest window, where rows are compared by two columns."""
+
+    columns: tuple[str, str]
+    rows: tuple[tuple[float, float], ...]
+
+
+@dataclass(frozen=True)
+class QueryLook:
+    """A continuous query at a time."""
+
+    at_s: float
+    status: Status
+    windows: tuple[WindowRow, ...] = ()
+    """The latest that came out, oldest first."""
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    """Where the time of all batches went so far, by step."""
+    trigger_s: float | None = None
+    state: str = "running"
+    """starting, running, idle, stopping, stopped or failed."""
+    why: str = ""
+    points: Points | None = None
+
+
+@dataclass(frozen=True)
+class ScalerAbout:
+    """What an auto-scaler was told to do."""
+
+    controller: str
+    limits: str
+    maximum: int
+    interval_s: float
+
+
+@dataclass(frozen=True)
+class ScalerLook:
+    """An auto-scaler at a time."""
+
+    at_s: float
+    about: ScalerAbout
+    status: ScalerStatus
+    cycles: tuple[Cycle, ...] = ()
+    """The latest, oldest first."""
+    events: tuple[Event, ...] = ()
+
+
+@dataclass(frozen=True)
+class StreamRow:
+    """A stream of a fleet."""
+
+    name: str
+    split: int
+    rate_hz: float
+    expected_hz: float
+    buffered: int
+    suspended: bool = False
+    missing: bool = False
+
+
+@dataclass(frozen=True)
+class FleetLook:
+    """A fleet at a time."""
+
+    at_s: float
+    status: FleetStatus
+    splits: tuple[SplitStatus, ...] = ()
+    streams: tuple[StreamRow, ...] = ()
+    """Those of the highest rates, and those that are suspended or missing; not all."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """Something to look at."""
+
+    id: str
+    kind: str
+    """"query", "scaler" or "fleet"."""
+    name: str
+    about: str
+    """What it does, in a line."""
+    look: Callable[[], Any]
+    """Return a look of its kind; may fail when what it looks at is gone."""
+    actions: Mapping[str, Callable[[], None]] = field(default_factory=dict)
+    """What people may ask of it."""

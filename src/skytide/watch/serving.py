@@ -1,0 +1,68 @@
+"""One watch for the process, and the places where it is shown: everything that is served at an address is on one page."""
+
+import threading
+from collections.abc import Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from skytide.errors.checks import refused
+from skytide.watch.looks import Subject
+from skytide.watch.watch import Watch
+
+if TYPE_CHECKING:
+    from skytide.watch.metrics import Exporter
+    from skytide.watch.server import Page
+
+_lock = threading.Lock()
+_watch: Watch | None = None
+_pages: list["Page"] = []
+_exporters: list["Exporter"] = []
+
+
+def serve(subjects: Sequence[Subject], address: str = "127.0.0.1", port: int | None = None, token: str | None = None) -> "Page":
+    """Show subjects on a page; without a port, or with its port, on the one that is served already at that address."""
+    from skytide.watch.server import Page
+
+    with _lock:
+        watch = _the_watch()
+        _pages[:] = [page for page in _pages if page.is_up]
+        found = next((page for page in _pages if page.address == address and port in (None, page.port)), None)
+        if found is None:
+            found = Page(watch, address, port, token)
+            _pages.append(found)
+        elif token is not None and not found.has_token(token):
+            raise refused("token", "...", f"the page at {address}:{found.port} has another", "choose another port, or leave it out")
+    for subject in subjects:
+        watch.add(subject)
+    return found
+
+
+def export(subjects: Sequence[Subject], port: int, address: str = "127.0.0.1") -> "Exporter":
+    """Let Prometheus read of subjects, beside those that are exported already at that address and port."""
+    from skytide.watch.metrics import Exporter
+
+    with _lock:
+        watch = _the_watch()
+        _exporters[:] = [each for each in _exporters if each.is_up]
+        found = next((each for each in _exporters if (each.address, each.port) == (address, port)), None)
+        if found is None:
+            found = Exporter(watch, port, address)
+            _exporters.append(found)
+    for subject in subjects:
+        watch.add(subject)
+    return found
+
+
+def check_installed(*, page: bool, metrics: bool) -> None:
+    """Refuse now if what a page or metrics need is not installed."""
+    for wanted, module in ((page, "server"), (metrics, "metrics")):
+        if wanted:
+            import_module(f"skytide.watch.{module}")
+
+
+def _the_watch() -> Watch:
+    global _watch  # noqa: PLW0603 (one for the process, as its ports are)
+    if _watch is None:
+        _watch = Watch()
+        _watch.start()
+    return _watch

@@ -1,0 +1,111 @@
+"""What is said in one place is the same everywhere: queries as functions, methods and SQL; limits; names in messages."""
+
+import ast
+import inspect
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import skytide
+from skytide.errors import InvalidInput, limits
+from skytide.queries import QUERIES, Asks, Query, high, low
+from skytide.spark.sql import built
+
+PACKAGE = Path(skytide.__file__).parent
+CHECKS = {
+    **dict.fromkeys(("refused", "words", "whole", "real", "one_of", "kind_of", "yes_or_no", "check_count", "check_slots"), 0),
+    **dict.fromkeys(("duration_us", "duration_s"), 1),
+}
+"""Functions that write errors, and which of their arguments is the name of a parameter."""
+ENTRIES = {"characteristic", "option", "field"}
+"""Names of entries of a text or a dict, which are no parameters."""
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_a_query_has_the_same_arguments_everywhere(name: str) -> None:
+    declared = list(inspect.signature(getattr(Asks, name)).parameters.values())[1:]
+    function = inspect.signature(getattr(skytide, name))
+    assert list(function.parameters.values())[1:] == declared and next(iter(function.parameters)) == "df"
+    assert getattr(skytide, name).__doc__ == getattr(Asks, name).__doc__
+    for kind in (skytide.Windowed, skytide.KeyedWindowed, skytide.AggregatedQuery, skytide.AggregatedFrame):
+        assert getattr(kind, name) is getattr(Asks, name)
+
+
+class Built(Asks[Query]):
+    def apply(self, query: Query) -> Query:
+        return query
+
+
+def test_sql_follows_from_the_declaration() -> None:
+    both = low("price") * high("stars")
+    text = "price MIN, stars MAX"
+    assert built("skyline", [text, True], {}) == Built().skyline(both, distinct=True)
+    assert built("skyband", [text, 3], {"nulls": "drop"}) == Built().skyband(both, k=3, nulls="drop")
+    assert built("levels", [text], {"up_to": 2}) == Built().levels(both, up_to=2)
+    assert built("k_dominant", [text], {"k": 2}) == Built().k_dominant(both, k=2)
+    assert built("top_delta", [text, 5, "worst"], {}) == Built().top_delta(both, delta=5, nulls="worst")
+    assert built("top_k", ["stars MAX", 4], {}) == Built().top_k(4, by=high("stars"))
+    with pytest.raises(InvalidInput, match=r"missing a required argument: 'k'; give TABLE\(...\), preferences, k, nulls"):
+        built("skyband", [text], {})
+
+
+def trees() -> Iterator[tuple[Path, ast.Module]]:
+    return ((path, ast.parse(path.read_text())) for path in sorted(PACKAGE.rglob("*.py")))
+
+
+def parameters_of(tree: ast.Module) -> set[str]:
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef):
+            found |= {
+                each.arg for each in (*node.args.args, *node.args.kwonlyargs, *node.args.posonlyargs, node.args.vararg) if each
+            }
+        elif isinstance(node, ast.ClassDef):
+            found |= {each.target.id for each in node.body if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name)}
+    return found
+
+
+def named(tree: ast.Module) -> set[str]:
+    """The names of parameters that errors of a module say."""
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            function = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            at = CHECKS.get(function)
+            if at is not None and len(node.args) > at and isinstance(node.args[at], ast.Constant):
+                found |= set(str(ast.literal_eval(node.args[at])).split(", "))
+    return {name for name in found if re.fullmatch(r"[a-z_]+", name)}
+
+
+def test_messages_name_parameters_that_exist() -> None:
+    """Of the module that checks, or, where a public function hands a value on, of that function; in the command line, its options."""
+    public: set[str] = set()
+    for name in ("autoscale", "stream", "skyline", "skyband", "workload", "fleet"):
+        public |= set(inspect.signature(getattr(skytide, name)).parameters)
+    public |= set(inspect.signature(skytide.ContinuousQuery.start).parameters) | {"preferences"}
+    options = set(re.findall(r"--([a-z]+)", (PACKAGE / "cli" / "main.py").read_text()))
+    wrong = {}
+    for path, tree in trees():
+        known = parameters_of(tree) | public | ENTRIES | (options if path.parent.name == "cli" else set())
+        if named(tree) - known:
+            wrong[str(path)] = named(tree) - known
+    assert wrong == {}
+
+
+def test_the_check_finds_a_name_that_is_none() -> None:
+    guilty = ast.parse("def sliding(length): duration_us(length, 'window_length')")
+    assert named(guilty) - parameters_of(guilty) == {"window_length"}
+
+
+def test_limits_are_in_one_place() -> None:
+    """Whoever refuses a count by a named limit takes it from `errors.limits`."""
+    elsewhere = []
+    for path, tree in trees():
+        own = {t.id for node in tree.body if isinstance(node, ast.Assign) for t in node.targets if isinstance(t, ast.Name)}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("whole", "positive_us"):
+                elsewhere += [f"{path}: {each.id}" for each in node.args[2:] if isinstance(each, ast.Name) and each.id in own]
+    assert elsewhere == []
+    assert all(value > 0 for name, value in vars(limits).items() if name.startswith("MAX_"))

@@ -1,0 +1,36 @@
+"""X10 on the engine at toy size: all protocols run, hand over what they should, and are judged."""
+
+import math
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+from skytide.keyed import RoutingTable
+from skytide.lab import x10_engine as x10
+from skytide.lab.blocking import MP, R_BLK, S_BLK, Forced
+
+
+def test_each_protocol_moves_keys_and_is_judged(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    small = {"KEYS": 60, "LENGTH": 20, "SLIDE": 5, "BEFORE_HZ": 300, "AFTER_HZ": 400, "JUMP": 4, "CHANGE": 5, "END": 8}
+    symbols = pa.array([f"S{number}" for number in range(60)])
+    for name, value in {**small, "WARM_FILES": 2, "SYMBOLS": symbols}.items():
+        monkeypatch.setattr(x10, name, value)
+    rows = x10.measure(repeats=1)
+    measured = [row for row in rows if row["figure"] == "engine"]
+    assert {row["protocol"] for row in measured} == {MP, R_BLK, S_BLK}
+    for row in measured:
+        assert 0.4 < row["moved_keys"] < 1
+        assert all(math.isfinite(row[name]) for name in ("before_ms", "staying_ms", "moving_ms", "service_ms"))
+        assert row["staying_done_ms"] <= row["staying_ms"] + 1e-6
+    assert sum(row["results"] for row in rows if row["figure"] == "engine over time") > 100
+    assert len(x10.claims(rows)) == 2
+
+
+def test_so_many_groups_move_as_are_asked_for() -> None:
+    logic, table = Forced(stay=0.2).build(), RoutingTable.even(6)
+    assert logic.plan(table, 6).table == table
+    moves = logic.plan(table, 8)
+    assert moves.table.count == 8
+    assert len(moves.moved) == pytest.approx(0.8 * 256, abs=25)
+    assert sorted({moves.table.slots.count(slot) for slot in range(8)})[-1] <= 34
