@@ -1,6 +1,9 @@
 """A run as people look at it: its state, what it prints, and what Spark's own handle has."""
 
 import contextlib
+import os
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -12,6 +15,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 import skytide
+from skytide.spark.java import use_java
 from skytide.spark.run import Run
 
 DEADLINE_S = 300
@@ -81,3 +85,48 @@ def test_a_run_tells_its_state_and_why_it_failed(spark: SparkSession, tmp_path: 
     wait_for(again, "idle", lambda: again.status().windows_out == 8)
     again.stop()
     assert again.status().state == "stopped"
+
+
+def test_results_go_to_tables_and_any_format(spark: SparkSession, tmp_path: Path) -> None:
+    asked = skytide.stream(minutes(spark, tmp_path / "in", 0, 5)).window("1 minute").aggregate("count(*)")
+    kept = asked.start(
+        "memory", checkpoint=tmp_path / "a", trigger="availableNow", flush=True, name="kept_minutes", late=tmp_path / "late"
+    )
+    assert spark.table("kept_minutes").columns == ["window_start", "window_end", "count"]
+    assert kept.await_termination()
+    assert spark.table("kept_minutes").count() == kept.results_df().count() == kept.results().num_rows == 5
+    assert [row["tuples"] for row in kept.windows_df().orderBy("window_start").collect()] == [60] * 5
+    assert spark.read.parquet(str(tmp_path / "late")).columns == ["id", "ts", "batch"]  # nobody was late
+    asked.start("json", path=tmp_path / "json", checkpoint=tmp_path / "b", trigger="availableNow", flush=True).await_termination()
+    assert spark.read.json(str(tmp_path / "json")).count() == 5
+    asked.toTable("minutes_table", checkpoint=tmp_path / "c", trigger="availableNow", flush=True).await_termination()
+    try:
+        assert spark.table("minutes_table").count() == 5
+    finally:
+        spark.sql("DROP TABLE minutes_table")
+    with pytest.raises(skytide.InvalidInput, match="sink='nowhere': not a sink, nor a format that this Spark knows"):
+        asked.start("nowhere", checkpoint=tmp_path / "d")
+
+
+PLAIN = """
+from pyspark.sql import SparkSession
+import skytide
+spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+try:
+    skytide.skyline(spark.range(3), skytide.low("id")).collect()
+except skytide.SkytideError as error:
+    print(error)
+"""
+
+
+@pytest.mark.slow
+def test_workers_of_another_python_are_told(tmp_path: Path) -> None:
+    """A plain session, whose workers take a python3 from the PATH that has nothing installed."""
+    use_java()
+    (tmp_path / "python3").symlink_to(os.path.realpath(sys.executable))
+    kept = {name: value for name, value in os.environ.items() if name not in ("PYSPARK_PYTHON", "VIRTUAL_ENV")}
+    env = {**kept, "PATH": f"{tmp_path}:{os.environ['PATH']}", "SPARK_LOCAL_IP": "127.0.0.1"}
+    ran = subprocess.run([sys.executable, "-c", PLAIN], capture_output=True, text=True, timeout=DEADLINE_S, env=env, check=False)
+    assert "Spark's Python workers run 'python3', and" in ran.stdout, ran.stderr
+    assert "pyarrow" in ran.stdout
+    assert f"set PYSPARK_PYTHON={sys.executable}" in ran.stdout
