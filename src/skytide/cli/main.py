@@ -54,6 +54,7 @@ def _as_options(message: str, given: Mapping[str, Any]) -> str:
     '--interval soon: not a length of time; write a number'
     """
     names = "|".join(map(re.escape, given))
+    message = re.sub(r"^minimum=(\d+), maximum=(\d+)", r"--executors \1:\2", message)
     return re.sub(rf"\b({names})=(?:'([^']*)'|([\w.:-]+))", lambda found: f"--{found[1]} {found[2] or found[3]}", message)
 
 
@@ -169,8 +170,6 @@ def _span(text: str) -> tuple[int, int]:
     fewest, _, most = text.partition(":")
     if not (fewest.isdigit() and most.isdigit()):
         raise argparse.ArgumentTypeError(f"{text!r}: not the fewest and the most; write them as 1:8")
-    if not 1 <= int(fewest) <= int(most):
-        raise argparse.ArgumentTypeError(f"{text!r}: no size lies between; write the fewest, at least 1, and then the most, as 1:8")
     return int(fewest), int(most)
 
 
