@@ -69,9 +69,10 @@ def until_interrupted(folder: Path, windows: int) -> tuple[int, str, str]:
     printed, seen = [], 0
     for line in script.stdout or ():
         printed.append(line)
-        seen += "shares at" in line
-        if seen == windows:
-            script.send_signal(signal.SIGINT)
+        if "shares at" in line:
+            seen += 1
+            if seen == windows:
+                script.send_signal(signal.SIGINT)
     listener.join()
     deadline.cancel()
     return script.wait(), "".join(printed), "".join(errors)
