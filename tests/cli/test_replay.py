@@ -1,10 +1,14 @@
 """Recorded metrics through any controller, in the simulator and on the command line."""
 
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from skytide.cli import main
+from skytide.cli.replay import figure_of
 from skytide.control import CONTROLLERS, Guard, Rules, Static
 from skytide.errors import InvalidInput
 from skytide.loop.recording import save
@@ -59,20 +63,37 @@ def test_a_recording_without_load_is_refused() -> None:
 
 def test_the_command_prints_a_line_for_each_controller(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     save(hill(), tmp_path / "metrics.parquet")
-    picture = tmp_path / "pictures" / "replay.png"
+    picture = tmp_path / "replay.png"
     asked = ["replay", str(tmp_path / "metrics.parquet"), "--controller", "all", "--picture", str(picture)]
     assert main(asked) == 0
     printed = capsys.readouterr().out
     for name in (*(name for name in CONTROLLERS if name != "static"), "static:8", "as recorded"):
         assert f"\n{name} " in printed
+    assert "Worker seconds count from the request for a worker" in printed
     assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_picture_has_what_was_recorded_over_the_time_of_day_and_lines_that_differ(tmp_path: Path) -> None:
+    seen = [replace(each, at_s=each.at_s + 1_700_000_000) for each in hill()]
+    played = play(plant_of(seen, lead_s=5, cold_s=0), Rules(), Guard(1, 8), interval_s=INTERVAL_S)
+    _, below = figure_of(seen, {"rules": played, "again": played}).axes
+    lines = below.get_lines()
+    assert [line.get_label() for line in lines] == ["as recorded", "rules", "again"]
+    assert {round(at) for at in lines[0].get_ydata()} == {6}
+    assert len({(line.get_color(), line.get_linestyle()) for line in lines}) == 3
+    assert not np.array_equal(lines[1].get_ydata(), lines[2].get_ydata())
+    assert lines[1].get_xdata()[0] == datetime.fromtimestamp(1_700_000_000 + INTERVAL_S, UTC)
 
 
 @pytest.mark.parametrize(
     "asked, said",
     [
         (["--controller", "magic"], "there is no such"),
-        (["--controller", "mpc", "--lead", "soon"], "lead"),
+        (["--controller", "mpc", "--lead", "soon"], "--lead soon: not a length of time"),
+        (
+            ["--controller", "mpc", "--picture", "/nowhere/at/all.png"],
+            "--picture /nowhere/at/all.png: there is no folder /nowhere/at",
+        ),
     ],
 )
 def test_bad_input_is_refused_with_a_remedy(

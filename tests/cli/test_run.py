@@ -16,12 +16,12 @@ from rich.console import Console
 
 from skytide.cli import main
 from skytide.cli.folders import MARK
-from skytide.cli.interrupt import Interrupt
 from skytide.dashboard.history import History, latency, read_windows
 from skytide.dashboard.live import WARMING_UP, line, view
 from skytide.dashboard.picture import draw
 from skytide.records import Status, WindowRow
 from skytide.spark.failure import reason
+from skytide.spark.interrupt import Interrupt
 
 SECOND_US = 1_000_000
 DEADLINE_S = 300

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import skytide
 from skytide.cli import main
 from skytide.cli.place import place, with_place
 from skytide.spark.scaling.attach import each_query
@@ -114,8 +115,15 @@ def test_bad_options_are_refused_before_the_script_runs(tmp_path: Path, capsys: 
     assert "controller 'clever'" in capsys.readouterr().err
     assert main(["submit", str(tmp_path / "nowhere.py")]) == 1
     assert "there is no such file" in capsys.readouterr().err
+    assert main(["submit", "--interval", "soon", str(tmp_path / "job.py")]) == 1
+    assert "--interval soon: not a length of time" in capsys.readouterr().err
+    assert main(["submit", "--executors", "5:2", str(tmp_path / "job.py")]) == 1
+    assert "--executors 5:2" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         main(["submit", "--executors", "many", str(tmp_path / "job.py")])
+    with pytest.raises(SystemExit, match="0"):
+        main(["--version"])
+    assert capsys.readouterr().out == f"skytide {skytide.__version__}\n"
 
 
 def test_the_place_of_a_page_is_optional() -> None:

@@ -242,8 +242,8 @@ def test_paused_it_watches_and_leaves_everything_alone() -> None:
 
 def test_a_recommendation_is_told_once_and_again_when_it_changes() -> None:
     plant = Plant(acts=False)
-    assert played(plant, (4, 4, 4, 3, 3), Guard.bounds(1, 8), 5) == [2] * 5
-    assert plant.told == ["wants 4. asked for 4", "wants 3. asked for 3"]
+    assert played(plant, (2, 4, 4, 3, 2, 2), Guard.bounds(1, 8), 6) == [2] * 6
+    assert plant.told == ["wants 4. asked for 4", "wants 3. asked for 3", "wants 2. recommended: 2 workers, as it is"]
 
 
 def test_a_clock_that_jumps_changes_nothing_in_a_hurry() -> None:

@@ -112,7 +112,9 @@ def test_it_gives_what_keeps_up_and_says_why() -> None:
     """2,620 tuples/s of 1 ms are the work of 2.62 workers: with a tenth in reserve 2.9."""
     steady = decided(Mpc.throughput(), seen(2_620))
     assert steady.allocation.workers == 3
-    assert steady.reason == "forecast up to 2,620 tuples/s in 1 s (+0 %), 2 workers would be used 131 %: 2 to 3"
+    assert steady.reason == (
+        "measured 2,620 tuples/s, used 131 %; forecast up to 2,620 tuples/s in 1 s (+0 %); modelled: 2 workers would be used 131 %: 2 to 3"
+    )
     assert decided(Mpc.throughput(), seen(2_620, workers=3)).reason.endswith("3 workers would be used 87 %: stays 3")
 
 
@@ -166,7 +168,10 @@ def test_it_keeps_a_latency() -> None:
     assert decided(Mpc.latency("1 s"), *many).allocation.workers == 2
     found = decided(Mpc.latency("50 ms"), *many)
     assert found.allocation.workers == 3
-    assert "2 workers would be used 75 % and take 0.0749 s of 0.05 s" in found.reason
+    assert "latency 0.076 s; forecast" in found.reason
+    assert "2 workers would be used 75 % and latency be 0.076 s of 0.05 s" in found.reason
+    first = decided(Mpc.latency("50 ms"), slow)  # what is modelled agrees with what is measured from the first time on
+    assert "and latency be 0.076 s" in first.reason
 
 
 def test_a_bound_that_no_size_keeps_does_not_take_all_there_is() -> None:

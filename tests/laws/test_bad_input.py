@@ -154,18 +154,18 @@ def test_bad_input_is_refused_with_value_reason_and_remedy(case: Case) -> None:
 
 
 COMMANDS = [
-    (["run", "--seconds", "-1"], "seconds="), (["run", "--seconds", "nan"], "seconds="), (["run", "--rate", "0"], "rate="),
-    (["run", "--rate", "nan"], "rate="), (["run", "--rate", "1e30"], "tuples a second"), (["run", "--out", "/dev/null/x"], "--out"),
+    (["run", "--seconds", "-1"], "--seconds -1"), (["run", "--seconds", "nan"], "--seconds nan"), (["run", "--rate", "0"], "--rate 0"),
+    (["run", "--rate", "nan"], "--rate nan"), (["run", "--rate", "1e30"], "tuples a second"), (["run", "--out", "/dev/null/x"], "--out"),
     (["hotels", "--out", "/dev/null/x"], "cannot be written to"), (["hotels", "--out", "/dev/null"], "cannot be written to"),
     (["lab", "run", "X99"], "there is no such"), (["lab", "run", "X1", "--out", "/dev/null/x"], "cannot be written to"),
     (["lab", "report", "--out", "/dev/null/x"], "cannot be written to"), (["lab", "calibrate", "magic"], "not known"),
     (["replay", "/nowhere.parquet", "--controller", "mpc"], "cannot be read"),
     (["replay", "/nowhere.parquet", "--controller", "clever"], "there is no such"),
-    (["replay", "/nowhere.parquet", "--controller", "mpc", "--executors", "8:1"], "minimum=8"),
-    (["replay", "/nowhere.parquet", "--controller", "mpc", "--picture", "/dev/null/x.png"], "cannot be written to"),
+    (["replay", "/nowhere.parquet", "--controller", "mpc", "--executors", "8:1"], "--executors 8:1"),
+    (["replay", "/nowhere.parquet", "--controller", "mpc", "--picture", "/dev/null/x.png"], "there is no folder /dev/null"),
     (["submit", "/nowhere.py"], "there is no such file"),
-    (["submit", "--controller", "clever", __file__], "there is no such"), (["submit", "--interval", "often", __file__], "interval="),
-    (["submit", "--executors", "0:3", __file__], "minimum=0"), (["submit", "--store", "/dev/null/x", __file__], "cannot be written to"),
+    (["submit", "--controller", "clever", __file__], "there is no such"), (["submit", "--interval", "often", __file__], "--interval often"),
+    (["submit", "--executors", "0:3", __file__], "--executors 0:3"), (["submit", "--store", "/dev/null/x", __file__], "cannot be written to"),
 ]  # fmt: skip
 
 

@@ -68,7 +68,7 @@ def test_listing_means_pareto() -> None:
         ((low("price"), low("price")), "cannot be preferred twice"),
         ((low("price") & high("price"),), "cannot be preferred twice"),
         ((low("price") & diff("city"),), "has no priority"),
-        (("price",), "not a preference; say what is better, for instance low('price')"),
+        ((None,), "not a preference; say what is better, for instance low('price')"),
     ],
 )
 def test_what_makes_no_sense_is_refused(given_: tuple[object, ...], said: str) -> None:
@@ -89,3 +89,8 @@ def test_sql_text() -> None:
     for wrong in ("price", "price LOW", "price MIN stars MAX", "price MIN,"):
         with pytest.raises(InvalidInput, match="write columns with MIN, MAX or DIFF"):
             parse_preferences(wrong)
+
+
+def test_a_bare_name_means_high_as_it_does_for_a_top_k() -> None:
+    assert combine(("stars",)) == high("stars")
+    assert combine((low("price"), "stars")) == low("price") * high("stars")

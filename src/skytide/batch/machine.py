@@ -36,6 +36,7 @@ from skytide.batch.ways import InPlace, InSource, Way
 from skytide.keyed import SlotReport
 from skytide.lateness import Slack, SlackLogic
 from skytide.records import Status, WindowRow
+from skytide.records.printing import LIVE_S
 from skytide.routing import Router, utilisation
 from skytide.windows import Windows, shown
 
@@ -281,6 +282,7 @@ class Machine:
             held=sum(crowd.tuples for crowd in clock.held),
             windows_out=state.windows_out,
             last_window=state.output.rows[-1] if state.output.rows else self.status.last_window,
+            newest_us=clock.newest_us,
             slack_us=slack_us,
             notice=self._long_slack(slack_us),
             window_slots=self.spreader.slots,
@@ -295,7 +297,7 @@ class Machine:
                 input_rate_hz=tuples / self._batch.period_s,
                 processing_rate_hz=tuples / took_s,
                 utilisation=took_s / (self.rules.trigger_s or took_s),
-                backlog_s=0.0 if clock.newest_us is None else max(0.0, event.at_s - clock.newest_us / 1e6),
+                backlog_s=_backlog_s(clock.newest_us, event.at_s),
                 pane_slots=len({task.slot for task in report.tasks}),
                 pane_utilisation=measured,
                 splitting_factor=router.splitting_factor,
@@ -330,6 +332,12 @@ class Machine:
             "hot_keys": tuple(names.get(key, f"{key:016x}") for _, key in sorted(alone.items())),
             "found_in_memory": found / max(found + sum(slot.chunks_read for slot in self._slots), 1),
         }
+
+
+def _backlog_s(newest_us: int | None, at_s: float) -> float | None:
+    """Return how far the newest tuple lies behind the clock; None if there is none, or if it is a recording that is played."""
+    behind_s = LIVE_S if newest_us is None else at_s - newest_us / 1e6
+    return max(0.0, behind_s) if behind_s < LIVE_S else None
 
 
 def _again(state: State) -> list[Instruction]:

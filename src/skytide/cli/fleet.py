@@ -14,7 +14,6 @@ from rich.live import Live
 from skytide import DropRatio, fleet, stream
 from skytide.admission import Admission
 from skytide.cli.folders import make_room
-from skytide.cli.interrupt import Interrupt
 from skytide.cli.run import DROP_RATIO, ECHO, ENDING, LINE_EVERY_S, LOOK_EVERY_S, end
 from skytide.cli.traffic import Cabs, FleetTraffic, Generated
 from skytide.cli.writer import Writer
@@ -25,6 +24,7 @@ from skytide.dashboard.history import read_windows
 from skytide.dashboard.live import WARMING_UP
 from skytide.errors.checks import real
 from skytide.lab.real_data import data
+from skytide.spark.interrupt import Interrupt
 from skytide.spark.session import local_session
 from skytide.spark.workload_source import now_us
 

@@ -1,12 +1,14 @@
 """The command line: each subcommand is a module of this folder."""
 
 import argparse
+import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from skytide import __version__
 from skytide.cli.place import HERE, place, with_place
 from skytide.errors import SkytideError
 
@@ -14,6 +16,7 @@ from skytide.errors import SkytideError
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one subcommand and give its exit status."""
     parser = argparse.ArgumentParser(prog="skytide", description="Elastic stream processing on Apache Spark.")
+    parser.add_argument("--version", action="version", version=f"skytide {__version__}")
     commands = parser.add_subparsers(required=True, metavar="command")
     run = commands.add_parser("run", help="a continuous skyline on a bursty, late stream, watched live, and as a picture")
     run.add_argument("--seconds", type=float, default=40, help="how long to stream (default: %(default)s)")
@@ -38,10 +41,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return options.run(options) or 0
     except SkytideError as error:
-        print(f"skytide: {error}", file=sys.stderr)
+        print(f"skytide: {_as_options(str(error), vars(options))}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130  # as a shell says it
+
+
+def _as_options(message: str, given: Mapping[str, Any]) -> str:
+    """Write arguments of functions that a message names as the options of the command line that they came from.
+
+    >>> _as_options("interval='soon': not a length of time; write a number", {"interval": "soon"})
+    '--interval soon: not a length of time; write a number'
+    """
+    names = "|".join(map(re.escape, given))
+    message = re.sub(r"^minimum=(\d+), maximum=(\d+)", r"--executors \1:\2", message)
+    return re.sub(rf"\b({names})=(?:'([^']*)'|([\w.:-]+))", lambda found: f"--{found[1]} {found[2] or found[3]}", message)
 
 
 def _add_fleet(parser: argparse.ArgumentParser) -> None:
@@ -126,11 +140,12 @@ def _add_submit(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--interval", help="from one decision to the next (default: 10 s, or two triggers)")
     parser.add_argument("--mode", choices=("act", "recommend"), default="act", help="recommend: only say what it would do")
     parser.add_argument("--store", type=Path, help="folder for what controllers learn, a file for each query")
+    parser.add_argument("--history", type=Path, help="folder for what was seen of each query, a Parquet file each, for replay")
     _add_serve(parser)
     parser.add_argument("--metrics", type=place, metavar="[ADDRESS:]PORT", help="where Prometheus finds metrics, as 9108")
     parser.add_argument("script", type=Path, help="a Python script")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help="what the script is given")
-    names = ("controller", "executors", "interval", "mode", "store", "serve", "metrics")
+    names = ("controller", "executors", "interval", "mode", "store", "history", "serve", "metrics")
     parser.set_defaults(run=lambda o: _module("submit").run(o.script, o.arguments, **{name: getattr(o, name) for name in names}))
 
 

@@ -1,25 +1,36 @@
 """`skytide replay`: recorded metrics through any controller, and what that would have been like."""
 
+from collections.abc import Iterable
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.table import Table
 
-from skytide.cli.folders import writable
 from skytide.control import CONTROLLERS, Controller, Guard, Static, controller_of
 from skytide.control.saso import Saso
+from skytide.errors import InvalidInput
 from skytide.loop.recording import load
 from skytide.records import Observation
 from skytide.sim.replay import Played, plant_of, play, recorded
 from skytide.windows import duration_us
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+APART = 0.04
+STYLES = ("-", "--", "-.", ":")
 
 
 def run(path: Path, controllers: list[str], executors: tuple[int, int], lead: str, bound: str | None, out: Path | None) -> None:
     """Replay, and print what each controller would have done."""
     guard = Guard(*executors)
     contestants = _contestants(controllers, executors)
-    if out is not None:
-        writable(out.parent)
+    if out is not None and not out.parent.is_dir():
+        raise InvalidInput(
+            value=f"--picture {out}", reason=f"there is no folder {out.parent}", remedy="make it first, or name another"
+        )
     seen = load(path)
     bound_s = None if bound is None else duration_us(bound, "latency") / 1e6
     lead_s = duration_us(lead, "lead") / 1e6
@@ -36,8 +47,11 @@ def run(path: Path, controllers: list[str], executors: tuple[int, int], lead: st
         played[name] = play(plant, controller, limits, interval_s=interval_s, bound_s=bound_s)
         _row(table, name, played[name].saso)
     console.print(table)
+    console.print(
+        "Worker seconds count from the request for a worker: one that is still to come costs, too, and is not among the workers."
+    )
     if out is not None:
-        _draw(seen, played, out)
+        figure_of(seen, played).savefig(out, dpi=110)
         console.print(f"Picture: {out}")
 
 
@@ -71,19 +85,30 @@ def _peak(seen: list[Observation]) -> float:
     return max((each.arrival_rate_hz for each in seen), default=0.0)
 
 
-def _draw(seen: list[Observation], played: dict[str, Played], out: Path) -> None:
+def figure_of(seen: list[Observation], played: dict[str, Played]) -> "Figure":
+    """Draw the rates, and the workers that there were and would have been."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(11, 6), layout="constrained")
     FigureCanvasAgg(figure)
     above, below = figure.subplots(2, 1, sharex=True)
     began_s = seen[0].at_s - seen[0].interval_s
-    above.plot([each.at_s - began_s for each in seen], [each.arrival_rate_hz for each in seen], color="black", lw=0.8)
-    above.set(ylabel="tuples a second")
-    for name, each in played.items():
-        below.step([now.at_s for now in each.seen], [now.allocation.workers for now in each.seen], where="pre", label=name, lw=1)
-    below.set(xlabel="seconds", ylabel="workers", ylim=(0, None))
+
+    def clock(at_s: Iterable[float]) -> list[datetime]:
+        return [datetime.fromtimestamp(each_s, UTC) for each_s in at_s]
+
+    above.plot(clock(each.at_s for each in seen), [each.arrival_rate_hz for each in seen], color="black", lw=0.8)
+    above.set(ylabel="tuples per second")
+    lines = {"as recorded": ([each.at_s for each in seen], seen)}
+    lines |= {name: ([began_s + now.at_s for now in each.seen], each.seen) for name, each in played.items()}
+    for number, (name, (times_s, shown)) in enumerate(lines.items()):
+        apart = (number - len(lines) / 2) * APART  # lines that lie on each other are drawn beside each other
+        workers = [now.allocation.workers + apart for now in shown]
+        colour, style = ("black", "-") if number == 0 else (f"C{(number - 1) % 10}", STYLES[number % len(STYLES)])
+        below.step(clock(times_s), workers, where="pre", label=name, lw=2 if number == 0 else 1.4, color=colour, linestyle=style)
+    below.set(xlabel="time of day (UTC)", ylabel="workers", ylim=(0, None))
+    below.xaxis.set_major_formatter(ConciseDateFormatter(AutoDateLocator()))  # type: ignore[no-untyped-call]
     below.legend(frameon=False, ncols=4)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(out, dpi=110)
+    return figure

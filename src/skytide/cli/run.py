@@ -12,7 +12,6 @@ from rich.live import Live
 
 from skytide import DropRatio, low, stream, workload
 from skytide.cli.folders import make_room
-from skytide.cli.interrupt import Interrupt
 from skytide.cli.place import Place
 from skytide.dashboard.history import History, latency, read_windows
 from skytide.dashboard.live import WARMING_UP, line, view
@@ -20,6 +19,7 @@ from skytide.dashboard.picture import draw
 from skytide.errors import SkytideError
 from skytide.errors.checks import real
 from skytide.spark.failure import reason
+from skytide.spark.interrupt import Interrupt
 from skytide.spark.session import local_session
 from skytide.spark.workload_source import WorkloadStream, now_us
 from skytide.watch.serving import check_installed

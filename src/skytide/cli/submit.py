@@ -4,20 +4,23 @@ The script chooses its Spark as ever. What `spark-submit` would be told goes int
 `PYSPARK_SUBMIT_ARGS="--master spark://host:7077 --executor-cores 1 pyspark-shell"`.
 """
 
+import contextlib
 import re
 import runpy
+import signal
 import sys
 import threading
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from skytide.cli.folders import writable
 from skytide.cli.place import Place
 from skytide.control import Guard, controller_of
 from skytide.errors import InvalidInput
-from skytide.spark.run import Run
+from skytide.spark.run import Run, stop_after_batch
 from skytide.spark.scaling import Event, Scaler, autoscale
 from skytide.spark.scaling.attach import each_query
 from skytide.watch.serving import check_installed
@@ -33,6 +36,7 @@ def run(
     interval: str | None,
     mode: str,
     store: Path | None,
+    history: Path | None = None,
     serve: Place | None = None,
     metrics: Place | None = None,
 ) -> int:
@@ -42,17 +46,18 @@ def run(
     controller_of(controller), Guard(*executors)  # refused now, and not when the first query starts
     if interval is not None:
         duration_us(interval, "interval")
-    if store is not None:
-        writable(store)
+    for folder in (store, history):
+        if folder is not None:
+            writable(folder)
     check_installed(page=serve is not None, metrics=metrics is not None)
-    scalers: list[Scaler] = []
-    show = _Show(serve, metrics)
+    scalers: dict[str, Scaler] = {}
+    ctrl_c, show = _CtrlC(), _Show(serve, metrics)
 
     def attach(query: Any) -> None:
+        ctrl_c.ends(query)
         if isinstance(query, Run):
             show(query)
-        scalers[:] = [each for each in scalers if each.status().running]
-        if any(each.follows(query) for each in scalers):
+        if any(each.follows(query) for each in scalers.values() if each.status().running):
             return  # it was started again, and its scaler goes on with it
         try:
             kept = store and store / f"{_file_name(query)}.json"
@@ -60,15 +65,54 @@ def run(
         except Exception as refused:  # the query is the script's, and goes on
             _say(f"not scaled: {refused}")
             return
-        scalers.append(scaler)
+        scalers[_file_name(query)] = scaler
         show(scaler)
 
-    with each_query(attach):
+    with each_query(attach), ctrl_c:
         try:
             return _run_as_main(script, arguments)
         finally:
-            for scaler in scalers:
+            for scaler in scalers.values():
                 scaler.stop()
+            _save(history, scalers)
+
+
+def _save(folder: Path | None, scalers: dict[str, Scaler]) -> None:
+    """Write what scalers have seen, a file each; of a query that was started anew that of its latest start."""
+    for name, scaler in scalers.items() if folder is not None else ():
+        scaler.history().save(folder / f"{name}.parquet")  # type: ignore[operator]
+
+
+class _CtrlC:
+    """Lets queries end after the batch at hand, so that a script that waits for them ends, too; the second Ctrl-C aborts.
+
+    Spark's own handler kills the jobs of a batch. It is put in when Spark starts, and taken over here when a query does.
+    """
+
+    def __init__(self) -> None:
+        self._queries: list[Any] = []
+
+    def __enter__(self) -> None:
+        self._before = signal.getsignal(signal.SIGINT)
+
+    def __exit__(self, *_: object) -> None:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, self._before)
+
+    def ends(self, query: Any) -> None:
+        self._queries.append(query)
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, self._on_signal)
+
+    def _on_signal(self, _: int, __: FrameType | None) -> None:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        _say("Ctrl-C: all queries end after the batch at hand; press it again to abort")
+        threading.Thread(target=self._end, daemon=True).start()  # the main thread may be in the middle of a call to Spark
+
+    def _end(self) -> None:
+        for query in self._queries:
+            with contextlib.suppress(Exception):  # it has ended, or Spark has
+                query.stop() if isinstance(query, Run) else stop_after_batch(query)
 
 
 class _Show:

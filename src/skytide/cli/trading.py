@@ -16,7 +16,6 @@ from rich.live import Live
 
 from skytide import Guard, Mpc, autoscale, fleet, stream
 from skytide.cli.folders import make_room
-from skytide.cli.interrupt import Interrupt
 from skytide.cli.quotes import MadeUpDay, RealDay, TradingDay
 from skytide.cli.run import ECHO, ENDING, LINE_EVERY_S, LOOK_EVERY_S, end
 from skytide.cli.writer import Writer
@@ -26,6 +25,7 @@ from skytide.dashboard.trading_live import line, view
 from skytide.dashboard.trading_picture import draw
 from skytide.errors.checks import real, whole
 from skytide.lab.real_data import data
+from skytide.spark.interrupt import Interrupt
 from skytide.spark.session import local_session
 from skytide.spark.workload_source import now_us
 from skytide.trading import AlgoTrader

@@ -113,7 +113,7 @@ class Mpc(Controller):
 
 class _Mpc(ControllerLogic):
     def __init__(
-        self, config: Mpc, forecaster: State | None = None, correction: float = 1.0, service_s: float | None = None
+        self, config: Mpc, forecaster: State | None = None, correction: float | None = None, service_s: float | None = None
     ) -> None:
         self._config = config
         self._objective = Objective(
@@ -129,7 +129,7 @@ class _Mpc(ControllerLogic):
             config.scaled,
         )
         self._rates = config.forecaster.build(forecaster)
-        self._correction = correction
+        self._correction = correction  # None: no latency was measured yet
         self._service_s = service_s  # the latest that was measured: a query that is idle tells nothing of it
 
     def snapshot(self) -> State:
@@ -145,7 +145,7 @@ class _Mpc(ControllerLogic):
             return Decision(present, f"neither the time for a tuple nor a load was measured: stays {present.workers}")
         self._correct(seen, service_s)
         rates_hz = self._demand_hz(seen)
-        demand = Demand(rates_hz, service_s, seen.seen.arrival_cv, seen.seen.service_cv, self._correction)
+        demand = Demand(rates_hz, service_s, seen.seen.arrival_cv, seen.seen.service_cv, self._correction or 1.0)
         if (largest := self._objective.overload(present, demand)) is not None:
             chosen, why = largest, ", more than any size can serve"
         else:
@@ -186,7 +186,10 @@ class _Mpc(ControllerLogic):
         measured_s = now.latency_s - service_s
         if model_s > 0 and measured_s > 0 and isfinite(measured_s):
             ratio = min(max(measured_s / model_s, 1 / CORRECTION_LIMIT), CORRECTION_LIMIT)
-            self._correction = exp((1 - CORRECTION_WEIGHT) * log(self._correction) + CORRECTION_WEIGHT * log(ratio))
+            known = (
+                self._correction or ratio
+            )  # the first measurement counts in full: batches make tuples wait that Kingman knows nothing of
+            self._correction = exp((1 - CORRECTION_WEIGHT) * log(known) + CORRECTION_WEIGHT * log(ratio))
 
     def _reason(self, seen: Evaluation, demand: Demand, chosen: Allocation) -> str:
         present = seen.seen.allocation
@@ -194,14 +197,23 @@ class _Mpc(ControllerLogic):
         rate_hz, now_hz = demand.rates_hz[0], seen.seen.arrival_rate_hz
         change = f" ({100 * (rate_hz / now_hz - 1):+.0f} %)" if now_hz > 0 else ""
         used = 100 * self._objective.used(present, demand)
-        said = f"forecast up to {rate_hz:,.0f} tuples/s in {ahead_s:.3g} s{change}, {_sized(present)} would be used {used:.0f} %"
+        said = (
+            f"{_measured(seen.seen)}; forecast up to {rate_hz:,.0f} tuples/s in {ahead_s:.3g} s{change}; "
+            f"modelled: {_sized(present)} would be used {used:.0f} %"
+        )
         if self._config.bound_s is not None:
-            said += f" and take {self._objective.latency_s(present, demand):.3g} s of {self._config.bound_s:g} s"
+            said += f" and latency be {self._objective.latency_s(present, demand):.3g} s of {self._config.bound_s:g} s"
         if chosen == present:
             return f"{said}: stays {present.workers}"
         if chosen.frequency_ghz == present.frequency_ghz:
             return f"{said}: {present.workers} to {chosen.workers}"
         return f"{said}: to {_sized(chosen)}"
+
+
+def _measured(now: Observation) -> str:
+    latency = "" if now.latency_s is None else f", latency {now.latency_s:.3g} s"
+    waits = f", {now.backlog:,.0f} tuples wait" if now.backlog else ""
+    return f"measured {now.arrival_rate_hz:,.0f} tuples/s, used {100 * now.utilisation:.0f} %{latency}{waits}"
 
 
 def _lead_steps(seen: Evaluation) -> int:

@@ -122,9 +122,12 @@ class Loop:
             said = self._actuator.apply(limited.allocation, now_s)
             if self._actuator.acts:
                 self._asked, self._held = (limited.allocation, now_s), limited.allocation
-            if self._actuator.acts or limited.allocation != self._recommended:
+            if self._actuator.acts:
                 self._tell(now_s, f"{limited.reason}. {said}")
-        self._recommended = limited.allocation
+        if evaluation is not None and not self._actuator.acts:
+            if limited.allocation != (self._recommended or before):
+                self._tell(now_s, f"{limited.reason}. {said or f'recommended: {before.workers} workers, as it is'}")
+            self._recommended = limited.allocation
         if self._store:
             self._store.save(self.snapshot())
         return Cycle(now_s, evaluation, decided, limited, said)

@@ -123,8 +123,8 @@ def _column(what: Expression) -> Expression:
     return what
 
 
-def combine(preferences: tuple[Preference, ...]) -> Preference:
-    """Check preferences and combine them as equals.
+def combine(preferences: tuple[Preference | str, ...]) -> Preference:
+    """Check preferences and combine them as equals; a bare name means that high is best, as in `by=` of a top-k.
 
     >>> combine((low("price"), high("stars")))
     low('price') * high('stars')
@@ -133,7 +133,7 @@ def combine(preferences: tuple[Preference, ...]) -> Preference:
     ...
     skytide.errors.InvalidInput: low('price') and high('price'): one column cannot be preferred twice; keep one of them
     """
-    checked = [_preference(preference) for preference in preferences]
+    checked = [high(each) if isinstance(each, str) else _preference(each) for each in preferences]
     whole = checked[0] if len(checked) == 1 else Pareto(tuple(part for each in checked for part in _flat(each, Pareto)))
     attributes = list(whole.attributes())
     if all(attribute.kind == "diff" for attribute in attributes):

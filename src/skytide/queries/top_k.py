@@ -13,13 +13,13 @@ from skytide.queries.preferences import chains_of
 
 @dataclass(frozen=True)
 class TopK(PreferenceQuery):
-    """The `k` best rows by one score (ties decided by `&`), and whoever ties with the last of them.
+    """The `k` best rows by one score (ties decided by `&`), and whoever ties with the last of them; the best come first.
 
     Ties are kept because which of them came first would depend on how the rows were divided. With `diff` columns each group
     has its own k.
 
     >>> from skytide.queries import high
-    >>> TopK(high("score"), k=2).window(pa.table({"score": [7, 9, 8, 8]})).to_pylist()
+    >>> TopK(high("score"), k=2).window(pa.table({"score": [8, 7, 9, 8]})).to_pylist()
     [{'score': 9}, {'score': 8}, {'score': 8}]
     """
 
@@ -42,8 +42,9 @@ class TopK(PreferenceQuery):
         return rows.filter(pa.array(self.within_groups(self._best, rows, points)))
 
     def window(self, kept: pa.Table) -> pa.Table:
-        """Give the k best of what was kept, and ties."""
-        return self.pane(kept)
+        """Return the k best of what was kept, and ties, the best first."""
+        best, points = self.compared(self.pane(kept))
+        return best.take(pa.array(np.argsort(points[:, 0], kind="stable"))) if best.num_rows > 1 else best
 
     def _best(self, points: Points) -> Mask:
         if len(points) <= self.k:

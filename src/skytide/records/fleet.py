@@ -3,9 +3,11 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from skytide.records.printing import Printed, number, seconds
+
 
 @dataclass(frozen=True)
-class FleetStatus:
+class FleetStatus(Printed):
     """How a fleet is doing, after its latest look at all streams."""
 
     streams: int = 0
@@ -35,6 +37,20 @@ class FleetStatus:
     """How often something of a stream was lost, by reason: "replaced", "truncated", "trimmed", "vanished" or "unreadable"."""
     planning_s: float = 0.0
     """What the latest look, plan and note took."""
+
+    def lines(self) -> list[tuple[str, str]]:
+        """Return what is worth knowing, in a few lines."""
+        kinds = ((self.silent, "silent"), (self.suspended, "suspended"), (self.missing, "missing"))
+        of_them = "".join(f", {count:,} {what}" for count, what in kinds if count)
+        rates = f"{number(self.rate_hz)} tuples/s come, {number(self.expected_hz)} are expected, a split takes {number(self.capacity_hz)}"
+        lost = [f"{count:,} {reason}" for reason, count in (("not readable", self.invalid), *sorted(self.skipped.items())) if count]
+        return [
+            ("streams", f"{self.streams:,}{of_them}"),
+            ("splits", f"{self.splits:,}, {self.redirections:,} redirections, planned in {seconds(self.planning_s)}"),
+            ("load", rates),
+            ("tuples", f"{self.tuples:,} let in, {self.buffered:,} wait, in {self.batches:,} batches"),
+            ("lost", ", ".join(lost)),
+        ]
 
 
 @dataclass(frozen=True)

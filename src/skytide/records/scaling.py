@@ -3,6 +3,8 @@
 import time
 from dataclasses import dataclass, field, replace
 
+from skytide.records.printing import Printed, number, seconds
+
 
 @dataclass(frozen=True)
 class Allocation:
@@ -113,7 +115,7 @@ class Event:
 
 
 @dataclass(frozen=True)
-class ScalerStatus:
+class ScalerStatus(Printed):
     """How an auto-scaler is doing."""
 
     running: bool
@@ -134,3 +136,19 @@ class ScalerStatus:
     """How often it asked for another size."""
     limited: int = 0
     """How often the guard changed what the controller wanted."""
+
+    def lines(self) -> list[tuple[str, str]]:
+        """Return what is worth knowing, in a few lines."""
+        state = "ended" if not self.running else "paused" if self.paused else "acts" if self.acts else "recommends"
+        seen, measured = self.seen, ""
+        if seen is not None:
+            latency = "" if seen.latency_s is None else f", latency {seconds(seen.latency_s)}"
+            waits = f", {number(seen.backlog)} tuples wait" if seen.backlog else ""
+            measured = f"{number(seen.arrival_rate_hz)} tuples/s, used {seen.utilisation:.0%}{latency}{waits}"
+        return [
+            ("state", state),
+            ("workers", f"{self.workers:,}" + (f", {self.wanted:,} wanted" if self.wanted != self.workers else "")),
+            ("why", self.reason),
+            ("measured", f"{measured}; a new worker takes {seconds(self.lead_s)}" if measured else ""),
+            ("failure", self.failure),
+        ]

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from skytide.records.printing import LIVE_S, Printed, moment, number, seconds, span
+
 
 @dataclass(frozen=True)
 class WindowRow:
@@ -20,11 +22,23 @@ class WindowRow:
     windows: int = 1
     """How many windows this row stands for: more than one after a long silence, all of them empty."""
 
+    def __str__(self) -> str:
+        """Write it in a line, with times (UTC); a latency only where event time is the time of day."""
+        several = f"{self.windows:,} empty windows, " if self.windows > 1 else ""
+        late = f", {self.late:,} late" if self.late else ""
+        latency = f", out after {seconds(self.latency_s)}" if 0 <= self.latency_s < LIVE_S else ""
+        kept = f"{self.tuples:,} tuples, {self.kept:,} rows"
+        return f"{several}{span(self.window_start_us, self.window_end_us)}: {kept}{late}{latency}"
+
 
 @dataclass(frozen=True)
-class Status:
+class Status(Printed):
     """How a continuous query is doing, after its latest batch."""
 
+    state: str = "starting"
+    """"starting", "running", "idle" (nothing has come lately), "stopping", "stopped" or "failed"."""
+    failure: str = ""
+    """Why it failed."""
     batch: int = -1
     input_rate_hz: float = 0.0
     """Tuples a second that came in with the latest batch, since the batch before."""
@@ -32,8 +46,10 @@ class Status:
     """Tuples a second of the time the latest batch took."""
     utilisation: float = 0.0
     """Time the latest batch took, without what Spark does around it, over the trigger's interval: near 1 it does not keep up."""
-    backlog_s: float = 0.0
-    """How far the newest tuple lies behind the wall clock; means something where event time is the time of day."""
+    backlog_s: float | None = None
+    """How far the newest tuple lies behind the wall clock; None if that is more than a day, as in a recording."""
+    newest_us: int | None = None
+    """The time of the newest tuple, as far as it is believed."""
     open_panes: int = 0
     slack_us: int = 0
     tuples: int = 0
@@ -70,3 +86,31 @@ class Status:
     """Of the files with what is remembered of keys, the share that workers had in their memory already, in the latest batch."""
     slot_tuples: tuple[int, ...] = ()
     """Tuples that came to each slot of an operator on keys, in the latest batch."""
+
+    def lines(self) -> list[tuple[str, str]]:
+        """Return what is worth knowing, in a few lines."""
+        rates = f"{number(self.input_rate_hz)} tuples/s come, {number(self.processing_rate_hz)} could; used {self.utilisation:.0%}"
+        late = f"{self.late:,} ({self.late / max(self.tuples, 1):.2%}) dropped, slack {seconds(self.slack_us / 1e6)}"
+        aside = [
+            f"{count:,} {what}"
+            for count, what in ((self.invalid, "invalid"), (self.held, "held, their time is not believed yet"))
+            if count
+        ]
+        newest = "" if self.newest_us is None else moment(self.newest_us)
+        behind = "" if self.backlog_s is None else f", {seconds(self.backlog_s)} behind the clock"
+        began = self.batch >= 0
+        return [
+            (
+                "state",
+                f"{self.state}{f': {self.failure}' if self.failure else ''}{f', after batch {self.batch:,}' if began else ''}",
+            ),
+            ("load", rates if began and self.input_rate_hz else ""),
+            ("tuples", f"{self.tuples:,}, the newest of {newest}{behind}" if newest else ""),
+            ("late", late if began else ""),
+            ("aside", ", ".join(aside)),
+            (
+                "windows",
+                f"{self.windows_out:,} out" + (f", the last {self.last_window}" if self.last_window else "") if began else "",
+            ),
+            ("notice", self.notice),
+        ]

@@ -16,6 +16,7 @@ from skytide.errors.checks import refused
 from skytide.queries import Query
 from skytide.queries.aggregate import ORIGIN
 from skytide.spark.types import arrow_schema, arrow_type
+from skytide.spark.workers import check_workers
 
 HELPER = "__skytide_"
 Batches = Iterator[pa.RecordBatch]
@@ -26,6 +27,7 @@ def bind(df: DataFrame, query: Query) -> tuple[DataFrame, Query, list[str]]:
 
     Raises InvalidInput for what cannot be resolved or compared; no job runs for that.
     """
+    check_workers(df.sparkSession)
     names: dict[str, str] = {}
     helpers: list[str] = []
     for what in query.expressions():

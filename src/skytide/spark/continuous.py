@@ -1,28 +1,31 @@
 """A continuous query, ready to start."""
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from skytide.batch import POLL_US, InPlace, InSource, Keying, Pace, Rules, Sent, Way
 from skytide.errors import InvalidInput
+from skytide.errors.checks import words
 from skytide.keyed import KeyedStep, TimeWindows
 from skytide.lateness import Slack
 from skytide.queries import Query
 from skytide.routing import EVEN, TB_RR, Splitting, strategy_of
-from skytide.spark.binding import bind, bounded
+from skytide.spark.binding import bind, bounded, spark_schema
 from skytide.spark.checkpoint import SparkNotes, Store, checkpoint_place
 from skytide.spark.checks import check_asked, check_start, check_streamed
 from skytide.spark.engine import Engine, Plan
 from skytide.spark.jobs import SparkJobs
 from skytide.spark.outlets import Sinks
 from skytide.spark.pane_source import OwnSource, load_panes
-from skytide.spark.parquet_sink import claim_all
+from skytide.spark.parquet_sink import ParquetSink, claim_all
 from skytide.spark.pinning import Pins
 from skytide.spark.run import Run
-from skytide.spark.sinks import SideSink, Sink, side_sink_of, sink_of
+from skytide.spark.sinks import MemorySink, SideSink, Sink, TableSink, side_sink_of, sink_of
 from skytide.spark.types import arrow_schema
 from skytide.spark.windows_of_rows import windows_of_rows
 from skytide.windows import Duration, Windows, duration_us
@@ -70,6 +73,7 @@ class ContinuousQuery:
         checkpoint: str | os.PathLike[str],
         trigger: Duration = "500 ms",
         path: str | os.PathLike[str] | None = None,
+        options: Mapping[str, str] | None = None,
         late: SideSink | None = None,
         windows: SideSink | None = None,
         invalid: SideSink | None = None,
@@ -82,7 +86,8 @@ class ContinuousQuery:
         """Start; windows come out in order, each once, also after a crash, as long as the checkpoint folder is there.
 
         `sink` is a function of (results, batch_id) that does the same again if called again with the same id, or "parquet" (with
-        `path`), "console" or "memory". `late` gets the tuples that were dropped, `windows` one row a window: a function or the
+        `path`), "console", "memory" (whose results SQL knows as a table of the `name`), or any format that Spark can write to, with its
+        `options`. `late` gets the tuples that were dropped, `windows` one row a window: a function or the
         path of a Parquet folder each. `invalid` gets tuples that belong to no window: those without a time or with a wrong one, and
         rows that the query refuses, which would otherwise fail it. `trigger` is an interval; "auto", for batches that begin right after windows have ended; or "availableNow", with which `flush` also closes the last windows.
 
@@ -115,7 +120,8 @@ class ContinuousQuery:
         interval_us = None if trigger == AVAILABLE_NOW else pace.interval_us if pace else duration_us(trigger, "trigger")
         spark = self.rows.sparkSession
         aside = {"late": late, "windows": windows, "invalid": invalid}
-        sinks = Sinks(sink_of(sink, path, spark), **{name: side_sink_of(given, name, spark) for name, given in aside.items()})
+        given = sink_of(sink, path, spark, options, os.fspath(checkpoint))
+        sinks = Sinks(given, **{name: side_sink_of(given, name, spark) for name, given in aside.items()})
         place = checkpoint_place(spark, checkpoint)
         way = self._way(splitting)
         if pane_slots is None:
@@ -133,9 +139,16 @@ class ContinuousQuery:
         plan = self._plan(Store(place.files("skytide")), rules, late is not None, invalid is not None)
         plan.check_store()
         claim_all(sinks.folders, plan.store.identity(), place.uri)
+        known = bounded(self.rows.schema, self.time)
+        outlet = plan.outlet(sinks)
+        if isinstance(given, MemorySink):
+            given.begin(spark_schema(known, outlet.results), name)
+        for aside_sink in (sinks.late, sinks.invalid):
+            if isinstance(aside_sink, ParquetSink):
+                aside_sink.begin(outlet.rows)
         engine = Engine(plan, sinks, SparkNotes(place.files("spark")))
         engine.resize(pane_slots, window_slots)
-        known, pins = bounded(self.rows.schema, self.time), Pins(spark)
+        pins = Pins(spark)
         rows, trigger_us = self.rows, pace.unaligned_us if pace else interval_us
         if self.source is not None and isinstance(way, InSource):
             reader = self.source.reader(self.rows.schema, place.files("fleet"), interval_us)
@@ -151,6 +164,19 @@ class ContinuousQuery:
         jobs = self._jobs(spark, known, pins)
         engine.finish_flush(jobs)
         return Run(writer.trigger(**every).start(), engine, jobs, flush, self.source)
+
+    def toTable(
+        self,
+        table: str,
+        *,
+        checkpoint: str | os.PathLike[str],
+        format: str | None = None,
+        options: Mapping[str, str] | None = None,
+        **others: Any,
+    ) -> "Run":
+        """Start with a table of Spark's catalog as the sink; the `others` are as for `start`."""
+        words("table", table, "best_hotels")
+        return self.start(TableSink(table, format, options or {}, os.fspath(checkpoint)), checkpoint=checkpoint, **others)
 
     def windows_of_all_rows(self) -> DataFrame:
         """Give the windows of rows that are all there, in one lazy plan."""

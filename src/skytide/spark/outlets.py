@@ -1,6 +1,6 @@
 """Where a batch's output goes: results, and if wanted late and invalid tuples and a row for each window."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,7 +62,7 @@ class Outlet:
         else:
             _clear(self.sinks.results, number)
         kind = self.rows.field(self.time).type
-        _write(self.sinks.windows, number, bool(output.rows), lambda: _table(output.rows, kind), jobs.rows)
+        _write(self.sinks.windows, number, bool(output.rows), lambda: window_table(output.rows, kind), jobs.rows)
 
     def _stored(self, jobs: Jobs, sink: Sink | None, files: tuple[str, ...], number: int) -> None:
         def table() -> pa.Table:
@@ -100,7 +100,8 @@ def _clear(sink: Sink | None, number: int) -> None:
         sink.clear(number)
 
 
-def _table(rows: tuple[WindowRow, ...], time_type: pa.DataType) -> pa.Table:
+def window_table(rows: Sequence[WindowRow], time_type: pa.DataType) -> pa.Table:
+    """Return a row for each window."""
     bounds = {name: pa.array([getattr(row, f"{name}_us") for row in rows], time_type) for name in ("window_start", "window_end")}
     others = ("tuples", "kept", "late", "latency_s", "windows")
     return pa.table({**bounds, **{name: [getattr(row, name) for row in rows] for name in others}})

@@ -70,6 +70,12 @@ class ParquetSink:
         """Write results at once."""
         self.publish((self.stage(results, number),), number)
 
+    def begin(self, columns: pa.Schema) -> None:
+        """Let readers see an empty table with these columns until something comes."""
+        first = "batch=-1/part-00000.parquet"
+        if not self.files.exists(first):
+            self.files.move(self.stage(columns.empty_table(), 0), first)
+
     def clear(self, number: int) -> None:
         """Remove what an earlier try wrote that now has nothing to write."""
         self.files.delete_folder(f"batch={number}")

@@ -17,6 +17,7 @@ from skytide.batch import InSplits, Way
 from skytide.errors import InvalidInput
 from skytide.errors.checks import kind_of, refused, words
 from skytide.records.fleet import FleetStatus, SplitStatus
+from skytide.records.printing import Printed
 from skytide.routing import Splitting
 from skytide.spark.checkpoint import Files
 from skytide.spark.fleet.board import Board, Control
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from skytide.watch.server import Page
 
 
-class Fleet:
+class Fleet(Printed):
     """Streams that come and go, read through one source. Made by `fleet`."""
 
     def __init__(self, settings: Settings) -> None:
@@ -43,6 +44,14 @@ class Fleet:
         atexit.register(shutil.rmtree, path, ignore_errors=True)  # a query may go on when nobody holds this object any more
         self.settings = replace(settings, board=path)
         self._board, self._control = Board(path), Control()
+
+    def lines(self) -> list[tuple[str, str]]:
+        """Return where it is, and how it is doing."""
+        return [("fleet", self.settings.place), *self.status().lines()]
+
+    def __repr__(self) -> str:
+        """Write it in a few lines."""
+        return str(self)
 
     def load(self, spark: SparkSession, *, checkpoint: str | os.PathLike[str] | None = None) -> DataFrame:
         """Return the streams as one streaming DataFrame: the columns of the schema, and `stream`, the name of each row's stream.

@@ -13,6 +13,7 @@ from skytide.loop import recording
 from skytide.loop.cycle import Cycle, Loop
 from skytide.loop.ports import Store
 from skytide.records import Event, Observation, ScalerStatus
+from skytide.records.printing import Printed, seconds
 from skytide.spark.scaling.metrics import ProgressListener, QueryMetrics
 from skytide.spark.scaling.plant import Plant
 from skytide.spark.scaling.power import WithPower
@@ -41,7 +42,7 @@ class History(list[Observation]):
         recording.save(self, path)
 
 
-class Scaler:
+class Scaler(Printed):
     """Watches a query and resizes what it runs on, until it is stopped or the query ends. Made by `autoscale`."""
 
     def __init__(self, tell: Callable[[Event], None] | None = None, clock: Callable[[], float] | None = None) -> None:
@@ -81,6 +82,15 @@ class Scaler:
         self.say(f"{controller} {does} query {plant.query.name or plant.query.id} every {self.interval_s:g} s: {size}")
         plant.manager.addListener(self._listener)
         self._thread.start()
+
+    def lines(self) -> list[tuple[str, str]]:
+        """Return whom it scales, and how it is doing."""
+        query = self._plant.query
+        return [("query", f"{query.name or query.id}, every {seconds(self.interval_s)}"), *self.status().lines()]
+
+    def __repr__(self) -> str:
+        """Write it in a few lines."""
+        return str(self)
 
     def follows(self, query: object) -> bool:
         """Whether a query that was started is the one that this one watches, started again with its checkpoint."""

@@ -1,13 +1,14 @@
-"""Ctrl-C: asked once, a command ends in order; asked twice, at once."""
+"""Ctrl-C: asked once, a query or a command ends in order; asked twice, at once."""
 
 import logging
 import signal
+import threading
 from types import FrameType
 from typing import Any, Self
 
 
 class Interrupt:
-    """Notes Ctrl-C, to be used as a context in the main thread around the start of Spark and all that follows."""
+    """Notes Ctrl-C, to be used as a context around the start of Spark and all that follows. Signals reach the main thread only: elsewhere it does nothing."""
 
     def __init__(self) -> None:
         """Start with no Ctrl-C."""
@@ -17,17 +18,20 @@ class Interrupt:
 
     def __enter__(self) -> Self:
         """Take over from the handler that is there. While Spark starts nothing is cut short: its Java would be left behind."""
-        self._before = signal.signal(signal.SIGINT, self._on_signal)
+        if threading.current_thread() is threading.main_thread():
+            self._before = signal.signal(signal.SIGINT, self._on_signal)
         return self
 
     def __exit__(self, *_: object) -> None:
         """Give back."""
-        signal.signal(signal.SIGINT, self._before)
+        if self._before is not None:
+            signal.signal(signal.SIGINT, self._before)
 
     def spark_runs(self) -> None:
         """Take over again, from the handler that Spark put in, which kills all its jobs; from now on the second Ctrl-C aborts."""
         self._spark_runs = True
-        signal.signal(signal.SIGINT, self._on_signal)
+        if self._before is not None:
+            signal.signal(signal.SIGINT, self._on_signal)
 
     def _on_signal(self, _: int, __: FrameType | None) -> None:
         if self.asked and self._spark_runs:

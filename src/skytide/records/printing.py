@@ -1,0 +1,78 @@
+"""How records are printed: a few lines with a label each, as text or in a notebook."""
+
+from datetime import UTC, datetime
+from html import escape
+
+LIVE_S = 86_400.0
+"""A stream whose newest tuple is older than this is a recording: how far it lies behind the clock means nothing."""
+
+
+class Printed:
+    """Prints as a few lines. `lines` names and tells what is worth knowing; empty texts are left out."""
+
+    __slots__ = ()
+
+    def lines(self) -> list[tuple[str, str]]:
+        """Return labels and texts."""
+        raise NotImplementedError
+
+    def __str__(self) -> str:
+        """Write a line for each."""
+        known = [(label, text) for label, text in self.lines() if text]
+        width = max((len(label) for label, _ in known), default=0)
+        return "\n".join(f"{label:<{width}}  {text}" for label, text in known)
+
+    def _repr_html_(self) -> str:
+        """Write the same for a notebook."""
+        rows = "".join(
+            f'<tr><th style="text-align:left">{escape(label)}</th><td style="text-align:left">{escape(text)}</td></tr>'
+            for label, text in self.lines()
+            if text
+        )
+        return f"<table>{rows}</table>"
+
+
+def number(value: float) -> str:
+    """Write a figure with as many digits as tell something.
+
+    >>> [number(value) for value in (24310.4, 1234567, 42.26, 0.05634, 0, 7)]
+    ['24,310', '1,234,567', '42.3', '0.056', '0', '7']
+    """
+    if value == round(value):
+        return f"{value:,.0f}"
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.1f}" if abs(value) >= 10 else f"{value:.2g}"
+
+
+def seconds(value: float) -> str:
+    """Write a length of time.
+
+    >>> [seconds(value) for value in (0.0004, 0.38, 3.614, 75, 9000, 200_000)]
+    ['0.4 ms', '380 ms', '3.6 s', '75 s', '2.5 h', '2.3 d']
+    """
+    if value < 1:
+        return f"{number(value * 1e3)} ms"
+    for limit, unit_s, unit in ((120, 1, "s"), (7_200, 60, "min"), (172_800, 3_600, "h")):
+        if value < limit:
+            return f"{number(value / unit_s)} {unit}"
+    return f"{number(value / 86_400)} d"
+
+
+def moment(time_us: int) -> str:
+    """Write a time (UTC), with as little of a second as it has.
+
+    >>> moment(1_700_000_000_000_000), moment(1_700_000_000_200_000)
+    ('2023-11-14 22:13:20', '2023-11-14 22:13:20.2')
+    """
+    whole, rest_us = divmod(time_us, 1_000_000)
+    text = datetime.fromtimestamp(whole, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    return f"{text}.{rest_us:06}".rstrip("0").rstrip(".") if rest_us else text
+
+
+def span(start_us: int, end_us: int) -> str:
+    """Write from when to when; the day once.
+
+    >>> span(1_700_000_000_000_000, 1_700_000_060_000_000)
+    '2023-11-14 22:13:20 to 22:14:20'
+    """
+    start, end = moment(start_us), moment(end_us)
+    return f"{start} to {end[11:] if start[:10] == end[:10] else end}"
