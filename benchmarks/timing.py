@@ -101,19 +101,19 @@ def announce(console: Console, goals: Iterable[Goal]) -> list[dict[str, Any]]:
 
 
 def geometric_mean(ratios: Iterable[float]) -> float:
-    """Give the mean of ratios."""
+    """Return the mean of ratios."""
     logarithms = [math.log(ratio) for ratio in ratios]
     return math.exp(sum(logarithms) / len(logarithms))
 
 
 def duration(seconds: float) -> str:
-    """Give a time in the unit that fits."""
+    """Return a time in the unit that fits."""
     value, unit = (seconds * 1000, "ms") if seconds < 1 else (seconds, "s")
     return f"{value:.{3 if value < 1 else 2 if value < 10 else 1}f} {unit}"
 
 
 def durations(seconds: Mapping[str, float], rounds: Mapping[str, int]) -> list[str]:
-    """Give the times of contestants, with a star for who ran just once."""
+    """Return the times of contestants, with a star for who ran just once."""
     return [duration(each) + ("*" if rounds[name] == 1 else "") for name, each in seconds.items()]
 
 

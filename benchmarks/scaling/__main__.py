@@ -24,7 +24,7 @@ DYNAMIC = {
 
 
 def settings(contestant: str, peak: int) -> dict[str, str]:
-    """Give the settings that a contestant begins with: the peak, or one executor (on a standalone cluster only so)."""
+    """Return the settings that a contestant begins with: the peak, or one executor (on a standalone cluster only so)."""
     if contestant == "static":
         return {"spark.cores.max": str(peak)}
     return {**DYNAMIC, "spark.dynamicAllocation.maxExecutors": str(peak), "spark.dynamicAllocation.initialExecutors": "1"}

@@ -32,7 +32,7 @@ LOW = 0.1  # of the peak
 
 
 def hill(peak_hz: float, length_s: float) -> str:
-    """Give a load that rises and falls again, as steps: from a tenth of the peak, after a warm-up there."""
+    """Return a load that rises and falls again, as steps: from a tenth of the peak, after a warm-up there."""
     steps = [f"{WARM_UP_S}:{peak_hz * LOW:.0f}"]
     for at in range(0, int(length_s), STEP_S):
         height = math.sin(math.pi * at / length_s) ** 4

@@ -85,12 +85,12 @@ def judge(latencies: Latencies, began: float, ended: float, rate_hz: int, cpu_us
 
 
 def cpu_s() -> float:
-    """Give the processor time of this process and all that it started: Spark's JVM and its Python workers."""
+    """Return the processor time of this process and all that it started: Spark's JVM and its Python workers."""
     return sum(family().values())
 
 
 def family() -> dict[int, float]:
-    """Give the processor time of this process and of each of its descendants, with that of children that ended."""
+    """Return the processor time of this process and of each of its descendants, with that of children that ended."""
     seen: dict[int, tuple[int, int]] = {}
     for folder in Path("/proc").glob("[0-9]*"):
         try:

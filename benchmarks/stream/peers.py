@@ -48,7 +48,7 @@ def preferences(source: WorkloadStream) -> list[Any]:
 
 
 def skytide_chain(pushed_down: bool, ask: Callable[[Any, WorkloadStream], Any]) -> Contestant:
-    """Give skytide, with the pane level inside the source or in mapInArrow."""
+    """Return skytide, with the pane level inside the source or in mapInArrow."""
 
     def start(spark: SparkSession, source: WorkloadStream, folder: str, trigger: str) -> Started:
         tuples: Any = source if pushed_down else source.load(spark)

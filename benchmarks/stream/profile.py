@@ -92,7 +92,7 @@ class HereAndNow:
 
 
 def without_spark(rate_hz: int) -> dict[str, float]:
-    """Give the core seconds that a second of stream costs, by stage, if Spark cost nothing."""
+    """Return the core seconds that a second of stream costs, by stage, if Spark cost nothing."""
     folder = tempfile.mkdtemp(prefix="skytide-profile-")
     timed = Timed()
     source = skytide.workload(rate=rate_hz, arrivals="constant")
@@ -113,7 +113,7 @@ def without_spark(rate_hz: int) -> dict[str, float]:
 
 
 def on_spark(rate_hz: int, seconds: float = 30.0) -> dict[str, float]:
-    """Give the mean milliseconds of a batch, by step, of a real run."""
+    """Return the mean milliseconds of a batch, by step, of a real run."""
     spark = local_session("skytide profile")
     folder = tempfile.mkdtemp(prefix="skytide-profile-")
     source = skytide.workload(rate=rate_hz, arrivals="constant")

@@ -55,7 +55,7 @@ def main() -> None:
 
 
 def live_mb(spark: SparkSession) -> float:
-    """Give the megabytes of the JVM's heap that are in use; its process takes more, and gives it back when it likes."""
+    """Return the megabytes of the JVM's heap that are in use; its process takes more, and gives it back when it likes."""
     jvm = spark._jvm  # type: ignore[attr-defined]
     jvm.System.gc()
     runtime = jvm.Runtime.getRuntime()
@@ -63,7 +63,7 @@ def live_mb(spark: SparkSession) -> float:
 
 
 def sizes(folder: str) -> Sample:
-    """Give the megabytes of the driver, the JVM, the Python workers, and the checkpoint."""
+    """Return the megabytes of the driver, the JVM, the Python workers, and the checkpoint."""
     found = {"driver MB": 0.0, "JVM MB": 0.0, "workers MB": 0.0}
     for pid in family():
         try:

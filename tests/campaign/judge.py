@@ -9,7 +9,7 @@ from support.oracle import Row
 
 from campaign import sinks
 from campaign.cases import Ask, Case, Files
-from campaign.streams import MOST_FILES_PER_BATCH, Parts
+from campaign.streams import MAX_FILES_PER_BATCH, Parts
 
 BOUNDS = ("batch", "window_start", "window_end")
 LONG_AGO = -(2**62)
@@ -154,7 +154,7 @@ def _late(case: Case, parts: Parts) -> tuple[set[int], set[int], set[int]]:
     slack_us = value if name == "fixed" else 0
     first_odd = case.stream.tuples + case.stream.strays if isinstance(case.stream, Files) else None
     can, must, odd = set(), set(), set()
-    newest: list[int] = [LONG_AGO] * MOST_FILES_PER_BATCH  # after each file, with some before the first
+    newest: list[int] = [LONG_AGO] * MAX_FILES_PER_BATCH  # after each file, with some before the first
     for number, part in enumerate(parts):
         so_far = newest[-1]
         for row in part:

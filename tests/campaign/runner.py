@@ -142,7 +142,7 @@ class Runner:
 
     @contextmanager
     def _place(self, case: Case, folder: Path) -> Iterator[None]:
-        """Give the case a small disk of its own, if it is to be filled."""
+        """Mount a small disk for the case of its own, if it is to be filled."""
         if case.kind != "disk":
             yield
             return

@@ -28,7 +28,7 @@ COLUMNS = pa.schema(
 SPARK_COLUMNS = "id bigint, ts timestamp, a bigint, b double, c bigint, d bigint, g string"
 HOUR_US = 3_600_000_000
 HOPELESS_US = 60_000_000
-MOST_FILES_PER_BATCH = 3
+MAX_FILES_PER_BATCH = 3
 Parts = list[list[Row]]
 """The tuples of each file, in order of arrival."""
 
@@ -61,7 +61,7 @@ def parts_of(stream: Files | Workload, *, invalid: bool) -> Parts:
     odd = [oldest - HOPELESS_US - random.randrange(HOPELESS_US) for _ in range(stream.strays)]
     odd += [random.choice((0, None, clock_us + HOUR_US, clock_us + 1_000_000 * HOUR_US)) for _ in range(stream.invalid) if invalid]
     for number, time_us in enumerate(odd, start=stream.tuples):
-        part = random.choice(parts[MOST_FILES_PER_BATCH + 1 :])  # not with the first batch, to which nothing is late
+        part = random.choice(parts[MAX_FILES_PER_BATCH + 1 :])  # not with the first batch, to which nothing is late
         part.insert(random.randint(0, len(part)), _row(random, number, time_us))
     return parts
 

@@ -37,7 +37,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Found:
 
 
 def told(scenario: Found, text: str) -> int:
-    """Give the place of the first event that says so."""
+    """Return the place of the first event that says so."""
     places = [place for place, event in enumerate(scenario["events"]) if text in event]
     assert places, f"{text!r} was never told: {scenario['events']}"
     return places[0]

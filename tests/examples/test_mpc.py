@@ -49,7 +49,7 @@ def decided(controller: Mpc, *evaluations: Evaluation) -> Decision:
 
 
 def all_ways(problem: Problem) -> float:
-    """Give the least cost by trying everything, one way after the other."""
+    """Return the least cost by trying everything, one way after the other."""
     return min(
         sum(problem.step[i, at] for i, at in enumerate(way))
         + problem.first[way[0]]

@@ -34,7 +34,7 @@ def test_rules(utilisation: float, workers: int, wanted: int, reason: str) -> No
 
 
 def settles(controller: Controller, load: float, cycles: int, start: int = 1) -> list[int]:
-    """Give the workers over time of a stream that is the work of `load` workers."""
+    """Return the workers over time of a stream that is the work of `load` workers."""
     logic, workers, used = controller.build(), start, []
     for _ in range(cycles):
         workers = logic.decide(seen(load / workers, workers), now_s=0.0).allocation.workers

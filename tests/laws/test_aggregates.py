@@ -52,7 +52,7 @@ def asked(*measures: str, keys: tuple[str, ...] = ()) -> Aggregate:
 
 
 def outcome(query: Aggregate, kept: pa.Table) -> list[str] | str:
-    """Give the rows to compare, which tell -0.0 from 0.0, or the error."""
+    """Return the rows to compare, which tell -0.0 from 0.0, or the error."""
     try:
         return sorted(map(str, query.window(kept).to_pylist()))
     except InvalidInput as error:

@@ -132,7 +132,7 @@ def dispersion(counts: Counts, ticks: int) -> float:
 
 
 def measured(process: MarkovModulated | Poisson, asked: float) -> tuple[float, float]:
-    """Give rate and index of dispersion of 120 million tuples; in each stretch the chain forgets its state fifty times."""
+    """Return rate and index of dispersion of 120 million tuples; in each stretch the chain forgets its state fifty times."""
     counts = process.counts(0, round(120e6 / process.rate_hz * 1e6 / TICK_US), tick_us=TICK_US, seed=3)
     forgets_hz = MarkovModulated(process.rate_hz, asked).renewals_hz
     return counts.mean() * 1e6 / TICK_US, dispersion(counts, max(1, round(50 / forgets_hz * 1e6 / TICK_US)))

@@ -100,15 +100,15 @@ class Job:
             end(pid)
 
     def members(self) -> dict[int, list[str]]:
-        """Give the processes of the job: all that share its session and live."""
+        """Return the processes of the job: all that share its session and live."""
         return of_session(self.process.pid)
 
     def latest(self) -> int:
-        """Give the number of the latest manifest."""
+        """Return the number of the latest manifest."""
         return max(_numbers(self.store / "manifests"), default=-1)
 
     def emitted(self) -> int:
-        """Give the number up to which the sinks have everything."""
+        """Return the number up to which the sinks have everything."""
         note = self.store / "emitted"
         return int(note.read_text()) if note.exists() else -1
 
@@ -118,7 +118,7 @@ class Job:
 
 
 def _numbers(folder: Path) -> Iterator[int]:
-    """Give the numbers of the batches that the files of a folder belong to."""
+    """Return the numbers of the batches that the files of a folder belong to."""
     for name in os.listdir(folder) if folder.is_dir() else []:
         if found := re.match(r"(?:batch=)?(\d+)", name):
             yield int(found[1])
@@ -190,7 +190,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory, archive: str) -> Rows:
 
 
 def rows_of(out: Path, without: tuple[str, ...] = ("latency_s",)) -> Rows:
-    """Give all that was written: results, a row for each window, late tuples; with the number of the batch."""
+    """Return all that was written: results, a row for each window, late tuples; with the number of the batch."""
     tables = {name: pq.read_table(out / name) for name in ("", "_windows", "_late") if (out / name).is_dir()}
     return {name: sorted_rows(table.select([c for c in table.column_names if c not in without])) for name, table in tables.items()}
 
@@ -219,7 +219,7 @@ def disturb(folder: Path, archive: str, moments: Sequence[tuple[Moment, Kill]], 
 
 
 def kill_within(seconds: float) -> Kill:
-    """Give the way to kill a job after some time, whatever it is doing then."""
+    """Return the way to kill a job after some time, whatever it is doing then."""
 
     def kill(job: Job) -> None:
         later = time.monotonic() + seconds
@@ -298,7 +298,7 @@ def test_an_operator_on_keys_can_be_killed_too(tmp_path: Path, undisturbed: Rows
 
 
 def written(out: Path) -> list[oracle.Row]:
-    """Give the rows that were written, with times in microseconds and without the number of their batch."""
+    """Return the rows that were written, with times in microseconds and without the number of their batch."""
     return [row for file in out.glob("batch=*/*.parquet") for row in oracle.rows_of(pq.ParquetFile(file).read())]
 
 

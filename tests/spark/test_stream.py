@@ -77,7 +77,7 @@ def finish(asked: ContinuousQuery, sink: Any, checkpoint: Path, flush: bool = Tr
 
 
 def rows_of(table: pa.Table | DataFrame) -> list[str]:
-    """Give rows to compare: in no order, and times as numbers, whatever the time zone."""
+    """Return rows to compare: in no order, and times as numbers, whatever the time zone."""
     table = table.toArrow() if isinstance(table, DataFrame) else table
     for place, field in enumerate(table.schema):
         if pa.types.is_timestamp(field.type):

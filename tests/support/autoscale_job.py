@@ -31,7 +31,7 @@ from skytide.spark.scaling.warm import warm
 from skytide.spark.session import local_session
 
 TESTS = str(Path(__file__).parents[1])
-ROOM, MOST = 2, 3  # executors that the cluster has room for at first, and that the scaler may ask for
+ROOM, MAX_EXECUTORS = 2, 3  # executors that the cluster has room for at first, and that the scaler may ask for
 PARTS = 4
 ROW_S, HIGH_HZ = 0.002, 750
 INTERVAL_S = 3.0
@@ -59,7 +59,7 @@ class _Cautious(ControllerLogic):
 
 
 def ask_service(row_s: float) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Give the work of the plain query: its time is in proportion to its rows."""
+    """Return the work of the plain query: its time is in proportion to its rows."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -106,7 +106,7 @@ def plain(spark: SparkSession, files: Path, out: Path, row_s: float = ROW_S, **t
 
 
 def answers(out: Path) -> list[tuple[int, int]]:
-    """Give the rows of the batches that were committed."""
+    """Return the rows of the batches that were committed."""
     table = (
         pq.read_table([str(file) for file in sorted(out.glob("part-*"))]) if out.is_dir() else pa.table({"id": [], "answer": []})
     )
@@ -147,7 +147,7 @@ class Site:
 
     def scale(self, query: Any, **options: Any) -> Scaler:
         limits = Guard(scale_down_after=f"{2 * INTERVAL_S:g} s", notice_no_help=False)
-        options = {"executors": (1, MOST), "guard": limits, "tell": self.note, **options}
+        options = {"executors": (1, MAX_EXECUTORS), "guard": limits, "tell": self.note, **options}
         return skytide.autoscale(query, Cautious(), interval=f"{INTERVAL_S:g} s", **options)
 
 
@@ -162,8 +162,8 @@ def step(site: Site, folder: Path) -> dict[str, Any]:
     site.note("the load is high")
     up_s = site.until(lambda: len(site.active()) == ROOM, "all executors that the cluster has are there")
     short_s = site.until(lambda: said(scaler, "of the"), "it is noticed that the cluster gives too few")
-    site.local.add_worker(MOST - ROOM)
-    more_s = site.until(lambda: len(site.active()) == MOST, "the rest is there, too")
+    site.local.add_worker(MAX_EXECUTORS - ROOM)
+    more_s = site.until(lambda: len(site.active()) == MAX_EXECUTORS, "the rest is there, too")
     settled_s = site.until(lambda: scaler.history()[-1].utilisation < 1, "the query keeps up") + up_s + short_s + more_s
     feeder.rate_hz = 0
     site.note("the load is low")
@@ -224,9 +224,9 @@ def levels(site: Site, folder: Path) -> dict[str, Any]:
     site.until(lambda: run.status().batch > 0, "the query runs")
     scaler = site.scale(run)
     site.until(lambda: time.time() > start_us / 1e6 + low_s, "the load is high")
-    up_s = site.until(lambda: len(site.active()) == MOST, "all executors are there")
+    up_s = site.until(lambda: len(site.active()) == MAX_EXECUTORS, "all executors are there")
     settled_s = up_s + site.until(lambda: scaler.history()[-1].utilisation < 1, "the query keeps up")
-    site.until(lambda: run.status().pane_slots == MOST, "each executor has a slot")
+    site.until(lambda: run.status().pane_slots == MAX_EXECUTORS, "each executor has a slot")
     site.until(lambda: said(scaler, "may go"), "an executor is let go")
     failed = site.failed()
     leaving = next(event.text.split("executor ")[-1].split(" ")[0] for event in scaler.events() if "may go" in event.text)
@@ -254,7 +254,7 @@ def levels(site: Site, folder: Path) -> dict[str, Any]:
 
 
 def windows(out: Path) -> dict[int, list[str]]:
-    """Give the results of each window, by the time it starts."""
+    """Return the results of each window, by the time it starts."""
     rows = pq.read_table([str(file) for file in out.glob("batch=*/*.parquet")], partitioning=None).to_pylist()
     found: dict[int, list[str]] = {}
     for row in rows:
@@ -303,7 +303,7 @@ def durations(query: StreamingQuery, count: int) -> list[float]:
 
 
 def refusal(site: Site) -> str:
-    """Give what is said as long as Spark's own allocation is at work."""
+    """Return what is said as long as Spark's own allocation is at work."""
     try:
         site.cluster.check()
     except skytide.InvalidInput as refused:
@@ -316,7 +316,7 @@ SCENARIOS = {scenario.__name__: scenario for scenario in (step, levels, warmth)}
 
 def main(folder: str, *names: str) -> None:
     """Run scenarios on one cluster and in one session."""
-    with LocalCluster(ROOM if "step" in names else MOST) as local:
+    with LocalCluster(ROOM if "step" in names else MAX_EXECUTORS) as local:
         settings = {
             **local.settings(),
             "spark.python.daemon.module": "pyspark.daemon",

@@ -102,7 +102,7 @@ class Collected:
 
 
 def tuples(batches: list[Batch]) -> list[list[pa.Table]]:
-    """Give rows to times: values derive from a running number, so every tuple is another one."""
+    """Return rows for times: values derive from a running number, so every tuple is another one."""
     number = 0
     out = []
     for batch in batches:

@@ -30,7 +30,7 @@ class FakeCluster:
         return [name for name, each in self.all.items() if each.active]
 
     def settle(self) -> None:
-        """Give what was asked for, as far as there is room, and take back what was let go."""
+        """Return what was asked for, as far as there is room, and take back what was let go."""
         for name in self.told_to_go:
             self.change(name, active=False)
         self.give(min(self.requested[-1] if self.requested else 0, self.room) - len(self.active()))

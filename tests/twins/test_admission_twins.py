@@ -155,7 +155,7 @@ def test_rates_and_forecasts_are_those_of_each_stream_alone(series: list[list[in
 
 
 def water_filled(waiting: list[int], splits: list[int], budgets: dict[int, int], turn: int) -> list[int]:
-    """Give a tuple to whoever has least, as long as there are any; the last round, which is not for all, by turns."""
+    """Hand a tuple to whoever has least, as long as there are any; the last round, which is not for all, by turns."""
     taken = [0] * len(waiting)
     for split, given_budget in budgets.items():
         budget = given_budget

@@ -123,7 +123,7 @@ class Record:
 
 @dataclass(frozen=True)
 class Emit:
-    """Give the sinks what a batch lets out."""
+    """Return the sinks what a batch lets out."""
 
     sequence: int
     output: Output

@@ -179,7 +179,7 @@ class Machine:
         state = replace(state, pane_slots=self.pane_slots, router={rules.way.splitting.name: router.snapshot()})
         self._seen = report, router, measured
         self._batch = replace(self._batch, state=state, report=report)
-        return self._let_out(event.at_s)
+        return self._end_windows(event.at_s)
 
     def _flush(self, event: StreamEnded) -> list[Instruction]:
         latest = event.latest
@@ -191,9 +191,9 @@ class Machine:
         clock = latest.clock.flushed((keying and keying.windows) or self.rules.windows)
         state = replace(latest, sequence=latest.sequence + 1, flushed=True, clock=clock, output=Output())
         self._batch, self._seen = _Batch(event.at_s, 1.0, state), None
-        return self._let_out(event.at_s)
+        return self._end_windows(event.at_s)
 
-    def _let_out(self, at_s: float) -> list[Instruction]:
+    def _end_windows(self, at_s: float) -> list[Instruction]:
         assert self._batch is not None
         windows, state = self.rules.windows, _without_odd(self._batch.state, self.rules.windows)
         state = replace(state, clock=state.clock.begun(min(state.open, default=None), windows))

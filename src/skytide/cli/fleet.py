@@ -134,7 +134,7 @@ def _is_over(traffic: FleetTraffic, history: FleetHistory, at_s: float) -> bool:
 
 @contextmanager
 def _shown(console: Console, title: str) -> Iterator[Show]:
-    """Give what shows a history: in place on a terminal, otherwise a line now and then."""
+    """Return what shows a history: in place on a terminal, otherwise a line now and then."""
     if not console.is_interactive:
         yield _lines(console)
         return

@@ -132,7 +132,7 @@ def end(running: Any, folder: Path) -> None:
 
 @contextmanager
 def _shown(console: Console) -> Iterator[Show]:
-    """Give what shows a history: in place on a terminal, otherwise a line now and then."""
+    """Return what shows a history: in place on a terminal, otherwise a line now and then."""
     if not console.is_interactive:
         yield _lines(console)
         return

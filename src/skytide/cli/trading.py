@@ -152,7 +152,7 @@ class _Watch:
 
 @contextmanager
 def _shown(console: Console, title: str) -> Iterator[Show]:
-    """Give what shows a history: in place on a terminal, otherwise a line now and then."""
+    """Return what shows a history: in place on a terminal, otherwise a line now and then."""
     if not console.is_interactive:
         yield _lines(console)
         return
@@ -189,7 +189,7 @@ def _conclude(console: Console, day: TradingDay, history: TradingHistory, folder
     console.print(
         f"Quotes:   {query.tuples:,} of {len(history.symbols):,} symbols with a window, {query.late / max(query.tuples, 1):.2%} late\n"
         f"Windows:  {query.windows_out:,} of {WINDOW:,} quotes each, {signals['buy']:,} said buy and {signals['sell']:,} sell\n"
-        f"{_told(history, ahead_us)}"
+        f"{_summary(history, ahead_us)}"
         f"Latency:  {latency}\n"
         f"Slots:    {_slots(history)}\n"
         f"Results:  {results}\n"
@@ -198,7 +198,7 @@ def _conclude(console: Console, day: TradingDay, history: TradingHistory, folder
     )
 
 
-def _told(history: TradingHistory, ahead_us: int) -> str:
+def _summary(history: TradingHistory, ahead_us: int) -> str:
     """Say how far predictions were off."""
     found = [(symbol, accuracy(windows, ahead_us)) for symbol, windows in history.liveliest(3)]
     each = [f"{symbol} {known.off_bp:.1f} bp ({known.unchanged_bp:.1f})" for symbol, known in found if known]

@@ -13,7 +13,7 @@ from skytide.errors import SkytideError
 from skytide.spark.workload_source import now_us
 
 EVERY_S = 0.2
-MOST_S = 1.0  # so much is written at once where there is much to catch up with
+MAX_S = 1.0  # so much is written at once where there is much to catch up with
 PATIENCE_S = 10.0
 
 
@@ -32,7 +32,7 @@ class Writer:
         theirs.close()
 
     def __enter__(self) -> Self:
-        """Give itself."""
+        """Return itself."""
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -76,7 +76,7 @@ def _write(pipe: Connection, folder: Path, traffic: Traffic) -> None:
     began_us = pipe.recv()
     done_s, gone = 0.0, set[str]()
     while True:
-        at_s = min(max((now_us() - began_us) / 1e6, done_s), done_s + MOST_S)
+        at_s = min(max((now_us() - began_us) / 1e6, done_s), done_s + MAX_S)
         for name, lines in traffic.due(done_s, at_s, began_us):
             with open(folder / f"{name}.{traffic.format}", "ab") as file:
                 file.write(lines)

@@ -30,7 +30,7 @@ CONTROLLERS: dict[str, Callable[[], Controller]] = {
 
 
 def controller_of(text: str) -> Controller:
-    """Give the controller that a command line names: its name, with a latency to keep for mpc, or a size for static.
+    """Return the controller that a command line names: its name, with a latency to keep for mpc, or a size for static.
 
     >>> controller_of("mpc:2 s").bound_s, controller_of("static:4").workers, controller_of("fuzzy")
     (2.0, 4, Fuzzy(maximum=None))

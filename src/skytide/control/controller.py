@@ -19,14 +19,14 @@ class ControllerLogic(ABC):
 
     @abstractmethod
     def snapshot(self) -> State:
-        """Give what was learned."""
+        """Return what was learned."""
 
 
 class Controller(ABC):
     """A way to choose the size of a query, best as a frozen dataclass."""
 
     def __str__(self) -> str:
-        """Give its name, and what was set."""
+        """Return its name, and what was set."""
         if not is_dataclass(self):
             return repr(self)
         own = [each for each in fields(self) if getattr(self, each.name) != _default(each)]
@@ -34,7 +34,7 @@ class Controller(ABC):
 
     @abstractmethod
     def build(self, resume: State | None = None) -> ControllerLogic:
-        """Give a new logic, or one that goes on from a snapshot."""
+        """Return a new logic, or one that goes on from a snapshot."""
 
 
 def _default(field: "Field[Any]") -> Any:

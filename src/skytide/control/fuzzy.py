@@ -55,7 +55,7 @@ def splitting(factor: float) -> Grades:
 
 
 def factors(pane_utilisation: float, splitting_factor: float = 1.0, window_utilisation: float = SETPOINT) -> tuple[float, float]:
-    """Give what the rules make of the slots of either level: the mean of their outputs, each weighed by how far the rule applies.
+    """Return what the rules make of the slots of either level: the mean of their outputs, each weighed by how far the rule applies.
 
     >>> factors(1.4, 2.0, 0.9)
     (1.5, 1.25)
@@ -69,7 +69,7 @@ def factors(pane_utilisation: float, splitting_factor: float = 1.0, window_utili
 
 
 def scaled(slots: int, factor: float, utilisation: float) -> int:
-    """Give as many slots as a factor says, rounded to the nearest whole number, and at least 1.
+    """Return as many slots as a factor says, rounded to the nearest whole number, and at least 1.
 
     P0 stops there. With few slots that can be a trap: one that is 10 % too slow is to become 1.25, which is 1 again, for ever. So where
     rounding down would leave the level behind, and the number before rounding would not, or nothing would change, it is rounded up.
@@ -118,7 +118,7 @@ class Fuzzy(Controller):
             raise refused("maximum", self.maximum, "each of the two levels needs a slot", "choose at least 2, or None for no limit")
 
     def build(self, resume: State | None = None) -> "FuzzyLogic":
-        """Give the logic; it remembers nothing, so there is nothing to resume."""
+        """Return the logic; it remembers nothing, so there is nothing to resume."""
         return FuzzyLogic(self)
 
 
@@ -144,7 +144,7 @@ class FuzzyLogic(ControllerLogic):
         )
 
     def snapshot(self) -> State:
-        """Give nothing: all that counts is measured afresh."""
+        """Return nothing: all that counts is measured afresh."""
         return {}
 
     def _both(

@@ -78,11 +78,11 @@ class Guard:
 
     @staticmethod
     def bounds(minimum: int, maximum: int) -> "Guard":
-        """Give a guard that knows only a minimum and a maximum."""
+        """Return a guard that knows only a minimum and a maximum."""
         return Guard(minimum, maximum, float("inf"), 0, 0, NEVER, notice_no_help=False)
 
     def build(self, resume: dict[str, Any] | None = None) -> "GuardLogic":
-        """Give the logic, from a snapshot if there is one."""
+        """Return the logic, from a snapshot if there is one."""
         return GuardLogic(self, **(resume or {}))
 
 
@@ -107,7 +107,7 @@ class GuardLogic:
         self._useless = useless  # more workers than this did not help, at this input rate, at this time
 
     def snapshot(self) -> dict[str, Any]:
-        """Give the past."""
+        """Return the past."""
         wanted = [[at, n] for at, n in self._wanted]
         return {"changed_s": self._changed_s, "wanted": wanted, "trial": self._trial, "useless": self._useless}
 
@@ -150,7 +150,7 @@ class GuardLogic:
         self._trial = None
 
     def _helpful(self, wanted: int, seen: Evaluation, now_s: float) -> tuple[int, list[str]]:
-        """Give no more workers than helped before."""
+        """Allow no more workers than helped before."""
         said = self._judge_trial(seen, now_s)
         if self._useless:
             most, rate_hz, since_s = self._useless
@@ -161,7 +161,7 @@ class GuardLogic:
         return wanted, [said] if said else []
 
     def _persistent(self, wanted: int, present: int, now_s: float, interval_s: float) -> int:
-        """Give the most workers that were wanted lately; a gap in time begins anew."""
+        """Return the most workers that were wanted lately; a gap in time begins anew."""
         keep_s = self.config.scale_down_after_s
         gap_s = max(keep_s, self.config.stale_after_s, 3 * interval_s)
         if self._wanted and not 0 <= now_s - self._wanted[-1][0] <= gap_s:
@@ -207,7 +207,7 @@ class GuardLogic:
 
 
 def _stay(decided: Decision, standing: Allocation, *why: str) -> Decision:
-    """Give what there is, and the reason for it."""
+    """Return what there is, and the reason for it."""
     return Decision(standing, "; ".join([decided.reason, *why]))
 
 

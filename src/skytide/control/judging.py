@@ -54,7 +54,7 @@ class Judge(ABC):
         """Take in that what was said of a host was not done, or not yet, for reasons of others."""
 
     def snapshot(self) -> State:
-        """Give the state."""
+        """Return the state."""
         return {"resting_since_s": dict(self._resting_since_s)}
 
     def _rests(self, host: str, now_s: float) -> bool:
@@ -96,10 +96,10 @@ class WorkersByLoad(Controller):
 
     @abstractmethod
     def judge(self, resume: State | None = None) -> Judge:
-        """Give a new judge, or one that goes on from a snapshot."""
+        """Return a new judge, or one that goes on from a snapshot."""
 
     def build(self, resume: State | None = None) -> ControllerLogic:
-        """Give the logic."""
+        """Return the logic."""
         return _Workers(self, **(resume or {}))
 
 
@@ -177,13 +177,13 @@ class _Workers(ControllerLogic):
         return workers - 1, f"{least.why}, and the others have room for {room:.2f}: {workers} to {workers - 1}"
 
     def _room(self, loads: Mapping[str, float], without: Collection[str], workers: int) -> float:
-        """Give what the other workers can take up to the target; those that nothing is known of yet can take all of it."""
+        """Return what the other workers can take up to the target; those that nothing is known of yet can take all of it."""
         others = sum(max(0.0, self._config.target - load) for host, load in loads.items() if host not in without)
         return others + max(0, workers - len(loads)) * self._config.target
 
 
 def worker_loads(seen: Evaluation, names: Sequence[str] = ()) -> dict[str, float]:
-    """Give the load of each worker; where none is measured, all have the load of the whole, under the names they had before.
+    """Return the load of each worker; where none is measured, all have the load of the whole, under the names they had before.
 
     A worker cannot be busier than always, so with a utilisation above 1 the loads are raised to give that on average.
 

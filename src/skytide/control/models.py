@@ -16,7 +16,7 @@ EFFECTIVE_CAPACITANCE = 2.58
 
 
 def effective_service_s(interarrival_s: ArrayLike, service_s: ArrayLike, workers: ArrayLike) -> Floats:
-    """Give the mean time between two results: T_S = max(T_A, T/n), P2 (4) and (5).
+    """Return the mean time between two results: T_S = max(T_A, T/n), P2 (4) and (5).
 
     >>> float(effective_service_s(0.001, 0.006, 4)), float(effective_service_s(0.002, 0.006, 4))
     (0.0015, 0.002)
@@ -34,7 +34,7 @@ def kingman(utilisation: Any, arrival_cv: float, service_cv: float) -> Any:
 
 
 def waiting_s(utilisation: ArrayLike, arrival_cv: float, service_cv: float, ideal_service_s: ArrayLike) -> Floats:
-    """Give the mean time in the queue of a G/G/1 system by Kingman's formula, P2 (7).
+    """Return the mean time in the queue of a G/G/1 system by Kingman's formula, P2 (7).
 
     >>> float(waiting_s(0.75, 1.0, 0.5, 0.002).round(5))
     0.00375
@@ -47,7 +47,7 @@ def waiting_s(utilisation: ArrayLike, arrival_cv: float, service_cv: float, idea
 
 
 def power_w(workers: ArrayLike, frequency_ghz: ArrayLike) -> Floats:
-    """Give the power that cores take beyond an idle machine: Ceff n f V(f)^2, P2 (9), with a voltage that grows evenly with f.
+    """Return the power that cores take beyond an idle machine: Ceff n f V(f)^2, P2 (9), with a voltage that grows evenly with f.
 
     >>> float(power_w(12, 2.0).round(2)), float(power_w(12, 1.2).round(2))
     (68.27, 29.43)

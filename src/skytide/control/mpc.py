@@ -107,7 +107,7 @@ class Mpc(Controller):
             raise refused(name, getattr(self, name), reason, remedy)
 
     def build(self, resume: State | None = None) -> ControllerLogic:
-        """Give the logic, from a snapshot if there is one."""
+        """Return the logic, from a snapshot if there is one."""
         return _Mpc(self, **(resume or {}))
 
 
@@ -160,7 +160,7 @@ class _Mpc(ControllerLogic):
         return Expected(steps * seen.seen.interval_s, ahead.mean, max(ahead.low, 0.0), ahead.high)
 
     def _demand_hz(self, seen: Evaluation) -> tuple[float, ...]:
-        """Give what each planned step has to serve.
+        """Return what each planned step has to serve.
 
         A worker that is asked for now helps only after the lead time, but one that is given back is gone at once: so each decision is
         judged by the most that is expected from its own step until workers asked for with it are there.
@@ -171,7 +171,7 @@ class _Mpc(ControllerLogic):
         return tuple(max(0.0, *upper[i : i + lead + 1]) + waiting_hz for i in range(self._config.horizon))
 
     def _late_hz(self, now: Observation) -> float:
-        """Give what has to be served besides so that within the planned steps no more wait than a latency at its bound allows."""
+        """Return what has to be served besides so that within the planned steps no more wait than a latency at its bound allows."""
         if self._config.bound_s is None or now.interval_s <= 0:
             return 0.0
         return (now.backlog - now.arrival_rate_hz * self._config.bound_s) / (self._config.horizon * now.interval_s)
@@ -217,12 +217,12 @@ def _measured(now: Observation) -> str:
 
 
 def _lead_steps(seen: Evaluation) -> int:
-    """Give the steps until a worker that is asked for now works."""
+    """Return the steps until a worker that is asked for now works."""
     return ceil(seen.lead_s / seen.seen.interval_s - 1e-9) if seen.seen.interval_s > 0 else 0
 
 
 def _service_s(seen: Evaluation) -> float | None:
-    """Give the time of a worker for a tuple; where it was not measured, what the utilisation says about it."""
+    """Return the time of a worker for a tuple; where it was not measured, what the utilisation says about it."""
     if seen.service_s is not None and isfinite(seen.service_s) and seen.service_s > 0:
         return seen.service_s
     if isfinite(seen.utilisation) and seen.utilisation > 0 and seen.demand_hz > 0:

@@ -22,7 +22,7 @@ from skytide.records import Allocation
 Floats = NDArray[np.float64]
 P2_REPLICAS = 5
 ANY_CHANGE = 0.1
-MOST = 1e6  # workers: whoever seems to need more has measured wrong, and the guard has the last word
+MAX_WORKERS = 1e6  # workers: whoever seems to need more has measured wrong, and the guard has the last word
 STEEPEST = 20.0  # exponent beyond which a latency is just far too long
 ALL = 128  # so many workers are all considered one by one, more of them are thinned out
 OFFSETS = np.unique(np.rint(1.35 ** np.arange(40)).astype(np.int64))
@@ -57,16 +57,16 @@ class Objective:
     scaled: bool
 
     def used(self, allocation: Allocation, demand: Demand) -> float:
-        """Give the utilisation of an allocation of the present frequency in the first step."""
+        """Return the utilisation of an allocation of the present frequency in the first step."""
         return demand.rates_hz[0] * demand.service_s / max(1, allocation.workers)
 
     def latency_s(self, allocation: Allocation, demand: Demand) -> float:
-        """Give the latency of an allocation of the present frequency in the first step."""
+        """Return the latency of an allocation of the present frequency in the first step."""
         used, service_s, workers = map(np.array, (self.used(allocation, demand), demand.service_s, max(1.0, allocation.workers)))
         return float(self._latency_s(used, service_s, workers, demand))
 
     def overload(self, present: Allocation, demand: Demand) -> Allocation | None:
-        """Give the largest configuration if not even that one can serve the first step."""
+        """Return the largest configuration if not even that one can serve the first step."""
         if self.maximum is None:
             return None
         fastest = max(self.frequencies_ghz, default=None)
@@ -76,10 +76,10 @@ class Objective:
         return self._allocation(present, self.maximum, fastest)
 
     def problem(self, present: Allocation, demand: Demand) -> tuple[list[Allocation], Problem]:
-        """Give the configurations that are worth a look, and what they cost."""
+        """Return the configurations that are worth a look, and what they cost."""
         now_ghz = self._frequency(present)
         fastest = max(self.frequencies_ghz, default=now_ghz)
-        needs = np.minimum(np.array(demand.rates_hz) * demand.service_s * now_ghz / fastest / (1 - self.headroom), MOST)
+        needs = np.minimum(np.array(demand.rates_hz) * demand.service_s * now_ghz / fastest / (1 - self.headroom), MAX_WORKERS)
         counts = candidates(present.workers, [ceil(need - 1e-9) for need in needs], self.minimum, self.maximum)
         frequencies = np.array(self.frequencies_ghz or (now_ghz,))
         workers = np.repeat(counts, len(frequencies)).astype(float)
@@ -136,7 +136,7 @@ class Objective:
 
 
 def candidates(present: int, needs: list[int], minimum: int, maximum: int | None) -> NDArray[np.int64]:
-    """Give the numbers of workers to look at: all of few; of many, those about the present and the needed ones, ever fewer with distance.
+    """Return the numbers of workers to look at: all of few; of many, those about the present and the needed ones, ever fewer with distance.
 
     >>> candidates(2, [3], 1, 6).tolist()
     [1, 2, 3, 4, 5, 6]

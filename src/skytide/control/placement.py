@@ -113,7 +113,7 @@ class _Sum:
 
 
 def leaving(items: Sequence[Item], target: float) -> list[str]:
-    """Give the operators that leave an overloaded host, so that the most load up to the target stays (subset sum).
+    """Return the operators that leave an overloaded host, so that the most load up to the target stays (subset sum).
 
     >>> leaving([Item("a", 0.5), Item("b", 0.3), Item("c", 0.29)], target=0.6)
     ['a']

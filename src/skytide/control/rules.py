@@ -26,7 +26,7 @@ class Rules(Controller):
             )
 
     def build(self, resume: State | None = None) -> ControllerLogic:
-        """Give the logic; it has no state."""
+        """Return the logic; it has no state."""
         return _Rules(self)
 
 

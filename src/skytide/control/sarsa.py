@@ -53,11 +53,11 @@ class Sarsa(WorkersByLoad):
                 )
 
     def judge(self, resume: State | None = None) -> "SarsaJudge":
-        """Give the judge."""
+        """Return the judge."""
         return SarsaJudge(self, **(resume or {}))
 
     def rate(self, visits: int) -> float:
-        """Give how much is learned of a state that was visited so often (P4's alpha).
+        """Return how much is learned of a state that was visited so often (P4's alpha).
 
         >>> Sarsa().rate(0), Sarsa().rate(80)
         (0.2, 0.1)
@@ -78,7 +78,7 @@ class Table:
     """Of each state, what penalties took from scaling in there and have not given back yet."""
 
     def fade(self) -> None:
-        """Give back some of what penalties took: there was no room then, which says little about now."""
+        """Restore some of what penalties took: there was no room then, which says little about now."""
         for state, debt in enumerate(self.debts):
             if debt:
                 back = debt if debt < MARGIN else FADE * debt
@@ -98,7 +98,7 @@ class SarsaJudge(Judge):
         self.tables = {host: _restored(state) for host, state in (tables or {}).items()}
 
     def snapshot(self) -> State:
-        """Give all tables."""
+        """Return all tables."""
         return {**super().snapshot(), "tables": {host: _plain(table) for host, table in self.tables.items()}}
 
     def judge(self, loads: Mapping[str, float], *, now_s: float) -> list[Verdict]:
@@ -178,7 +178,7 @@ def state_of(load: float) -> int:
 
 
 def reward_of(before: float, now: float, target: float) -> float:
-    """Give 1, more if the load came nearer to the target, less if it went away from it.
+    """Return 1, more if the load came nearer to the target, less if it went away from it.
 
     >>> round(reward_of(0.7, 0.9, target=0.6), 3)
     0.667
@@ -188,7 +188,7 @@ def reward_of(before: float, now: float, target: float) -> float:
 
 
 def learned(value: float, reward: float, following: float, rate: float) -> float:
-    """Give the new value of an action in a state.
+    """Return the new value of an action in a state.
 
     >>> round(learned(0.85, reward=0.66, following=0.5, rate=0.2), 3)
     0.822
@@ -197,12 +197,12 @@ def learned(value: float, reward: float, following: float, rate: float) -> float
 
 
 def best(values: list[float]) -> int:
-    """Give the action of the highest value; in doubt none."""
+    """Return the action of the highest value; in doubt none."""
     return max((NONE, OUT, IN), key=lambda action: values[action])
 
 
 def start_values(config: Sarsa) -> Values:
-    """Give a table that acts as the thresholds say; near the figures of P4 Tab. I, drawn on to all loads.
+    """Return a table that acts as the thresholds say; near the figures of P4 Tab. I, drawn on to all loads.
 
     >>> rows = start_values(Sarsa())
     >>> [[round(value, 2) for value in rows[state_of(load)]] for load in (0.2, 0.7, 0.8, 1.0)]

@@ -64,7 +64,7 @@ def saso(steps: Iterable[Step]) -> Saso:
 
 
 def _distance(before: Allocation, after: Allocation) -> float:
-    """Give the Euclidean distance of two allocations: workers (or slots of either level), and steps of the frequency."""
+    """Return the Euclidean distance of two allocations: workers (or slots of either level), and steps of the frequency."""
     moves = [_levels(after)[level] - count for level, count in enumerate(_levels(before))]
     if before.frequency_ghz is not None and after.frequency_ghz is not None:
         moves.append((after.frequency_ghz - before.frequency_ghz) / STEP_GHZ)

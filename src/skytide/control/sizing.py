@@ -15,7 +15,7 @@ class Sizing:
 
 
 def sizing(forecast_hz: float, cost_s: float, *, capacity_hz: float, merge_cost_s: float, headroom: float = 0.1) -> Sizing:
-    """Give the fewest nodes that serve a forecast and leave some head room.
+    """Return the fewest nodes that serve a forecast and leave some head room.
 
     `cost_s` is the time of a node for a tuple. Every processing node is taken to send `capacity_hz` results a second, each of which
     costs a merging node `merge_cost_s`: P1 sizes the merge for processing nodes that are used to their limit.

@@ -27,7 +27,7 @@ class Spl(Controller):
                 raise refused(name, getattr(self, name), "not a share", "choose one between 0 and 1")
 
     def build(self, resume: State | None = None) -> ControllerLogic:
-        """Give the logic, from a snapshot if there is one."""
+        """Return the logic, from a snapshot if there is one."""
         return _Spl(self, **(resume or {}))
 
 

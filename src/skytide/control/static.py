@@ -19,7 +19,7 @@ class Static(Controller):
             raise refused("workers", self.workers, "nothing would be done", "choose a whole number of at least 1")
 
     def build(self, resume: State | None = None) -> ControllerLogic:
-        """Give the logic; it has no state."""
+        """Return the logic; it has no state."""
         return _Static(self.workers)
 
 

@@ -34,7 +34,7 @@ class LocalThresholds(Thresholds):
     """
 
     def judge(self, resume: State | None = None) -> Judge:
-        """Give the judge."""
+        """Return the judge."""
         return _Local(self, **(resume or {}))
 
 
@@ -43,7 +43,7 @@ class GlobalThresholds(Thresholds):
     """Scale out when the mean load of all workers is over the upper threshold for some intervals, in when it is under the lower."""
 
     def judge(self, resume: State | None = None) -> Judge:
-        """Give the judge."""
+        """Return the judge."""
         return _Global(self, **(resume or {}))
 
 

@@ -22,7 +22,7 @@ class History:
     """When the first window came out: those that ended before had to wait for the first batch."""
 
     def after(self, status: Status, windows: Sequence[WindowRow]) -> "History":
-        """Give the history after one more look; nothing is new until the next batch is done."""
+        """Return the history after one more look; nothing is new until the next batch is done."""
         if status.batch < 0 or (self.batches and status.batch == self.batches[-1].batch):
             return self
         out_us = self.out_us or (windows[0].window_end_us + round(windows[0].latency_s * 1e6) if windows else None)
@@ -30,11 +30,11 @@ class History:
 
     @property
     def latest(self) -> Status | None:
-        """Give the status after the latest batch."""
+        """Return the status after the latest batch."""
         return self.batches[-1] if self.batches else None
 
     def latency(self) -> "Latency | None":
-        """Give the latency of the windows that ended since the first one came out, if there are any yet."""
+        """Return the latency of the windows that ended since the first one came out, if there are any yet."""
         return None if self.out_us is None else latency(self.windows, since_us=self.out_us)
 
 
@@ -49,7 +49,7 @@ class Latency:
 
 
 def latency(windows: Sequence[WindowRow], *, since_us: int) -> Latency | None:
-    """Give the latency of the windows that ended since some time, if there are any.
+    """Return the latency of the windows that ended since some time, if there are any.
 
     >>> rows = [WindowRow(0, 1_000_000, tuples=9, kept=2, late=0, latency_s=s) for s in (0.5, 1.5)]
     >>> latency(rows, since_us=1_000_000)

@@ -64,7 +64,7 @@ class ForecasterLogic(ABC):
         return Forecast(mean, mean - below, mean + above)
 
     def snapshot(self) -> State:
-        """Give what was learned, as plain values."""
+        """Return what was learned, as plain values."""
         return {"values": self._values, "below": self._below, "above": self._above, "weight": self._weight}
 
     @property
@@ -78,11 +78,11 @@ class ForecasterLogic(ABC):
 
     @abstractmethod
     def _ahead(self, k: int) -> float:
-        """Give the mean k steps ahead."""
+        """Return the mean k steps ahead."""
 
     @abstractmethod
     def _growth(self, k: int) -> float:
-        """Give the variance k steps ahead in units of that of one step."""
+        """Return the variance k steps ahead in units of that of one step."""
 
 
 class Forecaster(ABC):
@@ -90,7 +90,7 @@ class Forecaster(ABC):
 
     @abstractmethod
     def build(self, resume: State | None = None) -> ForecasterLogic:
-        """Give a new logic, or one that goes on from a snapshot."""
+        """Return a new logic, or one that goes on from a snapshot."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ class LastValue(Forecaster):
     """
 
     def build(self, resume: State | None = None) -> ForecasterLogic:
-        """Give the logic."""
+        """Return the logic."""
         return _Last(**(resume or {}))
 
 

@@ -70,7 +70,7 @@ class Holt(Forecaster):
         return smooth(value, level, trend, by_level, by_trend)
 
     def build(self, resume: State | None = None) -> ForecasterLogic:
-        """Give the logic."""
+        """Return the logic."""
         return _Holt(self, **(resume or {}))
 
 
@@ -116,7 +116,7 @@ class HoltWinters(Forecaster):
             raise refused("period", self.period, "a season has at least two steps", "choose more, or Holt without one")
 
     def build(self, resume: State | None = None) -> ForecasterLogic:
-        """Give the logic."""
+        """Return the logic."""
         return _HoltWinters(self, **(resume or {}))
 
 

@@ -14,7 +14,7 @@ EXACT_INTEGER = 2**53  # beyond it float64 no longer tells neighbouring integers
 
 
 def as_points(values: Any, names: Sequence[str] = ()) -> Points:
-    """Give `values` as a C-contiguous float64 matrix in which every comparison comes out as in the original.
+    """Return `values` as a C-contiguous float64 matrix in which every comparison comes out as in the original.
 
     Integers that float64 cannot hold exactly are replaced by their ranks.
 

@@ -12,7 +12,7 @@ BLOCK = 256
 
 
 def smallest_k(points: Points, rivals: Points) -> Indices:
-    """Give for each point the smallest k at which no rival k-dominates it.
+    """Return for each point the smallest k at which no rival k-dominates it.
 
     A rival k-dominates a point if it is better or equal in at least k dimensions and better somewhere: the answer is one
     more than the largest number of such dimensions. A point that a rival dominates gets d + 1.

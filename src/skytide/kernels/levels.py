@@ -9,7 +9,7 @@ from skytide.kernels.signature import Words, encode, guard_bits, layout, quantil
 
 
 def skyline_levels(points: Points, up_to: int) -> Indices:
-    """Give each point's level, from 1; what lies deeper than `up_to` gets `up_to` + 1.
+    """Return each point's level, from 1; what lies deeper than `up_to` gets `up_to` + 1.
 
     >>> skyline_levels(np.array([[1.0, 1.0], [2.0, 1.0], [0.0, 5.0], [3.0, 3.0]]), up_to=9)
     array([1, 2, 1, 3])

@@ -24,7 +24,7 @@ def dense_ranks(values: NDArray[Any]) -> Indices:
 
 
 def lexicographic_ranks(columns: list[NDArray[Any]]) -> Indices:
-    """Give dense ranks of rows ordered by the first column, ties by the next, and so on.
+    """Return dense ranks of rows ordered by the first column, ties by the next, and so on.
 
     >>> lexicographic_ranks([np.array([1, 1, 0]), np.array([5, 4, 9])])
     array([2, 1, 0])
@@ -62,7 +62,7 @@ def topological_order(points: Points) -> Indices:
 
 @compiled
 def distinct_rows(points: Points, order: Indices) -> Indices:
-    """Give the places in `order` at which a row differs from the one before."""
+    """Return the places in `order` at which a row differs from the one before."""
     starts = np.empty(len(order), np.int64)
     starts[0] = 0
     found = 1
@@ -77,7 +77,7 @@ def distinct_rows(points: Points, order: Indices) -> Indices:
 
 @compiled
 def first_non_finite(points: Points) -> int:
-    """Give the flat index of the first NaN or infinity, or -1."""
+    """Return the flat index of the first NaN or infinity, or -1."""
     bits = points.reshape(points.size).view(np.int64)
     start = 0
     while start + CHUNK <= len(bits):  # chunks of a fixed length are tested in wide vectors

@@ -10,7 +10,7 @@ from skytide.kernels.signature import Words, encode, guard_bits, layout, quantil
 Mask = NDArray[np.bool_]
 
 BLOCK = 64  # a fixed length lets the compiler unroll the test of a block into wide vectors
-MOST_CELL_BITS = 10
+MAX_CELL_BITS = 10
 ROWS_A_CELL = 128
 
 _ONE = np.uint64(1)
@@ -33,7 +33,7 @@ def count_dominators(points: Points, limit: int, tested: Mask | None = None, dom
     asked = np.ones(len(starts), np.bool_) if tested is None else np.logical_or.reduceat(tested[order], starts)
     covered, bits = layout(rows.shape[1])
     words = encode(rows, quantiles(rows, covered, bits), bits)
-    cell_bits = min(MOST_CELL_BITS, (len(rows) // ROWS_A_CELL).bit_length())
+    cell_bits = min(MAX_CELL_BITS, (len(rows) // ROWS_A_CELL).bit_length())
     found = _scan(rows, weights, asked, words, covered, bits, cell_bits, limit)
     counts[order] = np.repeat(found, copies)
     if tested is not None:

@@ -15,8 +15,8 @@ from skytide.kernels.compiled import compiled
 Points = NDArray[np.float64]
 Words = NDArray[np.uint64]
 
-MOST_DIMENSIONS = 16  # of a signature; further ones are left to the exact comparison
-MOST_BITS = 9
+MAX_DIMENSIONS = 16  # of a signature; further ones are left to the exact comparison
+MAX_BITS = 9
 SAMPLE = 512
 STRIDE = 8
 
@@ -24,18 +24,18 @@ _ONE = np.uint64(1)
 
 
 def layout(dimensions: int) -> tuple[int, int]:
-    """Give how many dimensions a signature covers, and the code bits of each.
+    """Return how many dimensions a signature covers, and the code bits of each.
 
     >>> layout(8), layout(16), layout(40)
     ((8, 7), (16, 3), (16, 3))
     """
-    covered = min(dimensions, MOST_DIMENSIONS)
-    return covered, min(64 // covered - 1, MOST_BITS)
+    covered = min(dimensions, MAX_DIMENSIONS)
+    return covered, min(64 // covered - 1, MAX_BITS)
 
 
 @compiled
 def guard_bits(covered: int, bits: int) -> np.uint64:
-    """Give the word in which just the guard bits are set."""
+    """Return the word in which just the guard bits are set."""
     guards = np.uint64(0)
     for k in range(covered):
         guards |= _ONE << np.uint64(k * (bits + 1) + bits)
@@ -44,7 +44,7 @@ def guard_bits(covered: int, bits: int) -> np.uint64:
 
 @compiled
 def quantiles(points: Points, covered: int, bits: int) -> Points:
-    """Give for each dimension the borders between codes: quantiles of an even sample of the points."""
+    """Return for each dimension the borders between codes: quantiles of an even sample of the points."""
     n = points.shape[0]
     step = max(1, n // SAMPLE)
     size = (n + step - 1) // step

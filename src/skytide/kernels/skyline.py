@@ -67,7 +67,7 @@ def _sweep(points: Points, order: Indices) -> Mask:
 
 @compiled
 def sift(points: Points) -> Indices:
-    """Give the rows that a few strong points leave over: one cheap pass for each, as long as it pays.
+    """Return the rows that a few strong points leave over: one cheap pass for each, as long as it pays.
 
     A strong point is the one of an even sample that dominates the largest share of the sample's bounding box.
     """

@@ -206,16 +206,16 @@ class RebalancerLogic:
         done = RoutingTable(tuple(at.tolist()), own)
         moved = tuple(np.flatnonzero(at != before).tolist())
         after = _standing(done, loads, slots, filling)
-        said = [f"{why}: {len(moved)} of {len(own) + GROUPS} groups {'moves' if len(moved) == 1 else 'move'}"]
-        said.append(f"the most loaded slot then has {after.highest:.2f} times the mean")
-        said += [self._about(key, new, float(loads[GROUPS + own.index(key)]), mean) for key in new if key not in filling.keys]
-        said += [
+        reasons = [f"{why}: {len(moved)} of {len(own) + GROUPS} groups {'moves' if len(moved) == 1 else 'move'}"]
+        reasons.append(f"the most loaded slot then has {after.highest:.2f} times the mean")
+        reasons += [self._about(key, new, float(loads[GROUPS + own.index(key)]), mean) for key in new if key not in filling.keys]
+        reasons += [
             f"{self._about(own[group - GROUPS], new, float(loads[group]), mean)}, alone on slot {slot}"
             for slot, group in alone.items()
         ]
         if len(new) < len(wanted):
-            said.append(f"{len(own)} keys have groups of their own: {len(wanted) - len(new)} more get none")
-        return Moves(done, moved, ", ".join(said[:2]) + "".join(f"; {each}" for each in said[2:]))
+            reasons.append(f"{len(own)} keys have groups of their own: {len(wanted) - len(new)} more get none")
+        return Moves(done, moved, ", ".join(reasons[:2]) + "".join(f"; {each}" for each in reasons[2:]))
 
     def _about(self, key: int, new: Sequence[int], load: float, mean: float) -> str:
         has = "becomes a group of its own" if key in new else "is a group of its own"

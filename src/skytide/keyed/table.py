@@ -16,7 +16,7 @@ Numbers = NDArray[np.int64]
 GROUPS = 256
 """Of keys that share the first 8 bits of their hashes. Each lies on one slot as a whole."""
 SHIFT = 56
-MOST_HASH = 2**64 - 1
+MAX_HASH = 2**64 - 1
 
 
 def base_group(key: int) -> int:
@@ -55,7 +55,7 @@ class RoutingTable:
             )
         if not all(is_whole(slot, 0) for slot in self.slots):
             raise InvalidInput(value=f"slots={told(self.slots)}", reason="not all are numbers of slots", remedy="count from 0")
-        hashes = all(isinstance(key, int) and 0 <= key <= MOST_HASH for key in self.own)
+        hashes = all(isinstance(key, int) and 0 <= key <= MAX_HASH for key in self.own)
         if not hashes or len(set(self.own)) != len(self.own):
             raise InvalidInput(
                 value=f"own={told(self.own)}", reason="not different hashes of 64 bits", remedy="name each key once, by its hash"

@@ -167,7 +167,7 @@ class KeyedStep:
                 raise SkytideError(f"two values of {key} have the same hash; add another key column that tells them apart")
 
     def _stream(self, came: Chunk, states: Chunks) -> Worked:
-        """Give each key's tuples to the operator as they are."""
+        """Pass each key's tuples to the operator as they are."""
         before = gathered(states, came.hashes, STATES, 1)
         keys, known = self._keys(came.rows, came.starts[:-1]), self._known(before)
         results, after = Collected(self._operator.name, self.own, self.keys), []
@@ -184,7 +184,7 @@ class KeyedStep:
     def _windows_with_state(
         self, rows: Chunk, keys: Numbers, begins: Numbers, ends: Numbers, states: Chunks
     ) -> tuple[pa.Table, Numbers, Chunk | None]:
-        """Give each window to the operator, those of a key one after the other."""
+        """Pass each window to the operator, those of a key one after the other."""
         places, firsts = np.unique(keys, return_index=True)
         before = gathered(states, rows.hashes[places], STATES, 1)
         values, known = self._keys(rows.rows, begins[firsts]), self._known(before)

@@ -34,7 +34,7 @@ class SparkAllocation(Controller):
     """
 
     def build(self, resume: object = None) -> ControllerLogic:
-        """Give the logic; it has no state."""
+        """Return the logic; it has no state."""
         return _SparkAllocation()
 
 
@@ -65,12 +65,12 @@ def hill() -> np.ndarray:
 
 
 def world_cup() -> np.ndarray:
-    """Give a day of a web site by minutes, each divided into steps of 10 s."""
+    """Return a day of a web site by minutes, each divided into steps of 10 s."""
     return np.repeat(busiest_day()[1], 6)
 
 
 def quotes() -> np.ndarray:
-    """Give the quotes of a trading day by minutes: from one to the next the rate may double."""
+    """Return the quotes of a trading day by minutes: from one to the next the rate may double."""
     times = pq.read_table(data("quotes_20131007.parquet"), columns=["ts"])["ts"].cast("int64").to_numpy() // 60_000_000
     return np.repeat(np.bincount(times - times.min()).astype(float), 6)
 

@@ -34,7 +34,7 @@ MODULES = {
 
 
 def experiment(name: str) -> Experiment:
-    """Give an experiment by its id."""
+    """Return an experiment by its id."""
     if name not in MODULES:
         raise InvalidInput(value=f"experiment {name!r}", reason="there is no such", remedy=f"choose one of {', '.join(MODULES)}")
     found = import_module(f"skytide.lab.{MODULES[name]}").EXPERIMENT

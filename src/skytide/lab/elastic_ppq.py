@@ -165,18 +165,18 @@ def p0_costs(query: str = "skyline") -> Costs:
 def p0_pane_costs(kernel: str = WHOLE) -> Costs:
     """Return the costs of P0's machine for panes of 0.1 s: split evenly, six workers have a utilisation of 1.01 (P0 Fig. 11, left)."""
     stream = burst_stream(PANES_RATE_HZ, PANES_DISPERSION, PANES, 60.0, changing=False, seed=CALIBRATION_SEED)
-    costs, said = (
+    costs, text = (
         kernel_costs(kernel),
         f"scaled to P0 Fig. 11: utilisation {EVEN_UTILISATION} with {EVEN_WORKERS} workers and panes split evenly",
     )
     curve = costs.curves["independent"]
     pane_s = PANES.slide_us / 1e6
     first = curve.busy_by_size[int(PANES_RATE_HZ * pane_s / EVEN_WORKERS)] / pane_s
-    found = costs.faster(first, said)
+    found = costs.faster(first, text)
     for _ in range(CALIBRATION_ROUNDS):
         used = run_panes(stream, found, TB_RR, EVEN_WORKERS, period_s=PERIOD_S, warm_up_s=CATCH_UP_S)[0].utilisation
         first *= used / EVEN_UTILISATION
-        found = costs.faster(first, said)
+        found = costs.faster(first, text)
     return found
 
 

@@ -23,7 +23,7 @@ from skytide.sim import CoarseStage, Costs, Curve
 from skytide.sim.drive import drive
 from skytide.sim.plants.coarse import CoarsePlant
 
-MOST, SETPOINT = 5_000, 0.9
+MAX_WORKERS, SETPOINT = 5_000, 0.9
 TUPLE_S = 1e-3
 COSTS = Costs(
     "a tuple costs 1 ms of a worker", {"independent": Curve((1, 10_000), (1.0, 10_000.0), (TUPLE_S, 10_000 * TUPLE_S))}, 1e-9
@@ -32,10 +32,10 @@ STEP_S, INTERVAL_S, LEAD_S, PANE_S = 5.0, 10.0, 10.0, 0.1
 KEEPS_UP = 0.95  # of what came in (SPEC E8)
 MINUTE_S, DAY_MINUTES = 60.0, 1_440
 CONTROLLERS: dict[str, Controller] = {
-    "static peak": Static(MOST),
-    "Fuzzy": Fuzzy(maximum=MOST),
-    "Mpc, throughput": Mpc.throughput(maximum=MOST),
-    "Mpc, latency 2 s": Mpc.latency("2 s", maximum=MOST),
+    "static peak": Static(MAX_WORKERS),
+    "Fuzzy": Fuzzy(maximum=MAX_WORKERS),
+    "Mpc, throughput": Mpc.throughput(maximum=MAX_WORKERS),
+    "Mpc, latency 2 s": Mpc.latency("2 s", maximum=MAX_WORKERS),
 }
 
 
@@ -90,11 +90,11 @@ class Scale(Experiment):
                 Claim(
                     "(ours) thousands of workers are reached",
                     ", ".join(f"{name} {total['most']:,}" for name, total in totals.items()),
-                    of_all(total["most"] >= 0.9 * MOST for total in totals.values()),
+                    of_all(total["most"] >= 0.9 * MAX_WORKERS for total in totals.values()),
                 ),
             ],
             f"by counts (sim/coarse), {COSTS.origin}; a decision every {INTERVAL_S:g} s, a worker is there {LEAD_S:g} s after it was asked for and is paid "
-            f"from then on; limits of the guard as they are by default, up to {MOST:,}. Rates are those of whole minutes, as recorded: nothing is random. A violation: less than 95 % of what "
+            f"from then on; limits of the guard as they are by default, up to {MAX_WORKERS:,}. Rates are those of whole minutes, as recorded: nothing is random. A violation: less than 95 % of what "
             "came in an interval was done",
         )
 
@@ -124,18 +124,18 @@ def busiest_day() -> tuple[str, list[float]]:
     rates = np.zeros(DAY_MINUTES)
     today = minutes.astype("datetime64[D]") == day
     rates[(minutes[today] - day.astype("datetime64[m]")).astype(int)] = counts[today]
-    return str(day), (rates * (MOST * SETPOINT / TUPLE_S / rates.max())).tolist()
+    return str(day), (rates * (MAX_WORKERS * SETPOINT / TUPLE_S / rates.max())).tolist()
 
 
 def play(controller: Controller, rates_hz: Sequence[float]) -> tuple[list[Row], Row]:
     """Play the day, and return a row for every minute, and the totals."""
     steps_hz = np.repeat(rates_hz, int(MINUTE_S / STEP_S)).tolist()
-    first = MOST if isinstance(controller, Static) else max(1, round(rates_hz[0] * TUPLE_S / SETPOINT))
+    first = MAX_WORKERS if isinstance(controller, Static) else max(1, round(rates_hz[0] * TUPLE_S / SETPOINT))
     plant = CoarsePlant(CoarseStage(COSTS, TB_RR, PANE_S), steps_hz, STEP_S, workers=first, lead_s=LEAD_S)
     rows: list[Row] = []
     steps: list[Step] = []
     wait_s = 0.0
-    for number, cycle in enumerate(drive(plant, controller, Guard(maximum=MOST), interval_s=INTERVAL_S), 1):
+    for number, cycle in enumerate(drive(plant, controller, Guard(maximum=MAX_WORKERS), interval_s=INTERVAL_S), 1):
         if cycle.evaluation is None:
             continue
         seen = cycle.evaluation.seen

@@ -38,9 +38,9 @@ def write_report(out: Path) -> Path:
 
 def _introduction(records: list[Record]) -> str:
     counts = {verdict: sum(record["verdict"] == verdict for record in records) for verdict in Verdict}
-    said = ", ".join(f"{count} {_badge(verdict)}" for verdict, count in counts.items() if count)
+    text = ", ".join(f"{count} {_badge(verdict)}" for verdict, count in counts.items() if count)
     return (
-        f"<p>{len(records)} experiments: {said}. An experiment holds if all of its claims do; what is marked (ours) no paper claims. "
+        f"<p>{len(records)} experiments: {text}. An experiment holds if all of its claims do; what is marked (ours) no paper claims. "
         "Random ones give means over several seeds, ± half an interval of 95 %. The papers P0 to P4 are listed in docs/papers.md.</p>"
     )
 

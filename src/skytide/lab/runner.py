@@ -13,7 +13,7 @@ from rich.text import Text
 
 from skytide.lab.experiment import Experiment, Outcome, Piece, Row, finish
 
-SOON_S = 90.0  # up to here seconds are said, from here on minutes
+SOON_S = 90.0  # up to here seconds are shown, from here on minutes
 
 
 @dataclass

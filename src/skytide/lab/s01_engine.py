@@ -140,7 +140,7 @@ class SimulatorAgainstEngine(Experiment):
 
 
 def source_of(rate: int, dispersion: float | None) -> WorkloadStream:
-    """Give a stream in real time, in order."""
+    """Return a stream in real time, in order."""
     if dispersion is None:
         return workload(rate=rate, arrivals="constant", dimensions=DIMENSIONS)
     return workload(rate=rate, arrivals="map", dispersion=dispersion, dimensions=DIMENSIONS)

@@ -109,7 +109,7 @@ class TwoLevels(Experiment):
         near = {
             way: [abs(n.mean - wanted) <= 1 for n, wanted in zip(found, STEP_THREADS, strict=False)] for way, found in steps.items()
         }
-        said = "; ".join(
+        text = "; ".join(
             f"{', '.join(f'{n:.1f}' for n in found)} ({way.removeprefix('two levels, ')})" for way, found in steps.items()
         )
         used = mean("utilisation", "MAP", ALONE)
@@ -135,13 +135,13 @@ class TwoLevels(Experiment):
                 ),
                 Claim(
                     "steps: 3, 4, 6 and 6 workers for 40,000, 50,000, 70,000 and 80,000 tuples a second",
-                    f"workers by step: {said}",
+                    f"workers by step: {text}",
                     of_all(each for found in near.values() for each in found),
                     "; ".join(f"within one worker in {sum(found)} of {len(found)} steps ({way})" for way, found in near.items()),
                 ),
                 Claim(
                     "steps: workers come with the steps up, and go with each step down",
-                    f"workers by step: {said}",
+                    f"workers by step: {text}",
                     of_all(
                         all(a <= b for a, b in pairwise(found[:4])) and all(a > b for a, b in pairwise(found[3:]))
                         for each in levels.values()

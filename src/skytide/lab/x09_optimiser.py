@@ -101,7 +101,7 @@ def _claims(rows: Sequence[Row]) -> list[Claim]:
     by = {(row["costs"], row["horizon"]): row for row in rows}
     same = all(row["same"] for row in rows if "same" in row)
     shares = {costs: [by[costs, h]["share"] for h in P2_EXPLORED] for costs in COSTS}
-    said = "; ".join(f"{costs} {', '.join(f'{share:.1%}' for share in found)}" for costs, found in shares.items())
+    text = "; ".join(f"{costs} {', '.join(f'{share:.1%}' for share in found)}" for costs, found in shares.items())
     slowest = {h: max(by[costs, h]["dp_ms"] for costs in COSTS) for h in sorted({row["horizon"] for row in rows})}
     return [
         Claim(
@@ -111,7 +111,7 @@ def _claims(rows: Sequence[Row]) -> list[Claim]:
         ),
         Claim(
             "it explores a part of the states, and the smaller a share the longer the horizon",
-            f"share explored at h = 1, 2, 3: {said}",
+            f"share explored at h = 1, 2, 3: {text}",
             of_all(found[0] == 1 and found[0] > found[1] > found[2] for found in shares.values()),
         ),
         Claim(
@@ -146,7 +146,7 @@ def _searched(problems: list[Problem]) -> Row:
 
 
 def trading_problems(objective: Objective, horizon: int, samples: int) -> list[Problem]:
-    """Give problems at moments spread over the trading day."""
+    """Return problems at moments spread over the trading day."""
     second = int(1 / STEP_S)
     rates = real_rates()
     rates = rates[: len(rates) // second * second].reshape(-1, second).mean(axis=1)
@@ -191,7 +191,7 @@ def branch_and_bound(problem: Problem) -> tuple[Plan, int]:
 
 
 def exhaustive(problem: Problem) -> float:
-    """Give the cost of the cheapest of all ways."""
+    """Return the cost of the cheapest of all ways."""
     total = problem.first + problem.step[0]
     for step in problem.step[1:]:
         total = total[..., :, None] + problem.between + step

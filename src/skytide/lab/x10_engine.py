@@ -212,7 +212,7 @@ def claims(rows: Sequence[Row]) -> list[Claim]:
     later = {
         each: {what: values[f"{what}_ms"] - values["before_ms"] for what in ("staying", "moving")} for each, values in of.items()
     }
-    said = "; ".join(
+    text = "; ".join(
         f"{each}: {of[each]['before_ms']:.0f} ms before, {values['staying']:+.0f} (stay) and {values['moving']:+.0f} (move) at the change"
         for each, values in later.items()
     )
@@ -224,7 +224,7 @@ def claims(rows: Sequence[Row]) -> list[Claim]:
         ),
         Claim(
             "(ours) on the engine, keys wait longer with the protocols that block",
-            f"on the engine, mean latency of {len({row['seed'] for row in rows if row['figure'] == 'engine'})} runs: {said}",
+            f"on the engine, mean latency of {len({row['seed'] for row in rows if row['figure'] == 'engine'})} runs: {text}",
             of_all(later[each][what] > later[MP][what] for each in (R_BLK, S_BLK) for what in ("staying", "moving")),
         ),
     ]

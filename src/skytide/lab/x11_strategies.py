@@ -164,18 +164,18 @@ def _compared(rows: Sequence[Row], sign: int) -> Callable[[str, str, str, str], 
 
     def claim(paper: str, measure: str, one: str, other: str) -> Claim:
         found: dict[str, int] = {}
-        said = []
+        text = []
         for stream, name in product(STREAMS, ALPHAS):
             a, b = (column(rows, measure, stream=stream, strategy=name, way=way) for way in (one, other))
             case = f"{name} {'walk' if stream == WALK else stream}"
             found[case] = sign * beyond([x - y for x, y in zip(a, b, strict=True)])
-            said.append(f"{case} {fmean(a):.3g} / {fmean(b):.3g}")
+            text.append(f"{case} {fmean(a):.3g} / {fmean(b):.3g}")
         ties, contrary = ([case for case, way in found.items() if way == which] for which in (0, -1))
         why = "; ".join(
             f"{words} for {', '.join(cases)}" for words, cases in (("no difference", ties), ("the contrary", contrary)) if cases
         )
         verdict: Verdict = of_all(way > 0 for way in found.values())
-        return Claim(paper, f"{measure.replace('_', ' ')}, {one} / {other}: {', '.join(said)}", verdict, why)
+        return Claim(paper, f"{measure.replace('_', ' ')}, {one} / {other}: {', '.join(text)}", verdict, why)
 
     return claim
 

@@ -118,17 +118,17 @@ def _mean(rows: Sequence[Row], name: str, capacity_hz: int, measure: str) -> Mea
 def _fewest(rows: Sequence[Row], measure: str, label: str) -> Claim:
     """Judge P2's claim that its strategy has the fewest of something; where that depends on the capacity it cannot be told."""
     holds = {}
-    said = []
+    text = []
     for capacity_hz in CAPACITIES_HZ:
         value = {name: _mean(rows, name, capacity_hz, measure) for name in (OURS, *OTHERS)}
         for spl in SPLS:
             holds[f"{capacity_hz:,} quotes a second and {spl}"] = all(value[OURS].mean < value[name].mean for name in (*RULES, spl))
-        said.append(f"{', '.join(f'{mean:.2f} ({name})' for name, mean in value.items())} at {capacity_hz:,}/s")
+        text.append(f"{', '.join(f'{mean:.2f} ({name})' for name, mean in value.items())} at {capacity_hz:,}/s")
     verdict: Verdict = of_all(holds.values())
     open_ = verdict is Verdict.PART
     paper = ", ".join(f"{column(rows, 'p2_' + measure, controller=name)[0]:g} ({name})" for name in (OURS, *OTHERS))
     why = f"it does with {', '.join(case for case, yes in holds.items() if yes)}; P2 prints neither" if open_ else ""
-    return Claim(f"Th-Node has the fewest {label}: {paper}", f"{label}: {'; '.join(said)}", OPEN if open_ else verdict, why)
+    return Claim(f"Th-Node has the fewest {label}: {paper}", f"{label}: {'; '.join(text)}", OPEN if open_ else verdict, why)
 
 
 EXPERIMENT = Comparison()

@@ -18,7 +18,7 @@ from skytide.sim.elastic_fleet import Machines, Moment, elastic, run_elastic_fle
 from skytide.sim.relocation import ByRest, Consistent, Placement, partial_results, relocated
 from skytide.workloads.identity import derive
 
-STREAMS, FEWEST, MOST, SECONDS, SEEDS = 80, 4, 32, 600.0, tuple(range(10))
+STREAMS, MIN_NODES, MAX_NODES, SECONDS, SEEDS = 80, 4, 32, 600.0, tuple(range(10))
 PERIOD_S, BOUND_S, SPIKE_S, SETTLED_S = 5.0, 5.0, 60.0, 150.0
 HEADROOMS, USUAL = (0.1, 0.2), 0.1
 STRATEGIES: dict[str, Strategy | None] = {"DRF-M": Drfm(), "DRF": Drf(), "ARD": Ard(), "static": None}
@@ -80,7 +80,7 @@ class ElasticFleet(Experiment):
 
 @cache
 def placements(seed: int = 0) -> dict[str, Placement]:
-    """Give the ways to place keys; which keys there are, and so which nodes get more than others, follows from the seed."""
+    """Return the ways to place keys; which keys there are, and so which nodes get more than others, follows from the seed."""
     names = derive(seed, "X15", "keys").integers(0, 2**64, KEYS, dtype=np.uint64)
     shares = 1 / np.arange(1, KEYS + 1) ** EXPONENT
     shares /= shares.sum()
@@ -89,7 +89,7 @@ def placements(seed: int = 0) -> dict[str, Placement]:
 
 @cache
 def shares_of(seed: int, nodes: int) -> "np.ndarray[tuple[int], np.dtype[np.float64]]":
-    """Give the shares of the tuples that nodes get."""
+    """Return the shares of the tuples that nodes get."""
     ours = placements(seed)[OURS]
     assert isinstance(ours, Consistent)
     return ours.node_shares(nodes)
@@ -97,10 +97,10 @@ def shares_of(seed: int, nodes: int) -> "np.ndarray[tuple[int], np.dtype[np.floa
 
 def play(strategy: Strategy | None, machines: Machines, seconds: float, seed: int) -> list[Moment]:
     """Simulate a strategy, or a cluster that never changes."""
-    low_hz, high_hz = (nodes * machines.capacity_hz * (1 - machines.headroom) for nodes in (FEWEST, MOST))
+    low_hz, high_hz = (nodes * machines.capacity_hz * (1 - machines.headroom) for nodes in (MIN_NODES, MAX_NODES))
     traffic = trend_traffic(STREAMS, low_hz, high_hz, seconds, seed)
     if strategy is None:
-        assign = static(traffic, MOST, machines)
+        assign = static(traffic, MAX_NODES, machines)
     else:
         admission = Admission(strategy=strategy, capacity_hz=machines.capacity_hz, bound_s=BOUND_S, period_s=PERIOD_S, ahead=3)
         assign = elastic(admission, traffic, machines)
@@ -207,8 +207,8 @@ def _latency_claims(rows: Sequence[Row], seeds: Sequence[int]) -> list[Claim]:
         ),
         Claim(
             "(ours) it does with head room for the node that hashing gives most to",
-            f"with a head room of 0.2 at most {most_s[0.2]:.1f} s after the first minute; the node with most of {MOST} has "
-            f"{', '.join(f'{float(shares_of(seed, MOST).max()) * MOST:.2f}' for seed in seeds)} times the mean, by the seed",
+            f"with a head room of 0.2 at most {most_s[0.2]:.1f} s after the first minute; the node with most of {MAX_NODES} has "
+            f"{', '.join(f'{float(shares_of(seed, MAX_NODES).max()) * MAX_NODES:.2f}' for seed in seeds)} times the mean, by the seed",
             late["DRF-M", 0.2] <= SHORT,
         ),
         Claim(
@@ -224,7 +224,7 @@ def _latency_claims(rows: Sequence[Row], seeds: Sequence[int]) -> list[Claim]:
         Claim(
             "a static cluster of 32 has the lowest latency, and uses many more nodes",
             f"{mean_s['static', USUAL]:.2f} s with 32 nodes, DRF-M {mean_s['DRF-M', USUAL]:.2f} s with {used['DRF-M']:.1f} on average",
-            all(mean_s["static", room] <= mean_s["DRF-M", room] for room in HEADROOMS) and used["DRF-M"] < 0.75 * MOST,
+            all(mean_s["static", room] <= mean_s["DRF-M", room] for room in HEADROOMS) and used["DRF-M"] < 0.75 * MAX_NODES,
         ),
         Claim(
             "the first assignment causes a spike",
@@ -239,7 +239,7 @@ def _notes(seeds: Sequence[int]) -> str:
     machines, ratio = Machines(), [fmean(float(load_ratio(shares_of(seed, nodes))) for seed in seeds) for nodes in (4, 8, 16, 32)]
     return (
         f"P1 prints no rates, costs, lengths or head room. Here: {STREAMS} streams, {SECONDS:g} s, each rising and falling once within a tenth of the run of "
-        f"each other; a split and a node process {machines.capacity_hz:,.0f} tuples a second; the load asks for {FEWEST} to {MOST} nodes at each head room; a redirected stream waits "
+        f"each other; a split and a node process {machines.capacity_hz:,.0f} tuples a second; the load asks for {MIN_NODES} to {MAX_NODES} nodes at each head room; a redirected stream waits "
         f"{machines.redirect_s:g} s and nothing passes for {machines.choke_s:g} s while nodes are added or removed. Nodes are sized (eq. 1a, 1b) by what the strategy expects in the next period or 15 s "
         "later, whichever is more. P1 assigns streams at random at first, the planner by what is declared, or knows nothing. Tuples go to nodes by frequency-aware hashing of 16,000 keys by Zipf's law (exponent 1), whose loads differ by "
         f"{', '.join(f'{each:.1%}' for each in ratio)} (4, 8, 16, 32 nodes): eq. 1a takes loads for equal, and with little head room the queue of the "

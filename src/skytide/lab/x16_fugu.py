@@ -42,7 +42,7 @@ class PunishingBoth(Sarsa):
     """Sarsa that is also punished for asking for help in vain."""
 
     def judge(self, resume: State | None = None) -> SarsaJudge:
-        """Give the judge."""
+        """Return the judge."""
         return _PunishingBoth(self, **(resume or {}))
 
 
@@ -65,7 +65,7 @@ class Run:
 
 
 def runs() -> Iterator[Run]:
-    """Give all runs."""
+    """Return all runs."""
     for figure, (name, kind) in zip(("Fig. 4", "Fig. 5", "Fig. 6"), TECHNIQUES.items(), strict=True):
         for setting, (lower, upper) in SETTINGS.items():
             yield Run(figure, name, setting, "day 1", kind(lower=lower, upper=upper))
@@ -133,7 +133,7 @@ class Fugu(Experiment):
 
 @cache
 def day_of(name: str, calm: int = 1) -> Day:
-    """Give the events of a trading day by measurement point and by sector, for which the busiest exchanges stand."""
+    """Return the events of a trading day by measurement point and by sector, for which the busiest exchanges stand."""
     file, symbol = DAYS[name]
     table = pq.read_table(data(f"{file}_20131007.parquet"), columns=["ts", "symbol", "exchange"])
     if symbol:

@@ -15,7 +15,7 @@ FEW = 3
 """So many tuples may be wrong together."""
 FAR_US = 30 * 86_400_000_000
 """No delay is as long as this, and no stream that has begun was silent for as long before."""
-MOST_CROWDS = 64
+MAX_CROWDS = 64
 
 Times = NDArray[np.int64]
 
@@ -76,7 +76,7 @@ def joined(crowds: Iterable[Crowd], leap_us: int) -> list[Crowd]:
 
 def few_enough(crowds: Sequence[Crowd]) -> list[Crowd]:
     """Return no more crowds than a report should hold: the newest as they are, older ones together, unless they lie far apart."""
-    return [*joined_far(crowds[:-MOST_CROWDS]), *crowds[-MOST_CROWDS:]] if len(crowds) > MOST_CROWDS else list(crowds)
+    return [*joined_far(crowds[:-MAX_CROWDS]), *crowds[-MAX_CROWDS:]] if len(crowds) > MAX_CROWDS else list(crowds)
 
 
 def joined_far(crowds: Sequence[Crowd]) -> list[Crowd]:

@@ -28,7 +28,7 @@ class SlackLogic(ABC):
 
     @abstractmethod
     def snapshot(self) -> State:
-        """Give the state, as plain values."""
+        """Return the state, as plain values."""
 
 
 class Slack(ABC):
@@ -39,7 +39,7 @@ class Slack(ABC):
 
     @abstractmethod
     def build(self, resume: State | None = None) -> SlackLogic:
-        """Give a new logic, or one that goes on from a snapshot."""
+        """Return a new logic, or one that goes on from a snapshot."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class FixedSlack(Slack):
         self._delay_us()
 
     def build(self, resume: State | None = None) -> SlackLogic:
-        """Give the logic; it has no state."""
+        """Return the logic; it has no state."""
         return _Fixed(self._delay_us())
 
     def _delay_us(self) -> int:
@@ -85,7 +85,7 @@ class KSlack(Slack):
     """Wait as long as the longest delay seen so far (K-slack: P0 section 3.1); a very long one has to be seen more than a few times."""
 
     def build(self, resume: State | None = None) -> SlackLogic:
-        """Give the logic."""
+        """Return the logic."""
         return _K(**(resume or {}))
 
 
@@ -144,7 +144,7 @@ class DropRatio(Slack):
             raise refused("ratio", self.ratio, "not a share of the tuples", "choose one between 0 and 1, as 0.01")
 
     def build(self, resume: State | None = None) -> SlackLogic:
-        """Give the logic."""
+        """Return the logic."""
         return _Ratio(self.ratio, **(resume or {}))
 
 

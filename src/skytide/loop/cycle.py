@@ -84,7 +84,7 @@ class Loop:
         return self._end(now_s, evaluation, decided, self._guard.limit(decided, evaluation, standing=standing, now_s=now_s))
 
     def snapshot(self) -> dict[str, Any]:
-        """Give what has to survive a restart."""
+        """Return what has to survive a restart."""
         return {"controllers": {**self._others, self._kind: self._logic.snapshot()}, "guard": self._guard.snapshot()}
 
     def _resumed(self, build: Callable[[Any], Built], saved: Any) -> Built:

@@ -9,7 +9,7 @@ class Metrics(Protocol):
     """Where observations come from."""
 
     def observe(self, now_s: float) -> Observation | None:
-        """Give what was measured since the last call, or None if nothing was."""
+        """Return what was measured since the last call, or None if nothing was."""
 
 
 class Actuator(Protocol):
@@ -19,7 +19,7 @@ class Actuator(Protocol):
     """False: it only says what it would do."""
 
     def current(self) -> Allocation:
-        """Give what is there now."""
+        """Return what is there now."""
 
     def apply(self, wanted: Allocation, now_s: float) -> str:
         """Ask for another size, and say what was done; what is given may be less and come later."""
@@ -33,7 +33,7 @@ class Store(Protocol):
     """Where state survives a restart."""
 
     def load(self) -> dict[str, Any]:
-        """Give what was saved last, or nothing."""
+        """Return what was saved last, or nothing."""
 
     def save(self, state: dict[str, Any]) -> None:
         """Save."""

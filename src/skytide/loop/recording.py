@@ -25,7 +25,7 @@ SCHEMA = pa.schema([(name, _type(name)) for name in ("at_s", "interval_s", *_PAR
 
 
 def to_table(seen: Sequence[Observation]) -> pa.Table:
-    """Give observations as a table.
+    """Return observations as a table.
 
     >>> row = Observation(60, 10, Allocation(2), 900, 800, utilisation=1.1, loads=(("1", 0.5),))
     >>> from_table(to_table([row])) == [row]
@@ -35,7 +35,7 @@ def to_table(seen: Sequence[Observation]) -> pa.Table:
 
 
 def from_table(table: pa.Table) -> list[Observation]:
-    """Give the observations of a table; columns that may be unknown may be missing, and others are not looked at."""
+    """Return the observations of a table; columns that may be unknown may be missing, and others are not looked at."""
     needed = ("at_s", "interval_s", "workers", "arrival_rate_hz", "processed_rate_hz", "utilisation")
     for name in needed:
         if name not in table.column_names or table[name].null_count:

@@ -45,7 +45,7 @@ def is_ordered(kind: pa.DataType) -> bool:
 
 
 def matrix(rows: pa.Table, chains: tuple[Chain, ...]) -> Points:
-    """Give one row a table row and one column a chain, with missing values as the worst of all."""
+    """Return one row a table row and one column a chain, with missing values as the worst of all."""
     points = np.empty((rows.num_rows, len(chains)))
     for place, chain in enumerate(chains):
         if len(chain) == 1:
@@ -151,7 +151,7 @@ def _values(rows: pa.Table, attribute: Attribute) -> NDArray[np.float64]:
 
 
 def _plain(column: pa.ChunkedArray) -> NDArray[np.float64] | None:
-    """Give the column as float64, or None where that could change a comparison or bring in infinities."""
+    """Return the column as float64, or None where that could change a comparison or bring in infinities."""
     kind = column.type
     if pa.types.is_floating(kind):
         values = np.asarray(column.to_numpy(), dtype=np.float64)

@@ -20,15 +20,15 @@ class _KDominance(PreferenceQuery):
         plain_dimensions(self, "k-dominance")
 
     def pane(self, rows: pa.Table) -> pa.Table:
-        """Give the skyline of the rows."""
+        """Return the skyline of the rows."""
         return self.skyline_inside().pane(rows)
 
     def skyline_inside(self) -> Skyline:
-        """Give the plain skyline."""
+        """Return the plain skyline."""
         return Skyline(self.preference, self.nulls)
 
     def _smallest_k(self, kept: pa.Table) -> tuple[pa.Table, Indices]:
-        """Give the skyline of what was kept, and of each of its rows the smallest k at which it stays."""
+        """Return the skyline of what was kept, and of each of its rows the smallest k at which it stays."""
         kept = self.pane(kept)
         kept, points = self.compared(kept)
         return kept, self.within_groups(lambda part: smallest_k(part, part), kept, points)
@@ -58,12 +58,12 @@ class KDominant(_KDominance):
         check_count("k", self.k, most=plain_dimensions(self, "k-dominance"))
 
     def window(self, kept: pa.Table) -> pa.Table:
-        """Give the rows that stay at k."""
+        """Return the rows that stay at k."""
         kept, smallest = self._smallest_k(kept)
         return kept.filter(pa.array(smallest <= self.k))
 
     def share(self, kept: pa.Table, mine: Mask) -> pa.Table:
-        """Give the rows of `mine` that stay at k against all of `kept`."""
+        """Return the rows of `mine` that stay at k against all of `kept`."""
         rows, smallest = self._share_with_k(kept, mine)
         return rows.filter(pa.array(smallest <= self.k))
 
@@ -94,15 +94,15 @@ class TopDelta(_KDominance):
         return rows.append(pa.field("k", pa.int32()))
 
     def window(self, kept: pa.Table) -> pa.Table:
-        """Give the rows up to the smallest k that suffices."""
+        """Return the rows up to the smallest k that suffices."""
         return self._up_to_delta(*self._smallest_k(kept))
 
     def share(self, kept: pa.Table, mine: Mask) -> pa.Table:
-        """Give the rows of `mine` up to the smallest k that suffices for them alone: all of them can be needed, but no more."""
+        """Return the rows of `mine` up to the smallest k that suffices for them alone: all of them can be needed, but no more."""
         return self._up_to_delta(*self._share_with_k(kept, mine))
 
     def settle(self, shares: pa.Table) -> pa.Table:
-        """Give the rows of all shares up to the smallest k that suffices."""
+        """Return the rows of all shares up to the smallest k that suffices."""
         return self._up_to_delta(shares.drop_columns(["k"]), shares["k"].to_numpy())
 
     def _up_to_delta(self, rows: pa.Table, smallest: Indices) -> pa.Table:

@@ -36,7 +36,7 @@ class Incremental(Sliding):
         self.skyline: Skyline = inside
 
     def empty(self, rows: pa.Schema) -> pa.Table:
-        """Give the memory of no panes."""
+        """Return the memory of no panes."""
         return rows.append(pa.field(PANE, pa.int64())).append(pa.field(BLOCKED, pa.int64())).empty_table()
 
     def add(self, memory: pa.Table, pane: int, kept: pa.Table) -> pa.Table:
@@ -44,7 +44,7 @@ class Incremental(Sliding):
         return _alive(self._with(memory, [(pane, kept)]))
 
     def answer(self, memory: pa.Table, panes: range) -> pa.Table:
-        """Give what is not blocked by a pane of the window."""
+        """Return what is not blocked by a pane of the window."""
         free = (memory[PANE].to_numpy() >= panes.start) & (memory[BLOCKED].to_numpy() < panes.start)
         best = memory.filter(pa.array(free)).drop_columns([PANE, BLOCKED])
         return best if self.query == self.skyline else self.query.window(best)
@@ -87,14 +87,14 @@ class Incremental(Sliding):
         return killed, _youngest(first_dominators(points, points, -numbers, begins=1 - numbers))
 
     def assemble(self, memory: pa.Table, panes: Panes, killed: Indices, blocked: Indices) -> pa.Table:
-        """Give the memory after all new panes, with the pane that drops each row; it is still there for windows before that."""
+        """Return the memory after all new panes, with the pane that drops each row; it is still there for windows before that."""
         new = [kept.append_column(PANE, constant(pane, kept)) for pane, kept in panes]
         both = pa.concat_tables([memory.drop_columns([BLOCKED]), *new]).combine_chunks()  # thousands of pieces would be slow
         blocked = np.concatenate([memory[BLOCKED].to_numpy(), blocked])
         return both.append_column(BLOCKED, pa.array(blocked)).append_column(KILLED, pa.array(killed))
 
     def at(self, assembled: pa.Table, panes: range) -> pa.Table:
-        """Give the memory as it was when the window of these panes ended."""
+        """Return the memory as it was when the window of these panes ended."""
         then = (assembled[KILLED].to_numpy() >= panes.stop) & (assembled[PANE].to_numpy() < panes.stop)
         return assembled.filter(pa.array(then)).drop_columns([KILLED])
 

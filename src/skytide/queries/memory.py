@@ -52,15 +52,15 @@ class Sliding(ABC):
 
     @abstractmethod
     def empty(self, rows: pa.Schema) -> pa.Table:
-        """Give the memory of no panes."""
+        """Return the memory of no panes."""
 
     @abstractmethod
     def add(self, memory: pa.Table, pane: int, kept: pa.Table) -> pa.Table:
-        """Give the memory after a younger pane closed, of which `kept` was kept."""
+        """Return the memory after a younger pane closed, of which `kept` was kept."""
 
     @abstractmethod
     def answer(self, memory: pa.Table, panes: range) -> pa.Table:
-        """Give the answer of the window of these panes, all of which have been added, and no younger one."""
+        """Return the answer of the window of these panes, all of which have been added, and no younger one."""
 
     @abstractmethod
     def slide(self, memory: pa.Table, panes: Panes, windows: Windows, wanted: Indices) -> tuple[Answers, pa.Table]:
@@ -70,7 +70,7 @@ class Sliding(ABC):
         """
 
     def forget(self, memory: pa.Table, first: int) -> pa.Table:
-        """Give the memory without panes before `first`."""
+        """Return the memory without panes before `first`."""
         return memory.filter(pa.array(memory[PANE].to_numpy() >= first))
 
 

@@ -32,15 +32,15 @@ class PreferenceQuery(Query):
             raise refused("nulls", self.nulls, "not a rule for NULL and NaN", "choose one of " + ", ".join(map(repr, NULLS)))
 
     def expressions(self) -> Iterator[Expression]:
-        """Give the columns of the preference."""
+        """Return the columns of the preference."""
         return (attribute.what for attribute in self.preference.attributes())
 
     def over(self, names: dict[str, str]) -> Self:
-        """Give the same query over named columns."""
+        """Return the same query over named columns."""
         return replace(self, preference=self.preference.over(lambda what: names[str(what)]))
 
     def groups(self) -> tuple[str, ...]:
-        """Give the `diff` columns."""
+        """Return the `diff` columns."""
         return groups_of(self.preference)
 
     def check(self, rows: pa.Schema) -> None:
@@ -60,7 +60,7 @@ class PreferenceQuery(Query):
         return missing(rows, tuple(self.preference.attributes())) if self.nulls == "error" else None
 
     def compared(self, rows: pa.Table) -> tuple[pa.Table, Points]:
-        """Give the rows that take part, and their points."""
+        """Return the rows that take part, and their points."""
         rows = without_missing(rows, tuple(self.preference.attributes()), self.nulls)
         return rows, matrix(rows, chains_of(self.preference))
 
@@ -73,7 +73,7 @@ class PreferenceQuery(Query):
 
 
 def plain_dimensions(query: PreferenceQuery, why: str) -> int:
-    """Give the number of compared columns of a preference without priorities; refuse one that has some."""
+    """Return the number of compared columns of a preference without priorities; refuse one that has some."""
     parts = getattr(query.preference, "parts", (query.preference,))
     if isinstance(query.preference, Prioritised) or any(isinstance(part, Prioritised) for part in parts):
         raise InvalidInput(

@@ -41,11 +41,11 @@ class Preference:
         return Prioritised((*_flat(self, Prioritised), *_flat(_preference(other), Prioritised)))
 
     def attributes(self) -> Iterator[Attribute]:
-        """Give every column that is compared, in the order they were written."""
+        """Return every column that is compared, in the order they were written."""
         raise NotImplementedError
 
     def over(self, name: Callable[[Expression], str]) -> Preference:
-        """Give the same preference with each expression replaced by the name of the column that holds it."""
+        """Return the same preference with each expression replaced by the name of the column that holds it."""
         raise NotImplementedError
 
 
@@ -57,11 +57,11 @@ class Attribute(Preference):
     kind: str
 
     def attributes(self) -> Iterator[Attribute]:
-        """Give itself."""
+        """Return itself."""
         yield self
 
     def over(self, name: Callable[[Expression], str]) -> Preference:
-        """Give the same preference over the column `name(what)`."""
+        """Return the same preference over the column `name(what)`."""
         return Attribute(name(self.what), self.kind)
 
     def __repr__(self) -> str:
@@ -74,12 +74,12 @@ class _Combined(Preference):
     parts: tuple[Preference, ...]
 
     def attributes(self) -> Iterator[Attribute]:
-        """Give the attributes of all parts."""
+        """Return the attributes of all parts."""
         for part in self.parts:
             yield from part.attributes()
 
     def over(self, name: Callable[[Expression], str]) -> Preference:
-        """Give the same combination over named columns."""
+        """Return the same combination over named columns."""
         return type(self)(tuple(part.over(name) for part in self.parts))
 
 
@@ -163,12 +163,12 @@ def combine(preferences: tuple[Preference | str, ...]) -> Preference:
 
 
 def groups_of(preference: Preference) -> tuple[Any, ...]:
-    """Give the columns whose values make competitions of their own."""
+    """Return the columns whose values make competitions of their own."""
     return tuple(attribute.what for attribute in preference.attributes() if attribute.kind == "diff")
 
 
 def chains_of(preference: Preference) -> tuple[Chain, ...]:
-    """Give lexicographic orders that together mean the same as the preference: better is who is not worse in any of them.
+    """Return lexicographic orders that together mean the same as the preference: better is who is not worse in any of them.
 
     A column is a chain of its own, and a Pareto combination has the chains of its parts. For `p & q`, take a chain of `p`,
     append all other columns of `p`, then a chain of `q`; do so until every chain of both was used. Rows that differ in `p`

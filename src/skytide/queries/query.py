@@ -30,22 +30,22 @@ class Query(ABC):
 
     @abstractmethod
     def pane(self, rows: pa.Table) -> pa.Table:
-        """Give the rows that can still matter to a window, of some rows of it."""
+        """Return the rows that can still matter to a window, of some rows of it."""
 
     @abstractmethod
     def window(self, kept: pa.Table) -> pa.Table:
-        """Give the answer, from all that was kept."""
+        """Return the answer, from all that was kept."""
 
     def merge(self, kept: pa.Table) -> pa.Table:
         """Reduce what was kept of several parts to what would have been kept of them together."""
         return self.pane(kept)
 
     def kept_schema(self, rows: pa.Schema) -> pa.Schema:
-        """Give the columns of what is kept: those of the rows, unless the query keeps something else."""
+        """Return the columns of what is kept: those of the rows, unless the query keeps something else."""
         return rows
 
     def schema(self, rows: pa.Schema) -> pa.Schema:
-        """Give the columns of the answer: those of the rows, unless the query adds some or gives something else."""
+        """Return the columns of the answer: those of the rows, unless the query adds some or gives something else."""
         return rows
 
     def check(self, rows: pa.Schema) -> None:
@@ -56,15 +56,15 @@ class Query(ABC):
         return None
 
     def expressions(self) -> Iterator[Expression]:
-        """Give the columns and expressions the query reads; those that are not names are computed before it runs."""
+        """Return the columns and expressions the query reads; those that are not names are computed before it runs."""
         yield from ()
 
     def over(self, names: dict[str, str]) -> Self:
-        """Give the same query with each expression (by its text) replaced by the column that holds it."""
+        """Return the same query with each expression (by its text) replaced by the column that holds it."""
         return self
 
     def groups(self) -> tuple[str, ...]:
-        """Give columns whose values never meet: rows with different values can be worked on apart."""
+        """Return columns whose values never meet: rows with different values can be worked on apart."""
         return ()
 
     def routed_by(self) -> tuple[str, ...]:
@@ -72,19 +72,19 @@ class Query(ABC):
         return self.groups()
 
     def skyline_inside(self) -> "Skyline | None":
-        """Give the skyline whose rows are all that `window` needs, if there is one: it can then be kept up to date cheaply."""
+        """Return the skyline whose rows are all that `window` needs, if there is one: it can then be kept up to date cheaply."""
         return None
 
     can_share = False
     share_is_final = True
 
     def share(self, kept: pa.Table, mine: Mask) -> pa.Table:
-        """Give what the rows of `mine` add to the answer, against all `kept`; asked only of a query that `can_share`.
+        """Return what the rows of `mine` add to the answer, against all `kept`; asked only of a query that `can_share`.
 
         All shares together are `window(kept)`, however the rows were divided, after `settle` if `share_is_final` is false.
         """
         return self.window(kept.filter(pa.array(mine)))
 
     def settle(self, shares: pa.Table) -> pa.Table:
-        """Give the answer from all shares."""
+        """Return the answer from all shares."""
         return shares

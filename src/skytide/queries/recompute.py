@@ -54,7 +54,7 @@ class Recompute(Sliding):
     """Remembers what was kept of each pane and of each block of panes; a helper column tells panes (level 0) from blocks."""
 
     def empty(self, rows: pa.Schema) -> pa.Table:
-        """Give the memory of no panes."""
+        """Return the memory of no panes."""
         helpers = [pa.field(name, pa.int64()) for name in HELPERS]
         return pa.schema([*self.query.kept_schema(rows), *helpers]).empty_table()
 

@@ -33,23 +33,23 @@ class Skyline(PreferenceQuery):
         yes_or_no("distinct", self.distinct)
 
     def pane(self, rows: pa.Table) -> pa.Table:
-        """Give the skyline of the rows: what is dominated here is dominated in every window."""
+        """Return the skyline of the rows: what is dominated here is dominated in every window."""
         rows, points = self.compared(rows)
         best = self.within_groups(skyline, rows, points)
         return self._one_each(rows.filter(pa.array(best)), points[best])
 
     def window(self, kept: pa.Table) -> pa.Table:
-        """Give the skyline of what was kept."""
+        """Return the skyline of what was kept."""
         return self.pane(kept)
 
     def share(self, kept: pa.Table, mine: Mask) -> pa.Table:
-        """Give the rows of `mine` that none of `kept` dominates."""
+        """Return the rows of `mine` that none of `kept` dominates."""
         kept, points = self.compared(kept)
         best = mine & (count_dominators(points, limit=1, tested=mine) == 0)
         return self._one_each(kept.filter(pa.array(best)), points[best])
 
     def skyline_inside(self) -> "Skyline":
-        """Give itself, with all duplicates."""
+        """Return itself, with all duplicates."""
         return replace(self, distinct=False)
 
     def _one_each(self, rows: pa.Table, points: Points) -> pa.Table:
@@ -78,17 +78,17 @@ class Skyband(PreferenceQuery):
         check_count("k", self.k)
 
     def pane(self, rows: pa.Table) -> pa.Table:
-        """Give the k-skyband of the rows: its rows are all that count against others, too."""
+        """Return the k-skyband of the rows: its rows are all that count against others, too."""
         rows, points = self.compared(rows)
         counts = self.within_groups(partial(count_dominators, limit=self.k), rows, points)
         return rows.filter(pa.array(counts < self.k))
 
     def window(self, kept: pa.Table) -> pa.Table:
-        """Give the k-skyband of what was kept."""
+        """Return the k-skyband of what was kept."""
         return self.pane(kept)
 
     def share(self, kept: pa.Table, mine: Mask) -> pa.Table:
-        """Give the rows of `mine` that fewer than k of `kept` dominate."""
+        """Return the rows of `mine` that fewer than k of `kept` dominate."""
         kept, points = self.compared(kept)
         return kept.filter(pa.array(mine & (count_dominators(points, limit=self.k, tested=mine) < self.k)))
 
@@ -115,14 +115,14 @@ class Levels(PreferenceQuery):
         return rows.append(pa.field("level", pa.int32()))
 
     def pane(self, rows: pa.Table) -> pa.Table:
-        """Give the rows of the first levels: who is deeper here is deeper everywhere."""
+        """Return the rows of the first levels: who is deeper here is deeper everywhere."""
         rows, points = self.compared(rows)
         if self.up_to is None:
             return rows
         return rows.filter(pa.array(self._levels(rows, points) <= self.up_to))
 
     def window(self, kept: pa.Table) -> pa.Table:
-        """Give what was kept with its levels."""
+        """Return what was kept with its levels."""
         kept, points = self.compared(kept)
         levels = self._levels(kept, points)
         answer = kept.append_column("level", pa.array(levels, pa.int32()))

@@ -9,5 +9,5 @@ __all__ = ["ALIVE", "PANE", "Answers", "Incremental", "Panes", "Recompute", "Sli
 
 
 def sliding_memory(query: Query) -> Sliding:
-    """Give the cheapest memory for a query."""
+    """Return the cheapest memory for a query."""
     return Recompute(query) if query.skyline_inside() is None else Incremental(query)

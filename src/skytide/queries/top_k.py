@@ -37,7 +37,7 @@ class TopK(PreferenceQuery):
             )
 
     def pane(self, rows: pa.Table) -> pa.Table:
-        """Give the k best of the rows, and ties."""
+        """Return the k best of the rows, and ties."""
         rows, points = self.compared(rows)
         return rows.filter(pa.array(self.within_groups(self._best, rows, points)))
 

@@ -31,5 +31,5 @@ class Unshared(Query):
         self.query.check(rows)
 
     def schema(self, rows: pa.Schema) -> pa.Schema:
-        """Give the columns of the other query."""
+        """Return the columns of the other query."""
         return self.query.schema(rows)

@@ -19,7 +19,7 @@ class Allocation:
     """None: as the machine likes it."""
 
     def with_workers(self, workers: int) -> "Allocation":
-        """Give the same with another number of workers; the slots follow in proportion, and each level keeps one.
+        """Return the same with another number of workers; the slots follow in proportion, and each level keeps one.
 
         >>> Allocation(4, pane_slots=1, window_slots=3).with_workers(8)
         Allocation(workers=8, pane_slots=2, window_slots=6, frequency_ghz=None)

@@ -38,7 +38,7 @@ class TuplesInTurn(Splitting):
         return router.give(pane, {slot: share for slot, share in zip(router.slots, shares, strict=True) if share}, queued)
 
     def slot_for(self, router: "Router", pane: int, tuples: int, queued: Queued) -> int:
-        """Give the next slot in turn."""
+        """Return the next slot in turn."""
         router.turn = (router.turn + 1) % len(router.slots)
         return router.slots[router.turn]
 
@@ -80,7 +80,7 @@ class RateAware(Splitting):
         return given
 
     def slot_for(self, router: "Router", pane: int, tuples: int, queued: Queued) -> int:
-        """Give the owner, or the next slot if it has its share."""
+        """Return the owner, or the next slot if it has its share."""
         if isinf(router.base_threshold):
             return super().slot_for(router, pane, tuples, queued)
         opened = router.open.get(pane)
@@ -97,7 +97,7 @@ class RateAware(Splitting):
             router.turn = (router.turn + turns) % len(router.slots)
 
     def _next(self, router: "Router", owner: int | None) -> int:
-        """Give the slot whose turn it is to a pane that begins, unless that is half full already; to one that goes on the next."""
+        """Assign the slot whose turn it is to a pane that begins, unless that is half full already; to one that goes on the next."""
         if owner is not None or router.filled > router.base_threshold / 2:
             router.turn, router.filled = router.turn + 1, 0
         return _in_turn(router, router.turn)
@@ -123,7 +123,7 @@ class ByKey(RateAware):
         kind_of("keys", self.keys, FrequencyAware, reason="no way to divide keys", remedy=remedy)
 
     def key_routing(self) -> FrequencyAware:
-        """Give the hashing."""
+        """Return the hashing."""
         return self.keys
 
 
@@ -146,7 +146,7 @@ class LeastLoaded(Splitting):
         return "AS" if self.pid is None else "AS_PID"
 
     def regulator(self) -> PidLogic | None:
-        """Give the PID, unless the threshold stays as it is."""
+        """Return the PID, unless the threshold stays as it is."""
         return None if self.pid is None else self.pid.build()
 
     def send(self, router: "Router", pane: int, tuples: int, queued: Queued) -> Given:
@@ -154,7 +154,7 @@ class LeastLoaded(Splitting):
         return router.fill(pane, tuples, queued, router.threshold, lambda _: router.least_loaded(queued))
 
     def slot_for(self, router: "Router", pane: int, tuples: int, queued: Queued) -> int:
-        """Give the owner, or the least loaded slot if it has its share or there is none yet."""
+        """Return the owner, or the least loaded slot if it has its share or there is none yet."""
         opened = router.open.get(pane)
         if opened is None or opened.owner not in router.slots:
             return router.least_loaded(queued)
@@ -175,7 +175,7 @@ STRATEGIES = {strategy.name: strategy for strategy in (PB_RR, TB_RR, EVEN, RATE,
 
 
 def strategy_of(name: object) -> Splitting:
-    """Give a strategy by its name, or as it is."""
+    """Return a strategy by its name, or as it is."""
     if isinstance(name, Splitting):
         return name
     one_of("splitting", name, STRATEGIES)

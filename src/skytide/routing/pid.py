@@ -53,7 +53,7 @@ class Pid:
             raise refused("relay_samples", self.relay_samples, "not a number of samples", "choose at least 1")
 
     def build(self, resume: State | None = None) -> "PidLogic":
-        """Give the logic, from a snapshot if there is one."""
+        """Return the logic, from a snapshot if there is one."""
         logic = PidLogic(self)
         if resume:
             logic.restore(resume)
@@ -100,7 +100,7 @@ class PidLogic:
         return self.factor
 
     def snapshot(self) -> State:
-        """Give the state, as plain values."""
+        """Return the state, as plain values."""
         gains = None if self.gains is None else vars(self.gains)
         return {"factor": self.factor, "gains": gains, "sum": self._sum, "previous": self._previous, "relay": self._relay}
 
@@ -126,7 +126,7 @@ class PidLogic:
 
 
 def tuned(relay: list[tuple[float, float]], step: float) -> Gains:
-    """Give gains from a relay experiment: the error of each period, and the factor that was in force, 1 and the step up or down.
+    """Return gains from a relay experiment: the error of each period, and the factor that was in force, 1 and the step up or down.
 
     The ultimate gain is 4 step / (pi a), with `a` the amplitude of the swing: half of what the error differs by between periods of the
     high and of the low factor, which leaves out what bursts do meanwhile. The ultimate period is read from the changes of sign. The

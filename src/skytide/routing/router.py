@@ -52,34 +52,34 @@ class Splitting(ABC):
     name: ClassVar[str]
 
     def build(self, slots: int, resume: State | None = None) -> "Router":
-        """Give the router for so many slots, from a snapshot if there is one."""
+        """Return the router for so many slots, from a snapshot if there is one."""
         router = Router(self, range(slots))
         if resume:
             router.restore(resume)
         return router
 
     def regulator(self) -> PidLogic | None:
-        """Give what moves the threshold, if something does."""
+        """Return what moves the threshold, if something does."""
         return None
 
     def key_routing(self) -> FrequencyAware | None:
-        """Give how tuples go to slots by their keys, if they do."""
+        """Return how tuples go to slots by their keys, if they do."""
         return None
 
     @abstractmethod
     def send(self, router: "Router", pane: int, tuples: int, queued: Queued) -> Given:
-        """Give the slots that get some more tuples of a pane, and how many each."""
+        """Return the slots that get some more tuples of a pane, and how many each."""
 
     def recorded(self, router: "Router", tuples: int) -> None:
         """Take in that others have sent tuples."""
 
     def plan(self, router: "Router", runs: Sequence[tuple[int, int]]) -> list[int]:
-        """Give a slot to each of some runs of tuples: their panes, and how many, in the order they come."""
+        """Assign a slot to each of some runs of tuples: their panes, and how many, in the order they come."""
         queued: Queued = {}
         return [router.route_whole(pane, tuples, queued) for pane, tuples in runs]
 
     def slot_for(self, router: "Router", pane: int, tuples: int, queued: Queued) -> int:
-        """Give the slot for tuples that must stay together: the owner of the pane, unless a strategy splits panes."""
+        """Return the slot for tuples that must stay together: the owner of the pane, unless a strategy splits panes."""
         opened = router.open.get(pane)
         return opened.owner if opened and opened.owner in router.slots else router.slots[pane % len(router.slots)]
 
@@ -109,7 +109,7 @@ class Router:
 
     @property
     def splitting_factor(self) -> float:
-        """Give the mean number of partitions of the panes that closed (SPEC S10)."""
+        """Return the mean number of partitions of the panes that closed (SPEC S10)."""
         return self._closed_partitions / self._closed_panes if self._closed_panes else 1.0
 
     def route(self, pane: int, tuples: int, queued: Queued) -> Given:
@@ -201,14 +201,14 @@ class Router:
             self._set_threshold()
 
     def least_loaded(self, queued: Queued) -> int:
-        """Give the slot with the fewest tuples waiting; of several the one that was chosen least often."""
+        """Return the slot with the fewest tuples waiting; of several the one that was chosen least often."""
         chosen = self._chosen
         slot = min(self.slots, key=lambda slot: (queued.get(slot, 0), chosen.get(slot, 0)))
         chosen[slot] = chosen.get(slot, 0) + 1
         return slot
 
     def fill(self, pane: int, tuples: int, queued: Queued, threshold: float, choose: Choice) -> Given:
-        """Give tuples to the owner of a pane until it has as many as the threshold, then to the next owner, and so on."""
+        """Send tuples to the owner of a pane until it has as many as the threshold, then to the next owner, and so on."""
         opened = self.open.get(pane)
         if opened is None:
             opened = self.open[pane] = OpenPane(choose(None))
@@ -225,7 +225,7 @@ class Router:
         return given
 
     def give(self, pane: int, shares: Given, queued: Queued) -> Given:
-        """Give tuples of a pane to slots, the last of which becomes its owner."""
+        """Send tuples of a pane to slots, the last of which becomes its owner."""
         opened = self.open.get(pane)
         if opened is None:
             opened = self.open[pane] = OpenPane(next(iter(shares)))
@@ -235,7 +235,7 @@ class Router:
         return shares
 
     def snapshot(self) -> State:
-        """Give the state, as plain values."""
+        """Return the state, as plain values."""
         panes = {pane: vars(opened) for pane, opened in self.open.items()}
         closed = [self._closed_panes, self._closed_partitions]
         regulated = {name: logic.snapshot() if logic else None for name, logic in (("pid", self.pid), ("keys", self.keys))}

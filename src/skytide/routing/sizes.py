@@ -25,7 +25,7 @@ class RecentSizes:
         self._sizes.extend(sizes)
 
     def threshold(self) -> float:
-        """Give mean and standard deviation added up; infinity as long as nothing has closed."""
+        """Return mean and standard deviation added up; infinity as long as nothing has closed."""
         n = len(self._sizes)
         if not n:
             return inf
@@ -33,5 +33,5 @@ class RecentSizes:
         return mean + sqrt(max(0.0, sum(size * size for size in self._sizes) / n - mean * mean))
 
     def snapshot(self) -> list[int]:
-        """Give the sizes, oldest first."""
+        """Return the sizes, oldest first."""
         return list(self._sizes)

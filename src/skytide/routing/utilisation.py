@@ -16,7 +16,7 @@ class SlotUse:
 
 
 def utilisation(slots: Sequence[SlotUse], period_s: float) -> float | None:
-    """Give the ratio of what came in to what could have been served, or None if nothing was measured.
+    """Return the ratio of what came in to what could have been served, or None if nothing was measured.
 
     What a slot could have served is what it did, and what it would have done in its idle time at the mean cost of a tuple. Slots
     weigh by what is sent to them. Below 1 the level is no bottleneck.

@@ -113,7 +113,7 @@ class WindowScheduler:
         return self._begin_all()
 
     def remove(self, slots: Iterable[int]) -> None:
-        """Give slots no more tasks; those at work finish what they have."""
+        """Assign slots no more tasks; those at work finish what they have."""
         self.slots -= set(slots)
         if not self.slots:
             raise InvalidInput(value="no slots", reason="tasks must run somewhere", remedy="keep at least 1")
@@ -121,7 +121,7 @@ class WindowScheduler:
             del self.idle[slot]
 
     def waiting(self) -> int:
-        """Give how many results wait, over all windows."""
+        """Return how many results wait, over all windows."""
         return sum(len(window.waiting) for window in self._windows.values())
 
     def _begin_all(self) -> list[Begin]:

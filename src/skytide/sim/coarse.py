@@ -57,6 +57,6 @@ class CoarseStage:
         return high
 
     def _at(self, by_size: list[float], size: float) -> float:
-        """Give a value between two whole sizes."""
+        """Return a value between two whole sizes."""
         whole = min(int(size), LARGEST - 1)
         return by_size[whole] + (size - whole) * (by_size[whole + 1] - by_size[whole])

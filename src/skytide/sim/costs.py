@@ -26,12 +26,12 @@ class Curve:
 
     @cached_property
     def kept_by_size(self) -> list[float]:
-        """Give the rows of the result, by the number of tuples."""
+        """Return the rows of the result, by the number of tuples."""
         return list(map(float, self._by_size(self.kept).clip(max=np.arange(LARGEST + 1))))
 
     @cached_property
     def busy_by_size(self) -> list[float]:
-        """Give the seconds from the first tuple on, by the number of tuples."""
+        """Return the seconds from the first tuple on, by the number of tuples."""
         return list(map(float, self._by_size(self.busy_s)))
 
     def _by_size(self, values: tuple[float, ...]) -> Floats:
@@ -55,7 +55,7 @@ class Costs:
     """To compare a row that comes into a window with one that is there."""
 
     def faster(self, factor: float, origin: str) -> "Costs":
-        """Give the costs of a machine that is so many times as fast."""
+        """Return the costs of a machine that is so many times as fast."""
         curves = {kind: replace(curve, busy_s=tuple(s / factor for s in curve.busy_s)) for kind, curve in self.curves.items()}
         return Costs(f"{self.origin}; {origin}", curves, self.pair_s / factor)
 
@@ -86,5 +86,5 @@ class Costs:
 
 
 def known_costs(name: str = "bnl") -> Costs:
-    """Give costs that come with skytide: "bnl", of the papers' algorithm, or "skytide", of the kernels here."""
+    """Return costs that come with skytide: "bnl", of the papers' algorithm, or "skytide", of the kernels here."""
     return Costs.load(Path(str(files("skytide.sim") / f"{name}.json")))

@@ -63,7 +63,7 @@ class _Slot:
         return done
 
     def totals(self, now_s: float) -> tuple[float, float, int]:
-        """Give the busy time, and the processed and scheduled tuples; work in progress counts by its share."""
+        """Return the busy time, and the processed and scheduled tuples; work in progress counts by its share."""
         busy, processed = self.busy_s, float(self.processed)
         if self.queue and self.queue[0][0] < now_s:
             begin, end, n = self.queue[0]
@@ -72,13 +72,13 @@ class _Slot:
         return busy, processed, self.scheduled
 
     def use(self, now_s: float) -> SlotUse:
-        """Give what it did since this was asked last."""
+        """Return what it did since this was asked last."""
         before, self.seen = self.seen, self.totals(now_s)
         return use_between(before, self.seen)
 
 
 def use_between(before: tuple[float, float, int], now: tuple[float, float, int]) -> SlotUse:
-    """Give what a slot did between two of its totals."""
+    """Return what a slot did between two of its totals."""
     return SlotUse(now[2] - before[2], round(now[1] - before[1]), now[0] - before[0])
 
 
@@ -159,7 +159,7 @@ class PaneStage:
         return closed
 
     def _result(self, partition: Partition, now_s: float) -> Result:
-        """Give the result of a partition: it leaves when its slot has done all that was queued before the punctuation."""
+        """Return the result of a partition: it leaves when its slot has done all that was queued before the punctuation."""
         cloud = self._traffic.cloud(partition.pane)
         slot = self.slots[partition.slot]
         return Result(

@@ -48,7 +48,7 @@ def recorded(seen: Sequence[Observation], bound_s: float | None = None) -> Saso:
 
 
 def plant_of(seen: Sequence[Observation], *, lead_s: float, cold_s: float) -> Operator:
-    """Give a plant to which the same happens as was recorded: what came in, and what a tuple cost, interval by interval."""
+    """Return a plant to which the same happens as was recorded: what came in, and what a tuple cost, interval by interval."""
     if not seen:
         raise InvalidInput(value="an empty recording", reason="nothing can be replayed", remedy="record at least one interval")
     costs = [_cost_s(each) for each in seen]

@@ -68,7 +68,7 @@ class WindowStage:
         self._begin(begun, result.at_s)
 
     def running_s(self, now_s: float, period_s: float) -> dict[int, float]:
-        """Give the time that tasks which still run took of a period that ends now, by slot."""
+        """Return the time that tasks which still run took of a period that ends now, by slot."""
         return {slot: now_s - max(begin_s, now_s - period_s) for _, _, begin_s, slot, _ in self._running}
 
     def resize(self, slots: int, now_s: float) -> None:
@@ -88,7 +88,7 @@ class WindowStage:
             heapq.heappush(self._running, (end_s, self._order, now_s, begin.slot, begin.task))
 
     def _cost_s(self, task: Task) -> float:
-        """Give what a task costs, and note what comes of it: each row that comes is compared with each that is there."""
+        """Return what a task costs, and note what comes of it: each row that comes is compared with each that is there."""
         if isinstance(task, Merge):
             (one, cloud), (two, _) = (self._take(number) for number in task.results)
             pairs = one.kept * two.kept
@@ -154,7 +154,7 @@ def run_windows(
 
 
 def with_empty_panes(results: list[Result], windows: Windows) -> list[Result]:
-    """Give the results in order of time, with an empty one for each pane of their windows that had no tuple."""
+    """Return the results in order of time, with an empty one for each pane of their windows that had no tuple."""
     if not results:
         return []
     closed_s: dict[int, float] = {}

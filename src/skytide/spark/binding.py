@@ -23,7 +23,7 @@ Batches = Iterator[pa.RecordBatch]
 
 
 def bind(df: DataFrame, query: Query) -> tuple[DataFrame, Query, list[str]]:
-    """Give the DataFrame with a helper column for each expression, the query over names, and the helpers' names.
+    """Return the DataFrame with a helper column for each expression, the query over names, and the helpers' names.
 
     Raises InvalidInput for what cannot be resolved or compared; no job runs for that.
     """
@@ -46,7 +46,7 @@ def bind(df: DataFrame, query: Query) -> tuple[DataFrame, Query, list[str]]:
 
 
 def spark_schema(rows: StructType, columns: pa.Schema) -> StructType:
-    """Give the Spark schema of some Arrow columns: fields of the rows as they are, and others by their Arrow type."""
+    """Return the Spark schema of some Arrow columns: fields of the rows as they are, and others by their Arrow type."""
     own = {(field.name, arrow_type(field.dataType)): field for field in rows.fields}
 
     def found(column: pa.Field) -> StructField:
@@ -60,7 +60,7 @@ def spark_schema(rows: StructType, columns: pa.Schema) -> StructType:
 
 
 def bounded(rows: StructType, time: str) -> StructType:
-    """Give the schema with the bounds of a window, which are of the same type as the time of a tuple."""
+    """Return the schema with the bounds of a window, which are of the same type as the time of a tuple."""
     kind = rows[time].dataType
     return StructType([StructField("window_start", kind), StructField("window_end", kind), *rows.fields])
 

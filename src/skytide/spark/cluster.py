@@ -59,7 +59,7 @@ class LocalCluster:
         self._start("worker.Worker", *size, self.url, under=self._under).told(r"(Successfully registered with master)")
 
     def settings(self, memory: str = "512m") -> dict[str, str]:
-        """Give settings of a session that uses this cluster, with one core an executor."""
+        """Return settings of a session that uses this cluster, with one core an executor."""
         if not isinstance(memory, str) or not re.fullmatch(r"[1-9]\d*[mg]", memory):
             raise refused("memory", memory, "not an amount of memory", 'write it as "512m" or "2g"')
         return {

@@ -179,7 +179,7 @@ class ContinuousQuery:
         return self.start(TableSink(table, format, options or {}, os.fspath(checkpoint)), checkpoint=checkpoint, **others)
 
     def windows_of_all_rows(self) -> DataFrame:
-        """Give the windows of rows that are all there, in one lazy plan."""
+        """Return the windows of rows that are all there, in one lazy plan."""
         return windows_of_rows(self.rows, self.time, self.windows, self.query).drop(*self.helpers)
 
     def _jobs(self, spark: SparkSession, known: StructType, pins: Pins) -> SparkJobs:

@@ -17,7 +17,7 @@ from skytide.spark.checks import check_asked, check_columns
 from skytide.spark.tasks import keep, share, whole
 from skytide.spark.types import arrow_schema
 
-MOST_SLOTS = 32  # every slot of a shared merge gets a copy of what was kept
+MAX_SLOTS = 32  # every slot of a shared merge gets a copy of what was kept
 SLOT = "__skytide_slot"
 OWNER = "__skytide_owner"
 Arguments = ParamSpec("Arguments")
@@ -76,7 +76,7 @@ def apply(df: DataFrame, query: Query) -> DataFrame:
     given = arrow_schema(rows.schema)
     schema = spark_schema(rows.schema, bound.schema(given))
     kept = map_in_arrow(rows, keep(bound), spark_schema(rows.schema, bound.kept_schema(given)))
-    slots = min(_parallelism(df), MOST_SLOTS)
+    slots = min(_parallelism(df), MAX_SLOTS)
     if bound.groups():
         merged = map_in_arrow(kept.repartition(slots, *map(_column, bound.groups())), whole(bound.window), schema)
     elif bound.can_share and slots > 1:

@@ -23,7 +23,7 @@ class Interrupt:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Give back."""
+        """Put the handler back that was there before."""
         if self._before is not None:
             signal.signal(signal.SIGINT, self._before)
 

@@ -106,7 +106,7 @@ class Keyed(Generic[KeyedAnswer]):
         return KeyedWindowed(self.df, self.time, self.keys, TimeWindows(sliding(length, slide)), slack_of(slack), self.source)
 
     def apply(self, operator: KeyedOperator, *, slack: Slack | None = None) -> KeyedAnswer:
-        """Give the tuples of each key to an operator of your own, in order of time; `slack` says how long to wait for late ones."""
+        """Pass the tuples of each key to an operator of your own, in order of time; `slack` says how long to wait for late ones."""
         return cast(KeyedAnswer, _asked(self, None, slack_of(slack), None, Operator(operator)))
 
 

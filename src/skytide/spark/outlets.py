@@ -52,7 +52,7 @@ class Outlet:
     windows: Windows
 
     def emit(self, jobs: Jobs, output: Output, number: int) -> None:
-        """Give each sink its part."""
+        """Pass each sink its part."""
         self._stored(jobs, self.sinks.late, output.late, number)
         self._stored(jobs, self.sinks.invalid, self._invalid_files(output, number) if self.sinks.invalid else (), number)
         if self.sinks.parquet and output.results:

@@ -73,7 +73,7 @@ class PaneTask:
         yield from self.run((Tuples(batch, order=Order.TOGETHER) for batch in batches), slot)
 
     def split(self, batches: Iterable[pa.RecordBatch], router: Router, part: int, share: float) -> Iterator[pa.RecordBatch]:
-        """Give each tuple its slot by the plan of the driver's router, of whose threshold this task has a `share`."""
+        """Assign each tuple its slot by the plan of the driver's router, of whose threshold this task has a `share`."""
         watch, choice = _Watch(self), _Choice(self, router, router.apart(part, share))
         for batch in batches:
             rows, times, kinds = watch.judge(batch, order=Order.TOGETHER)

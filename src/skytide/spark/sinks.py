@@ -140,7 +140,7 @@ def _is_known(format: str, spark: SparkSession) -> bool:
 
 
 def side_sink_of(sink: Any, name: str, spark: SparkSession) -> Sink | None:
-    """Give the sink of a side output: a function, or the path of a Parquet folder."""
+    """Return the sink of a side output: a function, or the path of a Parquet folder."""
     if sink is None:
         return None
     if callable(sink):

@@ -70,7 +70,7 @@ class _Plan(AnalyzeResult):
 
 
 def _table_function(name: str) -> type:
-    """Give the class of a table function. Spark hands such a function rows one at a time; they are reduced in batches."""
+    """Return the class of a table function. Spark hands such a function rows one at a time; they are reduced in batches."""
 
     class TableFunction:
         @staticmethod

@@ -34,7 +34,7 @@ class Reducer:
             self._reduce()
 
     def kept(self) -> pa.Table:
-        """Give what was kept of all rows so far."""
+        """Return what was kept of all rows so far."""
         if self._raw:
             self._reduce()
         if len(self._parts) > 1:
@@ -49,7 +49,7 @@ class Reducer:
 
 
 def keep(query: Query) -> Task:
-    """Give the task that keeps of a partition what can still matter, reducing as the rows come in."""
+    """Return the task that keeps of a partition what can still matter, reducing as the rows come in."""
 
     def run(batches: Batches) -> Batches:
         reducer = Reducer(query)
@@ -79,7 +79,7 @@ def tasks(numbers: DataFrame, work: Callable[[int], Batches], schema: StructType
 
 
 def whole(answer: Callable[[pa.Table], pa.Table]) -> Task:
-    """Give the task that answers for all rows of a partition at once."""
+    """Return the task that answers for all rows of a partition at once."""
 
     def run(batches: Batches) -> Batches:
         rows = list(batches)
@@ -90,7 +90,7 @@ def whole(answer: Callable[[pa.Table], pa.Table]) -> Task:
 
 
 def share(query: Query, slot: str, owner: str) -> Task:
-    """Give the task that decides about the rows that its slot owns, against copies of all rows."""
+    """Return the task that decides about the rows that its slot owns, against copies of all rows."""
 
     def run(batches: Batches) -> Batches:
         rows = list(batches)

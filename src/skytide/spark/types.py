@@ -6,7 +6,7 @@ from pyspark.sql.types import DataType, StructType
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
-    """Give the Arrow schema; types that Arrow lacks appear as null."""
+    """Return the Arrow schema; types that Arrow lacks appear as null."""
     return pa.schema([pa.field(field.name, arrow_type(field.dataType)) for field in schema.fields])
 
 

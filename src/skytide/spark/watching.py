@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from skytide.spark.run import Run
     from skytide.spark.scaling import Scaler
 
-MOST_POINTS = 2_000
+MAX_POINTS = 2_000
 EVENTS = 50
 STREAMS = 20
 
@@ -80,7 +80,7 @@ class _LatestPoints:
         if self._columns is None or self._engine.latest_output is None:
             return None
         sequence, output = self._engine.latest_output
-        few = bool(output.rows) and output.rows[-1].kept <= MOST_POINTS
+        few = bool(output.rows) and output.rows[-1].kept <= MAX_POINTS
         if sequence != self._sequence and output.results and few:
             with contextlib.suppress(OSError, pa.ArrowInvalid, KeyError):  # files of batches before may be gone
                 self._points = _points(self._table(sequence, output.results), self._columns)

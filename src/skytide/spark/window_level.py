@@ -190,6 +190,6 @@ def with_bounds(answers: Answers, windows: Windows, wanted: Indices, time_type: 
 
 
 def read_results(store: Files, names: tuple[str, ...], columns: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Give some columns of the rows of some files."""
+    """Return some columns of the rows of some files."""
     for name in names:
         yield from store.read_table(name).select(columns.names).to_batches()

@@ -60,17 +60,17 @@ class WorkloadStream:
 
     @property
     def batch_ticks(self) -> int | None:
-        """Give the most ticks that a micro-batch takes, if there is a limit."""
+        """Return the most ticks that a micro-batch takes, if there is a limit."""
         batch_us = self.batch_us or (FAST_BATCH_US if self.pace == "fast" else None)
         return batch_us and max(1, batch_us // self.workload.tick_us)
 
     @property
     def last_tick(self) -> int | None:
-        """Give the tick at which the stream ends, if it does."""
+        """Return the tick at which the stream ends, if it does."""
         return self.duration_us and self.duration_us // self.workload.tick_us
 
     def load(self, spark: SparkSession) -> DataFrame:
-        """Give the stream as a DataFrame with columns id, ts, arrival, x0, x1, and so on."""
+        """Return the stream as a DataFrame with columns id, ts, arrival, x0, x1, and so on."""
         register_sources(spark)
         return spark.readStream.format(FORMAT).options(**self.options()).load()
 
@@ -88,7 +88,7 @@ class WorkloadStream:
         return WorkloadReader(self)
 
     def options(self) -> dict[str, str]:
-        """Give the options that tell the source all this.
+        """Return the options that tell the source all this.
 
         >>> workload(rate=1000, delay="300 ms", pace="fast").options()
         {'rate': '1000', 'delays': 'uniform', 'delay': '300000 us', 'partitions': '2', 'pace': 'fast'}
@@ -208,17 +208,17 @@ class WorkloadSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """Give the name of the format."""
+        """Return the name of the format."""
         return FORMAT
 
     def schema(self) -> str:
-        """Give the columns; Spark asks when the stream is loaded, so that wrong options are refused then."""
+        """Return the columns; Spark asks when the stream is loaded, so that wrong options are refused then."""
         columns = WorkloadStream.from_options(self.options).workload.schema
         names = {pa.int64(): "bigint", pa.int32(): "int", pa.float64(): "double"}
         return ", ".join(f"{column.name} {names.get(column.type, 'timestamp')}" for column in columns)
 
     def streamReader(self, schema: StructType) -> "WorkloadReader":
-        """Give the reader that Spark's driver keeps for the whole query; tasks have copies of their own."""
+        """Return the reader that Spark's driver keeps for the whole query; tasks have copies of their own."""
         end_quietly()
         return WorkloadReader(WorkloadStream.from_options(self.options))
 
@@ -356,7 +356,7 @@ class WorkloadReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {"tick": tick, "tick_us": self.stream.workload.tick_us, "start_us": start_us}
 
     def _come(self, start_us: int) -> int | None:
-        """Give the ticks that have come by now, or None if they come for as long as somebody asks."""
+        """Return the ticks that have come by now, or None if they come for as long as somebody asks."""
         if self.stream.pace == "fast":
             return self.stream.last_tick
         now = self.clock() if self.stopped_us is None else self.stopped_us

@@ -129,12 +129,12 @@ class Page:
         if not self._may_look(request):
             return PlainTextResponse("needs the token", 403)
         return StreamingResponse(
-            self._told(request.headers.get("last-event-id", ""), self._may_act(request)),
+            self._event_stream(request.headers.get("last-event-id", ""), self._may_act(request)),
             media_type="text/event-stream",
             headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
         )
 
-    async def _told(self, last_id: str, acts: bool) -> AsyncIterator[str]:
+    async def _event_stream(self, last_id: str, acts: bool) -> AsyncIterator[str]:
         """Tell a viewer all, and then what is new. A viewer is but a number, so one that is slow costs nothing."""
         yield f"retry: {RETRY_MS}\n\n"
         born, _, number = last_id.partition("-")

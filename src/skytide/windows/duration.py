@@ -28,7 +28,7 @@ UNITS_US = {
 
 
 def duration_us(value: object, name: str) -> int:
-    """Give a length of time in microseconds; `name` is what the user called it, for the error.
+    """Return a length of time in microseconds; `name` is what the user called it, for the error.
 
     >>> duration_us("200 ms", "slide"), duration_us("1.5 seconds", "window"), duration_us(timedelta(minutes=1), "window")
     (200000, 1500000, 60000000)

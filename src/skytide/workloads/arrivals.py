@@ -27,19 +27,19 @@ class Arrivals(ABC):
     @property
     @abstractmethod
     def mean_hz(self) -> float:
-        """Give the tuples a second over a long time."""
+        """Return the tuples a second over a long time."""
 
     @property
     def peak_hz(self) -> float:
-        """Give the highest rate that is expected at any time."""
+        """Return the highest rate that is expected at any time."""
         return self.mean_hz
 
     @abstractmethod
     def counts(self, first: int, last: int, *, tick_us: int, seed: int) -> Counts:
-        """Give the number of tuples of each tick of [first, last): the same ones, whichever range is asked."""
+        """Return the number of tuples of each tick of [first, last): the same ones, whichever range is asked."""
 
     def offsets(self, random: np.random.Generator, n: int, tick_us: int) -> Counts:
-        """Give where in their tick `n` tuples come, in microseconds and in order: anywhere, each on its own."""
+        """Return where in their tick `n` tuples come, in microseconds and in order: anywhere, each on its own."""
         return np.sort(random.integers(0, tick_us, n))
 
 
@@ -55,16 +55,16 @@ class Constant(Arrivals):
 
     @property
     def mean_hz(self) -> float:
-        """Give the rate."""
+        """Return the rate."""
         return self.rate_hz
 
     def counts(self, first: int, last: int, *, tick_us: int, seed: int) -> Counts:
-        """Give the whole tuples that have come by the end of a tick, less those that had come before."""
+        """Return the whole tuples that have come by the end of a tick, less those that had come before."""
         come = np.arange(first, last + 1) * (self.rate_hz * tick_us) // SECOND_US
         return np.diff(come).astype(np.int64)
 
     def offsets(self, random: np.random.Generator, n: int, tick_us: int) -> Counts:
-        """Give equal distances."""
+        """Return equal distances."""
         return np.arange(n) * tick_us // max(n, 1)
 
 
@@ -73,7 +73,7 @@ class Modulated(Arrivals):
 
     @abstractmethod
     def expected(self, first: int, last: int, *, tick_us: int, seed: int) -> Floats:
-        """Give the mean number of tuples of each tick of [first, last), which are whole blocks of ticks."""
+        """Return the mean number of tuples of each tick of [first, last), which are whole blocks of ticks."""
 
     def counts(self, first: int, last: int, *, tick_us: int, seed: int) -> Counts:
         """Draw whole blocks, each with its own randomness, and give the ticks asked for."""
@@ -98,11 +98,11 @@ class Poisson(Modulated):
 
     @property
     def mean_hz(self) -> float:
-        """Give the rate."""
+        """Return the rate."""
         return self.rate_hz
 
     def expected(self, first: int, last: int, *, tick_us: int, seed: int) -> Floats:
-        """Give the same for all ticks."""
+        """Return the same for all ticks."""
         return np.full(last - first, self.rate_hz * tick_us / SECOND_US)
 
 
@@ -134,16 +134,16 @@ class Steps(Modulated):
 
     @property
     def mean_hz(self) -> float:
-        """Give the mean over all steps."""
+        """Return the mean over all steps."""
         return sum(seconds * rate for seconds, rate in self.steps) / sum(seconds for seconds, _ in self.steps)
 
     @property
     def peak_hz(self) -> float:
-        """Give the rate of the highest step."""
+        """Return the rate of the highest step."""
         return max(rate for _, rate in self.steps)
 
     def expected(self, first: int, last: int, *, tick_us: int, seed: int) -> Floats:
-        """Give the difference of what was expected by the two ends of each tick: a step may end inside one."""
+        """Return the difference of what was expected by the two ends of each tick: a step may end inside one."""
         lengths, rates = np.array(self.steps).T
         times, tuples = np.append(0, np.cumsum(lengths * SECOND_US)), np.append(0, np.cumsum(lengths * rates))
         rounds, into = np.divmod(np.arange(first, last + 1) * float(tick_us), times[-1])
@@ -165,35 +165,35 @@ class TwoStates(Modulated):
     @property
     @abstractmethod
     def fast(self) -> float:
-        """Give the rate of the fast state, as a multiple of the mean."""
+        """Return the rate of the fast state, as a multiple of the mean."""
 
     @property
     @abstractmethod
     def slow(self) -> float:
-        """Give the rate of the slow state, as a multiple of the mean."""
+        """Return the rate of the slow state, as a multiple of the mean."""
 
     @property
     def fast_share(self) -> float:
-        """Give the share of time in the fast state, which follows from both rates and the mean."""
+        """Return the share of time in the fast state, which follows from both rates and the mean."""
         return (1 - self.slow) / (self.fast - self.slow)
 
     @property
     @abstractmethod
     def renewals_hz(self) -> float:
-        """Give how often the state is drawn afresh."""
+        """Return how often the state is drawn afresh."""
 
     @property
     def mean_hz(self) -> float:
-        """Give the mean over both states."""
+        """Return the mean over both states."""
         return self.rate_hz
 
     @property
     def peak_hz(self) -> float:
-        """Give the rate of the fast state."""
+        """Return the rate of the fast state."""
         return self.fast * self.rate_hz
 
     def expected(self, first: int, last: int, *, tick_us: int, seed: int) -> Floats:
-        """Give what the time spent in each state lets expect of each tick."""
+        """Return what the time spent in each state lets expect of each tick."""
         is_fast = self._state_before(first // BLOCK, tick_us, seed)
         fast_time: list[Floats] = []
         for block in range(first // BLOCK, last // BLOCK):
@@ -245,7 +245,7 @@ class MarkovModulated(TwoStates):
 
     @property
     def renewals_hz(self) -> float:
-        """Give how often the state is drawn afresh: the fit to the index of dispersion."""
+        """Return how often the state is drawn afresh: the fit to the index of dispersion."""
         spread = self.fast_share * (1 - self.fast_share) * (self.fast - self.slow) ** 2
         return 2 * spread * self.rate_hz / (self.dispersion - 1)
 
@@ -266,10 +266,10 @@ class OnOff(TwoStates):
 
     @property
     def fast(self) -> float:
-        """Give what makes up for the time without tuples."""
+        """Return what makes up for the time without tuples."""
         return (self.on_us + self.off_us) / self.on_us
 
     @property
     def renewals_hz(self) -> float:
-        """Give the rate at which a chain with these mean times forgets its state."""
+        """Return the rate at which a chain with these mean times forgets its state."""
         return SECOND_US / self.on_us + SECOND_US / self.off_us

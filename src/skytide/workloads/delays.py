@@ -45,7 +45,7 @@ class InOrder(Delays):
     """No tuple is late."""
 
     def late(self, random: np.random.Generator, n: int) -> Floats:
-        """Give zeros."""
+        """Return zeros."""
         return np.zeros(n)
 
 
@@ -53,7 +53,7 @@ class Uniform(Delays):
     """Any delay up to `delay_us`, as in the papers: half of it on average."""
 
     def late(self, random: np.random.Generator, n: int) -> Floats:
-        """Give them evenly spread."""
+        """Return them evenly spread."""
         return random.random(n) * self.delay_us
 
 
@@ -61,7 +61,7 @@ class Exponential(Delays):
     """Delays of `delay_us` on average, long ones ever rarer."""
 
     def late(self, random: np.random.Generator, n: int) -> Floats:
-        """Give them without memory."""
+        """Return them without memory."""
         return random.standard_exponential(n) * self.delay_us
 
 
@@ -72,7 +72,7 @@ class Pareto(Delays):
     """
 
     def late(self, random: np.random.Generator, n: int) -> Floats:
-        """Give them by inversion: P(delay > y) = (1 + y / mean) ** -2."""
+        """Return them by inversion: P(delay > y) = (1 + y / mean) ** -2."""
         return self.delay_us * (1 / np.sqrt(1 - random.random(n)) - 1)
 
 
@@ -80,12 +80,12 @@ class Replayed(Delays):
     """Delays that were recorded, in the order they were: each tick begins somewhere in the record (columns `ts` and `arrival`)."""
 
     def draw(self, random: np.random.Generator, n: int) -> Counts:
-        """Give a piece of the record."""
+        """Return a piece of the record."""
         delays = _recorded(self.series)
         return np.take(delays, int(random.integers(len(delays))) + np.arange(n), mode="wrap")
 
     def late(self, random: np.random.Generator, n: int) -> Floats:
-        """Give the same as numbers."""
+        """Return the same as numbers."""
         return self.draw(random, n).astype(np.float64)
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-FEWEST_INTERVALS = 200
+MIN_INTERVALS = 200
 
 
 def index_of_dispersion(counts: NDArray[np.int64], tolerance: float = 0.05) -> float:
@@ -14,7 +14,7 @@ def index_of_dispersion(counts: NDArray[np.int64], tolerance: float = 0.05) -> f
     """
     found = 0.0
     length = 1
-    while len(counts) // length >= FEWEST_INTERVALS:
+    while len(counts) // length >= MIN_INTERVALS:
         sums = counts[: len(counts) // length * length].reshape(-1, length).sum(axis=1)
         mean = sums.mean()
         ratio = float(sums.var(ddof=1) / mean) if mean else 0.0

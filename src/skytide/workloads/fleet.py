@@ -29,16 +29,16 @@ class Fleet(Modulated):
 
     @property
     def mean_hz(self) -> float:
-        """Give the mean of the total."""
+        """Return the mean of the total."""
         return self.rate_hz
 
     @property
     def peak_hz(self) -> float:
-        """Give the highest total."""
+        """Return the highest total."""
         return self.rate_hz * (1.0 if self.paired or self.shape == "steady" else HIGH)
 
     def rates_hz(self, times_s: Floats, seed: int) -> NDArray[np.float64]:
-        """Give the rate of each stream (a row) at each time."""
+        """Return the rate of each stream (a row) at each time."""
         means = derive(seed, "fleet", "means").uniform(0.2, 1.8, self.streams)
         if self.paired:
             means = np.repeat(means[: (self.streams + 1) // 2], 2)[: self.streams]
@@ -58,7 +58,7 @@ class Fleet(Modulated):
         return means[:, None] * (1 + (HIGH - LOW) / 2 * wave)
 
     def expected(self, first: int, last: int, *, tick_us: int, seed: int) -> Floats:
-        """Give the total of each tick."""
+        """Return the total of each tick."""
         times = (np.arange(first, last) + 0.5) * tick_us / SECOND_US
         total: Floats = self.rates_hz(times, seed).sum(axis=0) * tick_us / SECOND_US
         return total

@@ -6,7 +6,7 @@ import numpy as np
 
 
 def derive(seed: int, *identity: int | str) -> np.random.Generator:
-    """Give the random numbers of one thing, named by words and numbers.
+    """Return the random numbers of one thing, named by words and numbers.
 
     >>> first, again, other = derive(7, "arrivals", 0), derive(7, "arrivals", 0), derive(7, "arrivals", 1)
     >>> first.random() == again.random() != other.random()

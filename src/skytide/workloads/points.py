@@ -12,7 +12,7 @@ Cloud = Callable[[np.random.Generator, int, int], Points]
 
 
 def points(kind: str, n: int, d: int, *, seed: int = 0) -> Points:
-    """Give `n` points in the unit cube of `d` dimensions, the same ones for the same arguments.
+    """Return `n` points in the unit cube of `d` dimensions, the same ones for the same arguments.
 
     The kind says how dimensions go together: "independent" ones not at all, "correlated" ones are good or bad at once, and in
     "anticorrelated" ones who is good in some is bad in others. So do skylines grow: tiny, large, most of the points.
@@ -54,7 +54,7 @@ DRIFT_US = 30_000_000  # until the next cloud has taken over
 
 
 def cloud_at(kind: str, time_us: int, random: np.random.Generator) -> str:
-    """Give the cloud that points come from at some time: of drifting ones another every 30 s, by and by."""
+    """Return the cloud that points come from at some time: of drifting ones another every 30 s, by and by."""
     if kind != DRIFTING:
         return kind
     clouds = list(CLOUDS)

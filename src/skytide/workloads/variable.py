@@ -20,10 +20,10 @@ class Cyclic(Modulated):
 
     @abstractmethod
     def grains(self, seed: int) -> tuple[int, Floats]:
-        """Give the length of a grain in microseconds, and the tuples that are expected of each grain of the cycle."""
+        """Return the length of a grain in microseconds, and the tuples that are expected of each grain of the cycle."""
 
     def expected(self, first: int, last: int, *, tick_us: int, seed: int) -> Floats:
-        """Give the difference of what was expected by the two ends of each tick."""
+        """Return the difference of what was expected by the two ends of each tick."""
         grain_us, tuples = self.grains(seed)
         come = np.append(0.0, np.cumsum(tuples))
         rounds, into = np.divmod(np.arange(first, last + 1) * tick_us, grain_us * len(tuples))
@@ -50,23 +50,23 @@ class SelfSimilar(Cyclic):
 
     @property
     def mean_hz(self) -> float:
-        """Give the mean rate."""
+        """Return the mean rate."""
         return self.rate_hz
 
     @property
     def peak_hz(self) -> float:
-        """Give a rate that a few grains of a cycle exceed."""
+        """Return a rate that a few grains of a cycle exceed."""
         return self.rate_hz * float(np.exp(4 * self.spread))
 
     def grains(self, seed: int) -> tuple[int, Floats]:
-        """Give the whole cycle."""
+        """Return the whole cycle."""
         rates = np.exp(self.spread * fractional_noise(self.hurst, self.cycle, seed))
         return self.grain_us, rates * (self.rate_hz * self.grain_us / SECOND_US / rates.mean())
 
 
 @lru_cache(maxsize=4)
 def fractional_noise(hurst: float, n: int, seed: int) -> Floats:
-    """Give fractional Gaussian noise of variance 1, which goes on from its end at its beginning."""
+    """Return fractional Gaussian noise of variance 1, which goes on from its end at its beginning."""
     lags = np.minimum(np.arange(n), n - np.arange(n)).astype(float)
     covariance = 0.5 * ((lags + 1) ** (2 * hurst) - 2 * lags ** (2 * hurst) + np.abs(lags - 1) ** (2 * hurst))
     power = np.fft.rfft(covariance).real.clip(min=0)
@@ -90,16 +90,16 @@ class RandomWalk(Cyclic):
 
     @property
     def mean_hz(self) -> float:
-        """Give the mean rate."""
+        """Return the mean rate."""
         return self.rate_hz
 
     @property
     def peak_hz(self) -> float:
-        """Give a rate that is not often exceeded: that of a walk two deviations away in the middle of the cycle."""
+        """Return a rate that is not often exceeded: that of a walk two deviations away in the middle of the cycle."""
         return self.rate_hz * float(np.exp(2 * self.step * np.sqrt(self.cycle / 4)))
 
     def grains(self, seed: int) -> tuple[int, Floats]:
-        """Give the whole cycle."""
+        """Return the whole cycle."""
         walk = np.cumsum(derive(seed, "walk").standard_normal(self.cycle) * self.step)
         rates = np.exp(walk - np.arange(1, self.cycle + 1) / self.cycle * walk[-1])
         return self.grain_us, rates * (self.rate_hz * self.grain_us / SECOND_US / rates.mean())
@@ -116,18 +116,18 @@ class Replay(Cyclic):
 
     @property
     def mean_hz(self) -> float:
-        """Give the mean of the record."""
+        """Return the mean of the record."""
         grain_us, tuples = _recorded(self.path)
         return float(tuples.mean()) * SECOND_US / grain_us
 
     @property
     def peak_hz(self) -> float:
-        """Give the highest rate of the record."""
+        """Return the highest rate of the record."""
         grain_us, tuples = _recorded(self.path)
         return float(tuples.max()) * SECOND_US / grain_us
 
     def grains(self, seed: int) -> tuple[int, Floats]:
-        """Give the record."""
+        """Return the record."""
         return _recorded(self.path)
 
 
@@ -136,7 +136,7 @@ TIMES_GRAIN_US = 100_000
 
 @lru_cache(maxsize=8)
 def _recorded(path: str) -> tuple[int, Floats]:
-    """Give the grain and the counts of a recorded series."""
+    """Return the grain and the counts of a recorded series."""
     file, _, stream = path.partition("#")
     try:
         table = pq.read_table(Path(file))

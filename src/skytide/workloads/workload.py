@@ -21,7 +21,7 @@ from skytide.workloads.points import CLOUDS, DRIFTING, Points, cloud_at, columns
 
 BATCH_ROWS = 65_536
 ID_BITS = 24  # of an id number the tuples of a tick, the others the ticks
-MOST_PER_TICK = 2 ** (ID_BITS - 2)  # on average, so that chance does not use up the numbers
+MAX_PER_TICK = 2 ** (ID_BITS - 2)  # on average, so that chance does not use up the numbers
 TIME = pa.timestamp("us", tz="UTC")
 
 
@@ -92,10 +92,10 @@ class Workload:
         if self.streams is not None:
             whole("streams", self.streams, 1, 100_000)
         peak = self.process.peak_hz
-        if peak * self.tick_us / SECOND_US > MOST_PER_TICK:
+        if peak * self.tick_us / SECOND_US > MAX_PER_TICK:
             raise InvalidInput(
                 value=f"up to {peak:,.0f} tuples a second",
-                reason=f"more than {MOST_PER_TICK:,} in a tick of {self.tick_us:,} microseconds, so that ids would run out",
+                reason=f"more than {MAX_PER_TICK:,} in a tick of {self.tick_us:,} microseconds, so that ids would run out",
                 remedy="choose shorter ticks or a lower rate",
             )
 
@@ -116,28 +116,28 @@ class Workload:
 
     @cached_property
     def process(self) -> Arrivals:
-        """Give the arrival process."""
+        """Return the arrival process."""
         make, fields = ARRIVALS[self.arrivals]
         return make(*(getattr(self, name) for name in fields))
 
     @cached_property
     def lateness(self) -> Delays:
-        """Give the law of the delays."""
+        """Return the law of the delays."""
         return DELAYS[self.delays or "none"](self.delay_us or 0, self.late_share, self.delay_series or "")
 
     @property
     def schema(self) -> pa.Schema:
-        """Give the columns of the tuples: id, event time, time of arrival, the stream if there are several, and the point."""
+        """Return the columns of the tuples: id, event time, time of arrival, the stream if there are several, and the point."""
         dimensions = [(f"x{i}", pa.float64()) for i in range(self.dimensions)]
         stream = [("stream", pa.int32())] if isinstance(self.process, Fleet) else []
         return pa.schema([("id", pa.int64()), ("ts", TIME), ("arrival", TIME), *stream, *dimensions])
 
     def counts(self, first: int, last: int) -> Counts:
-        """Give the number of tuples of each tick of [first, last)."""
+        """Return the number of tuples of each tick of [first, last)."""
         return self.process.counts(first, last, tick_us=self.tick_us, seed=self.seed)
 
     def tuples(self, first: int, last: int, start_us: int) -> Iterator[pa.RecordBatch]:
-        """Give the tuples that arrive in the ticks of [first, last), in order of arrival; tick 0 begins at `start_us`.
+        """Return the tuples that arrive in the ticks of [first, last), in order of arrival; tick 0 begins at `start_us`.
 
         The law: whatever [0, n) is cut into, and whoever makes the parts, together they are the same tuples.
         """
@@ -153,13 +153,13 @@ class Workload:
             at = after
 
     def times_us(self, tick: int, n: int, start_us: int = 0) -> tuple[Counts, Counts]:
-        """Give the event times and the arrivals of the `n` tuples of a tick, without making their points."""
+        """Return the event times and the arrivals of the `n` tuples of a tick, without making their points."""
         random = derive(self.seed, "times", tick)
         arrival = self.process.offsets(random, n, self.tick_us) + (start_us + tick * self.tick_us)
         return arrival - self.lateness.draw(random, n), arrival
 
     def newest_us(self, first: int, last: int, start_us: int) -> int | None:
-        """Give the newest event time of the ticks of [first, last), or None if there is no tuple.
+        """Return the newest event time of the ticks of [first, last), or None if there is no tuple.
 
         Nothing happens after it arrives, so it is found by looking back from the end, seldom further than a tick or two.
         """
@@ -195,7 +195,7 @@ class Workload:
         return columns(cloud_at(self.points, tick * self.tick_us, random), random, n, self.dimensions)
 
     def _streams(self, first: int, counts: Counts) -> pa.Array:
-        """Give the stream that each tuple came with, by the rates of the streams at the time."""
+        """Return the stream that each tuple came with, by the rates of the streams at the time."""
         assert isinstance(self.process, Fleet)
         times_s = (np.arange(first, first + len(counts)) + 0.5) * self.tick_us / SECOND_US
         shares = np.cumsum(self.process.rates_hz(times_s, self.seed), axis=0)
@@ -206,7 +206,7 @@ class Workload:
         return pa.array(np.concatenate(drawn).astype(np.int32))
 
     def to_json(self) -> dict[str, str]:
-        """Give the fields that were set, as texts by name.
+        """Return the fields that were set, as texts by name.
 
         >>> Workload(rate=5, delay_us=300).to_json()
         {'rate': '5', 'delays': 'uniform', 'delay_us': '300'}

@@ -43,7 +43,7 @@ class WindowLevel:
         return self._first + len(self.released_s) > self.last
 
     def measure(self, now_s: float, interval_s: float) -> tuple[dict[int, float], float]:
-        """Give the busy time of each slot since this was asked last, and the utilisation: with that, what waiting tasks will take."""
+        """Return the busy time of each slot since this was asked last, and the utilisation: with that, what waiting tasks will take."""
         finished = self.stage.done[self._seen :]
         self._seen = len(self.stage.done)
         if finished:
@@ -55,7 +55,7 @@ class WindowLevel:
         return busy_s, work_s / (len(self.stage.scheduler.slots) * interval_s)
 
     def release(self) -> list[tuple[int, float]]:
-        """Give the windows that came out since this was asked last, and when."""
+        """Return the windows that came out since this was asked last, and when."""
         out = []
         while (at_s := self.stage.out_s.get(self._first + len(self.released_s))) is not None:
             before_s = self.released_s[-1] if self.released_s else 0.0
@@ -110,16 +110,16 @@ class ElasticPlant:
 
     @property
     def completed_s(self) -> float:
-        """Give when the last result came out, of those that did."""
+        """Return when the last result came out, of those that did."""
         return self.windows.released_s[-1] if self.windows else max(slot.free_s for slot in self.panes.slots.values())
 
     def windows_per_second(self) -> NDArray[np.int64]:
-        """Give how many windows came out in each second, up to the last whole one of the stream."""
+        """Return how many windows came out in each second, up to the last whole one of the stream."""
         released = [] if self.windows is None else self.windows.released_s
         return np.bincount(np.array(released, int), minlength=int(self._stream.length_s))[: int(self._stream.length_s)]
 
     def current(self) -> Allocation:
-        """Give the slots of both levels."""
+        """Return the slots of both levels."""
         panes = len(self.panes.router.slots)
         if self.windows is None:
             return Allocation(panes)

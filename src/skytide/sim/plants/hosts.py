@@ -69,7 +69,7 @@ class Operators:
         return int(self.load.shape[1]) // 2
 
     def item(self, number: int, cpu: float, point: int) -> Item:
-        """Give an operator as bin packing sees it."""
+        """Return an operator as bin packing sees it."""
         rate_hz, other = float(self.rate_hz[point, number]), (number + self.queries) % (2 * self.queries)
         return Item(str(number), cpu, rate_hz, rate_hz * float(self.window_s[number]), (str(other),))
 
@@ -199,7 +199,7 @@ class Fugu:
         return np.bincount(self.where, values, HOSTS).astype(np.float64)
 
     def _latency_s(self, point: int) -> float:
-        """Give the mean latency of the queries: waiting and service at both hosts, the way between them, and pauses for moves."""
+        """Return the mean latency of the queries: waiting and service at both hosts, the way between them, and pauses for moves."""
         load, rate_hz = self.operators.load[point], self.operators.rate_hz[point]
         pause_s = np.minimum(self._pause_s, INTERVAL_S)
         rho, events_hz = self._by_host(load), self._by_host(rate_hz)
@@ -245,7 +245,7 @@ def steady_wait_s(rho: Floats, service_s: Floats, arrival_scv: float) -> Floats:
 
 
 def backlog_wait_s(backlog_s: Floats, rho: Floats, interval_s: float) -> Floats:
-    """Give the mean wait behind a backlog over an interval, in which it grows or shrinks steadily (fluid queue).
+    """Return the mean wait behind a backlog over an interval, in which it grows or shrinks steadily (fluid queue).
 
     >>> backlog_wait_s(np.array([2.0, 2.0, 0.0]), np.array([0.0, 1.2, 1.2]), 5.0)
     array([0.4, 2.5, 0.5])

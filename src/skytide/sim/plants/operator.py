@@ -117,7 +117,7 @@ class Operator:
         return self._lead_s + self._cold_s
 
     def current(self) -> Allocation:
-        """Give what is there now."""
+        """Return what is there now."""
         return self._now
 
     def apply(self, wanted: Allocation, now_s: float) -> str:

@@ -77,7 +77,7 @@ class Disk:
         return os.path.lexists(path)
 
     def move(self, source: str, target: str) -> None:
-        """Give a file another name, in place of what has that name."""
+        """Rename a file, in place of what has that name."""
         _make_folder(os.path.dirname(target))
         os.replace(source, target)
 

@@ -133,7 +133,7 @@ class Files:
         return [f"{folder}/{e.name}" for e in self.entries(folder) if not e.is_folder and not e.name.startswith(".")]
 
     def move(self, name: str, target: str) -> None:
-        """Give a file another name, in place of what has that."""
+        """Rename a file, in place of what has that."""
         self._system.move(self._path(name), self._path(target))
 
     def delete(self, name: str) -> None:

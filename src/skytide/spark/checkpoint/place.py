@@ -14,7 +14,7 @@ from skytide.spark.checkpoint.files import Files
 from skytide.spark.checkpoint.options import arrow_options
 
 PROBES = "probe"
-MOST_PROBES = 16
+MAX_PROBES = 16
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
 _PACKAGES = {
     "s3a": "org.apache.hadoop:hadoop-aws",
@@ -128,7 +128,7 @@ def _check_executors_see(spark: SparkSession, files: Files, token: str) -> None:
     context = spark.sparkContext
     if re.match(r"local(\[|$)", context.master or ""):
         return
-    count = min(max(context.defaultParallelism, 2), MOST_PROBES)
+    count = min(max(context.defaultParallelism, 2), MAX_PROBES)
 
     def probe(numbers: Iterable[int]) -> Iterable[tuple[int, str, str | None]]:
         yield from (_probed(files, token, number) for number in numbers)

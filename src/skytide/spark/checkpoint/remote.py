@@ -70,7 +70,7 @@ class Remote:
         return bool(self._fs.get_file_info(path).type != pafs.FileType.NotFound)
 
     def move(self, source: str, target: str) -> None:
-        """Give a file another name, in place of what has that name; on an object store by a copy, which appears whole."""
+        """Rename a file, in place of what has that name; on an object store by a copy, which appears whole."""
         if self._renames:
             self._fs.create_dir(posixpath.dirname(target), recursive=True)
             self.delete_file(target)  # HDFS renames onto nothing

@@ -6,12 +6,12 @@ from math import ceil
 from skytide.spark.fleet.reports import Report
 
 START_HZ = 200_000.0
-LEAST_HZ = 1_000.0
+MIN_HZ = 1_000.0
 USED = 0.7
 """The share of the time between two batches that a split may be busy: what is around its task takes time as well."""
 WEIGHT = 0.5
 """How much the latest batch counts."""
-LEAST_BUSY_S = 0.02
+MIN_BUSY_S = 0.02
 """Shorter tasks tell nothing: what they cost is their start."""
 
 
@@ -32,10 +32,10 @@ class Capacity:
         """Learn from what the tasks since the last time report."""
         gap_s = 0.0 if self._asked_s is None else now_s - self._asked_s
         self._asked_s = now_s
-        told = [report for report in reports if report.busy_s >= LEAST_BUSY_S]
+        told = [report for report in reports if report.busy_s >= MIN_BUSY_S]
         if told and not self._fixed:
             seen_hz = sum(report.tuples for report in told) / sum(report.busy_s for report in told)
-            self.hz = max(LEAST_HZ, (1 - WEIGHT) * self.hz + WEIGHT * seen_hz)
+            self.hz = max(MIN_HZ, (1 - WEIGHT) * self.hz + WEIGHT * seen_hz)
         busy_s = max((report.busy_s for report in reports), default=0.0)
         if gap_s > self._interval_s and busy_s < gap_s / 2:  # nobody waited for us: so rarely batches are asked for
             self._interval_s = min(gap_s, self._longest_s)

@@ -40,12 +40,12 @@ class ClusterExecutors:
         return bool(self._leaving or self._came) or (self._target or 0) > len(self._staying())
 
     def current(self) -> Allocation:
-        """Give the executors that are there and will stay."""
+        """Return the executors that are there and will stay."""
         return Allocation(len(self._staying()))
 
     @property
     def cores(self) -> int:
-        """Give the cores of an executor."""
+        """Return the cores of an executor."""
         return next((each.cores for each in self._present.values()), 1)
 
     def apply(self, wanted: Allocation, now_s: float) -> str:
@@ -87,7 +87,7 @@ class ClusterExecutors:
                 took_s = min(took_s, SHORT_AFTER * self._lead_s)  # what came later still had been refused, and did not take so long
                 self._lead_s += SMOOTHING * (took_s - self._lead_s)
         for name in list(self._leaving):
-            self._see_off(name, now_s)
+            self._remove(name, now_s)
         self._judge(now_s)
 
     def _welcome(self, executor: Executor) -> None:
@@ -115,7 +115,7 @@ class ClusterExecutors:
         self._came.pop(executor.id, None)
         return True
 
-    def _see_off(self, name: str, now_s: float) -> None:
+    def _remove(self, name: str, now_s: float) -> None:
         """Look after an executor that was told to go."""
         if not self._cluster.drains and not self._present[name].active_tasks:
             self._cluster.decommission(name)

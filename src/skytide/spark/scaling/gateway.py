@@ -35,13 +35,13 @@ class Cluster(Protocol):
     """Whether a decommissioned executor goes by itself; otherwise it gets no more tasks, and stays until it is told again when idle."""
 
     def executors(self) -> list[Executor]:
-        """Give all executors, also those that are gone."""
+        """Return all executors, also those that are gone."""
 
     def request(self, total: int) -> bool:
         """Ask for so many executors in all; running ones stay even if that is fewer. False: it was not even heard."""
 
     def decommission(self, executor: str) -> bool:
-        """Give an executor no new tasks, and let it go when it is done with those it has. False: it was not even heard."""
+        """Send an executor no new tasks, and let it go when it is done with those it has. False: it was not even heard."""
 
     def kill(self, executor: str) -> None:
         """End an executor, whatever it is doing."""

@@ -28,7 +28,7 @@ class JsonStore:
             ) from error
 
     def load(self) -> dict[str, Any]:
-        """Give what was saved last, or nothing."""
+        """Return what was saved last, or nothing."""
         try:
             state = json.loads(self._path.read_text() or "{}")
         except FileNotFoundError:

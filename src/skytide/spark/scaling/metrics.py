@@ -23,7 +23,7 @@ from skytide.spark.scaling.gateway import Executor
 from skytide.spark.scaling.progress import Batch, Means, idle, measure, overdue
 
 KEPT = 1_000  # batches that wait for the next look
-FEWEST = 3  # batches that an observation is made of: of a single one nothing can be told about rates
+MIN_BATCHES = 3  # batches that an observation is made of: of a single one nothing can be told about rates
 SMOOTHING = 0.5
 TASKS = ("pane tasks", "window task", "key tasks")
 
@@ -79,7 +79,7 @@ class QueryMetrics:
             self._waiting.append(batch)
 
     def observe(self, now_s: float) -> Observation | None:
-        """Give what was measured since the last call; None if nothing was, or Spark does not answer."""
+        """Return what was measured since the last call; None if nothing was, or Spark does not answer."""
         for progress in self._query.recentProgress:
             self.feed(json.loads(progress.json))
         with self._lock:
@@ -93,9 +93,9 @@ class QueryMetrics:
             return self._complete(idle(means, interval_s=interval_s, now_s=now_s), interval_s)
         new = new if self._levels is None else self._levels.counted(new)
         known = [*self._recent, *new]
-        looked = known[-max(len(new), FEWEST) :]
+        looked = known[-max(len(new), MIN_BATCHES) :]
         before = known[-len(looked) - 1] if len(known) > len(looked) else None
-        self._recent = known[-FEWEST - 1 :]
+        self._recent = known[-MIN_BATCHES - 1 :]
         seen = measure(looked, before, means, trigger_s=self.trigger_s, now_s=now_s, interval_s=interval_s)
         if seen is None:
             return None
@@ -104,7 +104,7 @@ class QueryMetrics:
         return self._complete(seen, interval_s)
 
     def _overdue(self, means: Means, interval_s: float, now_s: float) -> Observation | None:
-        """Give what can be told of a batch that lasts very long."""
+        """Return what can be told of a batch that lasts very long."""
         if self._usual is None or not self._query.status["isTriggerActive"]:
             return None
         latest, usual_s = self._usual
@@ -122,7 +122,7 @@ class QueryMetrics:
         return not (status["isTriggerActive"] or status["isDataAvailable"]) and quiet_s > 2 * (self.trigger_s or 0.0)
 
     def _means(self, work_s: float) -> tuple[Means, float]:
-        """Give what worked since the last look, and what each did; an executor that came meanwhile counts half."""
+        """Return what worked since the last look, and what each did; an executor that came meanwhile counts half."""
         before, self._seen = self._seen, {each.id: each for each in self._executors()}
         since_s, self._looked_s = self._looked_s, self._clock()
         elapsed_s = max(self._looked_s - since_s, 1e-3)
@@ -171,7 +171,7 @@ class Levels:
         return self._worked_s - before_s
 
     def counted(self, batches: list[Batch]) -> list[Batch]:
-        """Give batches with the tuples they took in; their rows may be reports of a source that works on tuples itself.
+        """Return batches with the tuples they took in; their rows may be reports of a source that works on tuples itself.
 
         Of those before the first count only the latest is given: as the one after which the others came.
         """
@@ -224,7 +224,7 @@ class ProgressListener(StreamingQueryListener):
 
 
 def trigger_s(query: StreamingQuery) -> float | None:
-    """Give the interval of a query's trigger; None if it has none, or does not say."""
+    """Return the interval of a query's trigger; None if it has none, or does not say."""
     try:
         return float(query._jsq.streamingQuery().trigger().intervalMs()) / 1e3 or None
     except Exception:  # a trigger of another kind, or another version of Spark

@@ -67,7 +67,7 @@ class Plant:
         return bool(query.runId == self.query.runId or (self.run is None and query.id == self.query.id))
 
     def restarted(self) -> StreamingQuery | None:
-        """Give the query that goes on with the same checkpoint, if there is one; a skytide query is another object then."""
+        """Return the query that goes on with the same checkpoint, if there is one; a skytide query is another object then."""
         if self.run is not None:
             return None
         return next((query for query in self.manager.active if query.id == self.query.id and query.isActive), None)

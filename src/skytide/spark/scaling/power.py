@@ -46,7 +46,7 @@ class Power:
 
     @property
     def frequencies_ghz(self) -> tuple[float, ...]:
-        """Give the frequencies that can be chosen, slowest first; none where that is not possible or not allowed."""
+        """Return the frequencies that can be chosen, slowest first; none where that is not possible or not allowed."""
         if not self._policies or not all(os.access(self._knob(policy), os.W_OK) for policy in self._policies):
             return ()
         listed = _read(self._policies[0] / "scaling_available_frequencies")
@@ -55,7 +55,7 @@ class Power:
         return tuple(sorted(int(khz) / 1e6 for khz in listed.split()))
 
     def current(self) -> Allocation:
-        """Give what is there; a frequency only where it can be chosen."""
+        """Return what is there; a frequency only where it can be chosen."""
         present = self._actuator.current()
         if not self.frequencies_ghz:
             return present
@@ -76,7 +76,7 @@ class Power:
         return ", ".join(said) or "nothing to do"
 
     def power(self, now_s: float) -> Reading | None:
-        """Give the power since the last call, or else what the model says of the workers; None if neither is known."""
+        """Return the power since the last call, or else what the model says of the workers; None if neither is known."""
         joules = [int(text) / 1e6 for text in map(_read, self._energy) if text and text.isdigit()]
         before, self._before = self._before, (now_s, joules) if joules else None
         if before and joules and len(joules) == len(before[1]) and now_s > before[0]:
@@ -121,7 +121,7 @@ class WithPower:
         self._metrics, self._power = metrics, power
 
     def observe(self, now_s: float) -> Observation | None:
-        """Give what the metrics say, and the power."""
+        """Return what the metrics say, and the power."""
         seen, read = self._metrics.observe(now_s), self._power.power(now_s)
         return seen if seen is None or read is None else replace(seen, power_w=read.watts)
 

@@ -24,10 +24,10 @@ from typing import Any
 
 from skytide.records import Allocation, Observation
 
-MOST_FIXED = 0.8
+MAX_FIXED = 0.8
 UNTIMED_FIXED = 0.5
 OVERDUE = 2.0  # intervals or usual batches after which a batch is not one as before
-MOST_GROWTH = 2.0
+MAX_GROWTH = 2.0
 
 
 @dataclass(frozen=True)
@@ -47,12 +47,12 @@ class Batch:
 
     @property
     def end_s(self) -> float:
-        """Give when it ended."""
+        """Return when it ended."""
         return self.start_s + self.duration_s
 
     @property
     def backlog(self) -> float | None:
-        """Give the tuples that wait."""
+        """Return the tuples that wait."""
         return None if self.behind is None else self.behind * self.rows
 
     @staticmethod
@@ -94,7 +94,7 @@ def measure(
     now_s: float,
     interval_s: float | None = None,
 ) -> Observation | None:
-    """Give what batches say, of which `before` is the one before the first; None if they say nothing.
+    """Return what batches say, of which `before` is the one before the first; None if they say nothing.
 
     Tuples of a batch came since the start of the batch before. So a batch without one before it does not count. `interval_s` is the
     time since the last observation, if not that of the batches.
@@ -137,14 +137,14 @@ def measure(
 def overdue(
     latest: Observation, means: Means, *, lasted_s: float, usual_s: float, interval_s: float, now_s: float
 ) -> Observation | None:
-    """Give what a batch that does not end says; None as long as it may still be one as before.
+    """Return what a batch that does not end says; None as long as it may still be one as before.
 
     Each batch works on what came during the one before. So one that lasts so many times as long says that so many times as much came in
     as could be served; how much it was it will tell only at its end. That more came is assumed, not that a tuple costs more.
     """
     if lasted_s <= OVERDUE * max(usual_s, interval_s):
         return None
-    growth = min(lasted_s / usual_s, MOST_GROWTH)
+    growth = min(lasted_s / usual_s, MAX_GROWTH)
     if growth <= latest.utilisation:
         return None
     served_hz = means.workers / latest.service_s if latest.service_s else latest.processed_rate_hz
@@ -162,12 +162,12 @@ def overdue(
 
 
 def idle(means: Means, *, interval_s: float, now_s: float) -> Observation:
-    """Give what is to be said of an interval in which nothing came."""
+    """Return what is to be said of an interval in which nothing came."""
     return Observation(now_s, interval_s, means.allocation, 0.0, 0.0, utilisation=0.0, loads=means.loads)
 
 
 def fixed_share(fixed_s: float, batch_s: float, trigger_s: float | None) -> float:
-    """Give the share of the time from batch to batch that is not left for work.
+    """Return the share of the time from batch to batch that is not left for work.
 
     >>> fixed_share(0.2, 0.5, trigger_s=1.0), fixed_share(0.2, 4.0, trigger_s=1.0), fixed_share(1.0, 1.0, trigger_s=0.5)
     (0.2, 0.05, 0.8)
@@ -176,11 +176,11 @@ def fixed_share(fixed_s: float, batch_s: float, trigger_s: float | None) -> floa
     """
     if fixed_s <= 0:
         return 0.0
-    return min(fixed_s / max(trigger_s, batch_s), MOST_FIXED) if trigger_s else UNTIMED_FIXED
+    return min(fixed_s / max(trigger_s, batch_s), MAX_FIXED) if trigger_s else UNTIMED_FIXED
 
 
 def _behind(sources: Sequence[Mapping[str, Any]]) -> float | None:
-    """Give how many batches like this one wait, over the sources that tell.
+    """Return how many batches like this one wait, over the sources that tell.
 
     Offsets are the source's own affair: rows, seconds, files. What the batch took per step of the offset is taken for what waits.
     """
@@ -199,7 +199,7 @@ def _behind(sources: Sequence[Mapping[str, Any]]) -> float | None:
 
 
 def advance(start: Any, end: Any) -> float | None:
-    """Give by how much an offset moved on, or None if that cannot be told.
+    """Return by how much an offset moved on, or None if that cannot be told.
 
     It can where an offset is a number, counts of partitions (as Kafka's), or has one number that moves.
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from skytide.watch.metrics import Exporter
     from skytide.watch.server import Page
 
-LEAST_INTERVAL_S = 10.0
+MIN_INTERVAL_S = 10.0
 TRIGGERS = 2  # an interval has at least so many triggers, otherwise there is nothing to see in it
 STALE_INTERVALS = 3
 LOOK_S = 0.5  # between two looks at executors, while some come or go
@@ -68,7 +68,7 @@ class Scaler(Printed):
             plant.query, plant.cluster.executors, plant.actuator.current, run=plant.run, local=plant.cluster.local
         )
         shortest_s = TRIGGERS * (self._metrics.trigger_s or 0.0)
-        self.interval_s = max(LEAST_INTERVAL_S, shortest_s) if interval_s is None else interval_s
+        self.interval_s = max(MIN_INTERVAL_S, shortest_s) if interval_s is None else interval_s
         guard = guard.patient(STALE_INTERVALS * self.interval_s)
         metrics = self._metrics if plant.power is None else WithPower(self._metrics, plant.power)
         self._loop = Loop(metrics, plant.actuator, controller, guard, store, self)

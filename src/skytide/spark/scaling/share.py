@@ -48,7 +48,7 @@ class Share:
         return self._shared.executors.waits
 
     def current(self) -> Allocation:
-        """Give the executors of all."""
+        """Return the executors of all."""
         with self._shared.lock:
             return self._shared.executors.current()
 

@@ -20,7 +20,7 @@ class RunSlots:
         return self._panes
 
     def window_slots(self) -> int:
-        """Give the tasks of the window level."""
+        """Return the tasks of the window level."""
         return self._run._engine.plan.rules.window_slots if self._run.status().batch < 0 else self._run.status().window_slots
 
     def resize(self, pane_slots: int | None, window_slots: int | None) -> None:
@@ -42,7 +42,7 @@ class LocalSlots:
         self._slots, self.lead_s = slots, lead_s
 
     def current(self) -> Allocation:
-        """Give the slots."""
+        """Return the slots."""
         panes, windows = self._slots.pane_slots(), self._slots.window_slots()
         return Allocation(panes) if self._slots.of_keys else Allocation(panes + windows, panes, windows)
 
@@ -67,7 +67,7 @@ class Fixed:
     acts, lead_s = False, 0.0
 
     def current(self) -> Allocation:
-        """Give the one worker there is."""
+        """Return the one worker there is."""
         return Allocation(1)
 
     def apply(self, wanted: Allocation, now_s: float) -> str:
@@ -90,7 +90,7 @@ class Recommend:
         return self._actuator.lead_s
 
     def current(self) -> Allocation:
-        """Give what is there."""
+        """Return what is there."""
         return self._actuator.current()
 
     def apply(self, wanted: Allocation, now_s: float) -> str:

@@ -18,7 +18,7 @@ Counts = NDArray[np.int64]
 
 STREAM = "stream"
 """The column with the name of each row's stream."""
-MOST_AWAY = 1_000
+MAX_AWAY = 1_000
 REPLACED, TRUNCATED, TRIMMED, VANISHED, UNREADABLE = "replaced", "truncated", "trimmed", "vanished", "unreadable"
 
 
@@ -125,7 +125,7 @@ def settled(
     return book.with_(at=at, away=away).keeping(kept), kept, skipped
 
 
-def _fewest_missing(away: NDArray[np.int32], most: int = MOST_AWAY) -> NDArray[np.bool_]:
+def _fewest_missing(away: NDArray[np.int32], most: int = MAX_AWAY) -> NDArray[np.bool_]:
     """Say which streams to keep: of those that are missing only so many, the ones that left last."""
     missing = away > 0
     if missing.sum() <= most:

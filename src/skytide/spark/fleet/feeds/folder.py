@@ -32,7 +32,7 @@ from skytide.spark.fleet.feeds.feed import (
 )
 
 HEAD_BYTES = 64
-MOST_CHECKED = 256
+MAX_CHECKED = 256
 """So many files that have grown are looked into each time; tasks look into all that they read."""
 MISSING = (-1, 0)
 """Size and inode of a file that is not there."""
@@ -126,8 +126,8 @@ class Folder(Feed):
     def _replaced(self, book: Book, sizes: Counts) -> list[int]:
         """Look how some of the files begin that have grown, each time others."""
         grown = np.flatnonzero((sizes > book.at[:, 0]) & (book.head != 0))
-        turn = int(book.at[:, 0].sum()) // MOST_CHECKED
-        some = np.roll(grown, -turn * MOST_CHECKED)[:MOST_CHECKED] if len(grown) > MOST_CHECKED else grown
+        turn = int(book.at[:, 0].sum()) // MAX_CHECKED
+        some = np.roll(grown, -turn * MAX_CHECKED)[:MAX_CHECKED] if len(grown) > MAX_CHECKED else grown
         return [row for row in some.tolist() if not self._begins_with(book.names[row], int(book.head[row]))]
 
     def _fingerprint(self, book: Book, sizes: Counts, head: NDArray[np.int64]) -> None:
