@@ -11,7 +11,6 @@ import pyarrow.parquet as pq
 
 from skytide.queries.preference_query import PreferenceQuery
 from skytide.records.fleet import FleetStatus
-from skytide.spark.failure import reason
 from skytide.watch.looks import FleetLook, Points, QueryLook, ScalerAbout, ScalerLook, StreamRow, Subject
 
 if TYPE_CHECKING:
@@ -31,15 +30,15 @@ def query_subject(run: "Run", engine: "Engine") -> Subject:
     latest = _LatestPoints(engine)
 
     def look() -> QueryLook:
-        state, why = _state(query, run.status().batch)
+        status = run.status()
         return QueryLook(
             at_s=time.time(),
-            status=run.status(),
+            status=status,
             windows=tuple(run.windows()),
             seconds=run.seconds(),
             trigger_s=engine.plan.rules.trigger_s,
-            state=state,
-            why=why,
+            state=status.state,
+            why=status.failure,
             points=latest.read(),
         )
 
@@ -56,17 +55,6 @@ def short(asked: str) -> str:
     for unsaid in ("preference=", ", nulls='error'", ", distinct=False"):
         asked = asked.replace(unsaid, "")
     return asked
-
-
-def _state(query: Any, batch: int) -> tuple[str, str]:
-    """Return what a query is doing, and why."""
-    if not query.isActive:
-        failure = query.exception()
-        return ("failed", reason(str(failure))) if failure else ("stopped", "")
-    if batch < 0:
-        return "starting", ""
-    doing = query.status
-    return ("running" if doing["isTriggerActive"] or doing["isDataAvailable"] else "idle"), ""
 
 
 class _LatestPoints:
