@@ -107,12 +107,12 @@ class PaneSource(DataSource):
 
     def schema(self) -> StructType:
         """Return the columns of a report."""
+        end_quietly()
         reports = spark_schema(StructType([]), REPORT)
         return StructType([*reports.fields, *(StructField(name, LongType()) for name in STANDING)])
 
     def streamReader(self, schema: StructType) -> "PaneReader":
         """Return the reader that Spark's driver keeps for the whole query."""
-        end_quietly()
         return PaneReader(*pickle.loads(base64.b64decode(self.options["packed"])))
 
 

@@ -1,4 +1,4 @@
-"""Processes that read a source for the driver end without a word when Spark ends before they do.
+"""Processes that describe a source to Spark end without a word when Spark ends before they do.
 
 They are forked from PySpark's own daemon, whatever daemon the tasks have, and that prints a trace when nobody reads its last answer.
 """

@@ -213,13 +213,13 @@ class WorkloadSource(DataSource):
 
     def schema(self) -> str:
         """Return the columns; Spark asks when the stream is loaded, so that wrong options are refused then."""
+        end_quietly()
         columns = WorkloadStream.from_options(self.options).workload.schema
         names = {pa.int64(): "bigint", pa.int32(): "int", pa.float64(): "double"}
         return ", ".join(f"{column.name} {names.get(column.type, 'timestamp')}" for column in columns)
 
     def streamReader(self, schema: StructType) -> "WorkloadReader":
         """Return the reader that Spark's driver keeps for the whole query; tasks have copies of their own."""
-        end_quietly()
         return WorkloadReader(WorkloadStream.from_options(self.options))
 
 

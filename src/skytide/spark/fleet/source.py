@@ -22,11 +22,11 @@ class FleetSource(DataSource):
 
     def schema(self) -> str:
         """Return the columns; Spark asks when the stream is loaded, so that wrong options are refused then."""
+        end_quietly()
         return f"{Settings.from_options(self.options).schema}, {STREAM} string"
 
     def streamReader(self, schema: StructType) -> FleetReader:
         """Return the reader that Spark's driver keeps for the whole query; tasks have copies of their own."""
-        end_quietly()
         settings = Settings.from_options(self.options)
         feed = settings.feed(schema)
         feed.check()
