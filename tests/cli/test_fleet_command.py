@@ -214,7 +214,7 @@ def test_what_cannot_run_is_refused_before_spark_starts(
         assert said.out == ""
         return said.err
 
-    assert "seconds=0.0: out of range" in refused("--seconds", "0")
+    assert "--seconds 0.0: out of range" in refused("--seconds", "0")
     assert "rate=-1.0: out of range" in refused("--rate", "-1")
     assert "streams=0: out of range" in refused("--streams", "0")
     assert "speed=0.0: out of range" in refused("--cabs", str(cabs), "--speed", "0")

@@ -3,7 +3,6 @@
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
@@ -172,11 +171,19 @@ class ContinuousQuery:
         checkpoint: str | os.PathLike[str],
         format: str | None = None,
         options: Mapping[str, str] | None = None,
-        **others: Any,
+        trigger: Duration = "500 ms",
+        late: SideSink | None = None,
+        windows: SideSink | None = None,
+        invalid: SideSink | None = None,
+        flush: bool = False,
+        name: str | None = None,
     ) -> "Run":
-        """Start with a table of Spark's catalog as the sink; the `others` are as for `start`."""
+        """Start with a table of Spark's catalog as the sink; the other arguments are as for `start`."""
         words("table", table, "best_hotels")
-        return self.start(TableSink(table, format, options or {}, os.fspath(checkpoint)), checkpoint=checkpoint, **others)
+        sink = TableSink(table, format, options or {}, os.fspath(checkpoint))
+        return self.start(
+            sink, checkpoint=checkpoint, trigger=trigger, late=late, windows=windows, invalid=invalid, flush=flush, name=name
+        )
 
     def windows_of_all_rows(self) -> DataFrame:
         """Return the windows of rows that are all there, in one lazy plan."""
