@@ -119,7 +119,7 @@ class ContinuousQuery:
         interval_us = None if trigger == AVAILABLE_NOW else pace.interval_us if pace else duration_us(trigger, "trigger")
         spark = self.rows.sparkSession
         aside = {"late": late, "windows": windows, "invalid": invalid}
-        given = sink_of(sink, path, spark, options, os.fspath(checkpoint))
+        given = sink_of(sink, path, spark, options, str(checkpoint))
         sinks = Sinks(given, **{name: side_sink_of(given, name, spark) for name, given in aside.items()})
         place = checkpoint_place(spark, checkpoint)
         way = self._way(splitting)
@@ -180,7 +180,7 @@ class ContinuousQuery:
     ) -> "Run":
         """Start with a table of Spark's catalog as the sink; the other arguments are as for `start`."""
         words("table", table, "best_hotels")
-        sink = TableSink(table, format, options or {}, os.fspath(checkpoint))
+        sink = TableSink(table, format, options or {}, str(checkpoint))
         return self.start(
             sink, checkpoint=checkpoint, trigger=trigger, late=late, windows=windows, invalid=invalid, flush=flush, name=name
         )
