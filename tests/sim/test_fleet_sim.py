@@ -75,6 +75,13 @@ def test_without_need_nothing_happens() -> None:
     assert (outcome.redirections, outcome.buffered, outcome.delay_s, outcome.latency_s) == (0, 0, 0, 0)
 
 
+def test_a_fleet_is_not_judged_by_its_warm_up_alone() -> None:
+    for traffic, warm_up_s in ((steady(300), 40.0), (steady(300), 35.1), (steady(300, seconds=4.0), 0.0)):
+        with pytest.raises(InvalidInput, match="no period is left of"):
+            run_fleet(PLAN, traffic, warm_up_s=warm_up_s)
+    assert run_fleet(PLAN, steady(300), warm_up_s=35.0).splits == 1
+
+
 @pytest.mark.parametrize("workload", WORKLOADS)
 def test_workloads_are_what_was_asked_for_and_what_is_declared_is_so(workload: str) -> None:
     traffic = fleet_traffic(workload, 20, 10_000, 300, seed=3)

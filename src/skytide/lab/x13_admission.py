@@ -144,7 +144,8 @@ def _of(rows: Sequence[Row], overloaded: str = LATE, level: int = LEVEL) -> list
 
 
 def _mean(rows: Sequence[Row], workload: str, strategy: str, measure: str) -> float:
-    return next(float(row[measure]) for row in rows if (row["workload"], row["strategy"]) == (workload, strategy))
+    by_bar = {(row["workload"], row["strategy"]): row for row in rows}
+    return float(by_bar[workload, strategy][measure])
 
 
 def claims(rows: Sequence[Row]) -> list[Claim]:
@@ -263,4 +264,4 @@ def _notes(rows: Sequence[Row]) -> str:
 
 
 EXPERIMENT = AdmissionStrategies()
-TOY = AdmissionStrategies(runs=tuple(replace(run, seeds=(0, 1), seconds=60.0) for run in runs()))
+TOY = AdmissionStrategies(runs=tuple(replace(run, seeds=(0, 1), seconds=90.0) for run in runs()))

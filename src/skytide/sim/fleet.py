@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skytide.admission import Admission, Profile, Sample, admit
-from skytide.errors.checks import one_of, real
+from skytide.errors.checks import one_of, real, refused
 from skytide.sim.bin_packing import fewest_bins
 from skytide.workloads.arrivals import BLOCK, OnOff
 from skytide.workloads.fleet import FLEETS, PERIOD_S
@@ -129,9 +129,14 @@ def run_fleet(admission: Admission, traffic: FleetTraffic, *, redirect_s: float 
     real("redirect_s", redirect_s, above=0, meaning="seconds, more than 0")
     planner, clients, suspended = admission.build(), Clients(len(traffic.counts)), np.zeros(len(traffic.counts), np.bool_)
     names, capacity_hz, ticks = traffic.names, admission.capacity_hz, round(admission.period_s / TICK_S)
+    periods = range(0, traffic.counts.shape[1] - ticks + 1, ticks)
+    if not periods or periods[-1] * TICK_S < warm_up_s:
+        length_s = traffic.counts.shape[1] * TICK_S
+        remedy = f"play at least a period of {admission.period_s:g} s more than the warm-up"
+        raise refused("warm_up_s", warm_up_s, f"no period is left of {length_s:g} s of traffic", remedy)
     before = np.full(len(names), -1, np.int32)
     seen: list[tuple[float, ...]] = []
-    for first in range(0, traffic.counts.shape[1] - ticks + 1, ticks):
+    for first in periods:
         counts = traffic.counts[:, first : first + ticks]
         plan = planner.plan(Sample(first * TICK_S, names, clients.arrived, clients.waiting, suspended), traffic.profiles)
         clients.redirect(plan.redirected, round(redirect_s / TICK_S))
