@@ -58,24 +58,25 @@ def until_interrupted(folder: Path, windows: int) -> tuple[int, str, str]:
     """Run the script until so many lines of results came, press Ctrl-C, and return its status and all it printed."""
     use_java()
     env = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1", "PYTHONWARNINGS": "ignore"}
-    script = subprocess.Popen(
-        [sys.executable, str(EXAMPLE), str(folder)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env
-    )
-    deadline = threading.Timer(DEADLINE_S, script.kill)
-    deadline.start()
     errors: list[str] = []
-    listener = threading.Thread(target=lambda: errors.extend(script.stderr or ()))
-    listener.start()
     printed, seen = [], 0
-    for line in script.stdout or ():
-        printed.append(line)
-        if "shares at" in line:
-            seen += 1
-            if seen == windows:
-                script.send_signal(signal.SIGINT)
-    listener.join()
-    deadline.cancel()
-    return script.wait(), "".join(printed), "".join(errors)
+    with subprocess.Popen(
+        [sys.executable, str(EXAMPLE), str(folder)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env
+    ) as script:
+        deadline = threading.Timer(DEADLINE_S, script.kill)
+        deadline.start()
+        listener = threading.Thread(target=lambda: errors.extend(script.stderr or ()))
+        listener.start()
+        for line in script.stdout or ():
+            printed.append(line)
+            if "shares at" in line:
+                seen += 1
+                if seen == windows:
+                    script.send_signal(signal.SIGINT)
+        listener.join()
+        status = script.wait()
+        deadline.cancel()
+    return status, "".join(printed), "".join(errors)
 
 
 @pytest.mark.slow

@@ -250,13 +250,17 @@ def test_an_interrupt_ends_the_command_with_a_whole_last_batch_and_the_picture(t
 
 
 def _check_windows(found: pa.Table, feed: Path) -> None:
-    """Every window of a symbol up to its last one is there once, and has the prices and the prediction of its quotes."""
+    """Every window of a symbol up to its last one is there once, and has the prices and the prediction of its quotes.
+
+    Quotes of the same time are in order of their values, price before volume, and not as they came.
+    """
     lines = [row.split(",") for row in feed.read_text().splitlines()]
     for symbol in found["symbol"].unique().to_pylist():
         mine = found.filter(pa.compute.equal(found["symbol"], symbol)).sort_by("row_start")
         ends = np.array(mine["row_end"])
         assert ends.tolist() == list(range(1_000, ends[-1] + 1, 25))
-        quoted = [row for row in lines if row[1] == f'"{symbol}"']
+        came = [row for row in lines if row[1] == f'"{symbol}"']
+        quoted = sorted(came, key=lambda row: (row[0], float(row[2]), int(row[3])))
         prices = np.array([float(row[2]) for row in quoted])
         times = np.array([row[0] for row in quoted], "M8[us]").astype(np.int64)
         assert np.array(mine["close"]).tolist() == prices[ends - 1].tolist()
