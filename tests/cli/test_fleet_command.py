@@ -215,9 +215,9 @@ def test_what_cannot_run_is_refused_before_spark_starts(
         return said.err
 
     assert "--seconds 0.0: out of range" in refused("--seconds", "0")
-    assert "rate=-1.0: out of range" in refused("--rate", "-1")
-    assert "streams=0: out of range" in refused("--streams", "0")
-    assert "speed=0.0: out of range" in refused("--cabs", str(cabs), "--speed", "0")
+    assert "--rate -1.0: out of range" in refused("--rate", "-1")
+    assert "--streams 0: out of range" in refused("--streams", "0")
+    assert "--speed 0.0: out of range" in refused("--cabs", str(cabs), "--speed", "0")
     monkeypatch.setenv("SKYTIDE_DATA", str(tmp_path))
     assert f"{tmp_path / 'cabs_20080520.parquet'}: not there" in refused("--cabs")
     assert "lat" in refused("--cabs", _without(cabs, "lat"))

@@ -171,7 +171,7 @@ def test_what_cannot_run_is_refused_before_spark_starts(tmp_path: Path, capsys: 
         return said.err
 
     assert "--seconds 0.0: out of range" in refused("--seconds", "0")
-    assert "rate=-1.0: out of range" in refused("--rate", "-1")
+    assert "--rate -1.0: out of range" in refused("--rate", "-1")
     (tmp_path / "run").mkdir()
     mine = tmp_path / "run" / "thesis.txt"
     mine.write_text("years of work")

@@ -190,10 +190,10 @@ def test_what_cannot_run_is_refused_before_spark_starts(
         return said.err
 
     assert "--seconds 0.0: out of range" in refused("--seconds", "0")
-    assert "slots=0: out of range" in refused("--slots", "0")
-    assert "rate=-1.0: out of range" in refused("--rate", "-1")
-    assert "symbols=0: out of range" in refused("--symbols", "0")
-    assert "speed=0.0: out of range" in refused("--speed", "0")
+    assert "--slots 0: out of range" in refused("--slots", "0")
+    assert "--rate -1.0: out of range" in refused("--rate", "-1")
+    assert "--symbols 0: out of range" in refused("--symbols", "0")
+    assert "--speed 0.0: out of range" in refused("--speed", "0")
     monkeypatch.setenv("SKYTIDE_DATA", str(tmp_path))
     assert f"{tmp_path / 'quotes_20131007.parquet'}: not there" in refused("--quotes")
     table = pq.read_table(quotes)

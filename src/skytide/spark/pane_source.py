@@ -113,6 +113,7 @@ class PaneSource(DataSource):
 
     def streamReader(self, schema: StructType) -> "PaneReader":
         """Return the reader that Spark's driver keeps for the whole query."""
+        end_quietly()
         return PaneReader(*pickle.loads(base64.b64decode(self.options["packed"])))
 
 

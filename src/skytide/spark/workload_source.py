@@ -220,6 +220,7 @@ class WorkloadSource(DataSource):
 
     def streamReader(self, schema: StructType) -> "WorkloadReader":
         """Return the reader that Spark's driver keeps for the whole query; tasks have copies of their own."""
+        end_quietly()
         return WorkloadReader(WorkloadStream.from_options(self.options))
 
 

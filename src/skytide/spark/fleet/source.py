@@ -27,6 +27,7 @@ class FleetSource(DataSource):
 
     def streamReader(self, schema: StructType) -> FleetReader:
         """Return the reader that Spark's driver keeps for the whole query; tasks have copies of their own."""
+        end_quietly()
         settings = Settings.from_options(self.options)
         feed = settings.feed(schema)
         feed.check()
