@@ -64,8 +64,8 @@ def twin(times: list[int], prices: list[float], degree: int, ahead: int, resolut
     now, later = (1.0, 1.0 + 2 * ahead / resolution / span) if span else (0.0, 0.0)
     coefficients = fit(x, y, degree)
     gap = np.polyval(coefficients, x) - y
-    rough = 1e-12 * np.linalg.cond(np.vander(x, degree + 1))
-    near = rough * np.ptp(y) + 1e-12 * np.abs(y).max()
+    condition = np.linalg.cond(np.vander(x, degree + 1))  # by so much the twin's own rounding may grow
+    near = 1e-13 * condition * np.ptp(y) + (1e-12 + np.finfo(float).eps * condition) * np.abs(y).max()
     return Expected(
         np.polyval(coefficients, now),
         np.polyval(coefficients, later),
