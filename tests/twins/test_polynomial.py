@@ -65,14 +65,16 @@ def twin(times: list[int], prices: list[float], degree: int, ahead: int, resolut
     coefficients = fit(x, y, degree)
     gap = np.polyval(coefficients, x) - y
     condition = np.linalg.cond(np.vander(x, degree + 1))  # by so much the twin's own rounding may grow
-    near = 1e-13 * condition * np.ptp(y) + (1e-12 + np.finfo(float).eps * condition) * np.abs(y).max()
+    rounding = np.finfo(float).eps * condition
+    near = 1e-13 * condition * np.ptp(y) + (1e-12 + rounding) * np.abs(y).max()
+    predicted = np.polyval(coefficients, later)
     return Expected(
         np.polyval(coefficients, now),
-        np.polyval(coefficients, later),
+        predicted,
         float(np.sqrt(np.mean(gap**2))),
         len(at),
         near,
-        near * max(1.0, abs(later)) ** degree * 10,
+        near * max(1.0, abs(later)) ** degree * 10 + rounding * abs(predicted) * 10,
     )
 
 
