@@ -73,5 +73,5 @@ $(READY): pyproject.toml constraints.txt
 	@echo "Setting up .venv (the first time a few minutes, and 1.3 GB of disk) ..."
 	@$(PYTHON) -m venv .venv
 	@$(PIP) -e '.[lab,bench,dev,docs]'
-	@$(BIN)/python -c 'import sys; from skytide.spark.java import system_java; sys.exit(not system_java())' || { echo "No Java 17 or newer: adding one to .venv ..."; $(PIP) -e '.[java]'; }
+	@$(BIN)/python -c 'import sys; from skytide.spark.session.java import system_java; sys.exit(not system_java())' || { echo "No Java 17 or newer: adding one to .venv ..."; $(PIP) -e '.[java]'; }
 	@touch $@

@@ -6,7 +6,7 @@ import hypothesis
 import pytest
 from pyspark.sql import SparkSession
 
-from skytide.spark.session import local_session
+from skytide.spark.session.local import local_session
 
 hypothesis.settings.register_profile("skytide", derandomize=True, deadline=None, max_examples=40)
 hypothesis.settings.register_profile("quick", hypothesis.settings.get_profile("skytide"), max_examples=12)

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from benchmarks.timing import Goal, announce, show
 from skytide.control import CONTROLLERS
-from skytide.spark.cluster import LocalCluster
+from skytide.spark.session.cluster import LocalCluster
 
 ROOT = Path(__file__).resolve().parents[2]
 CONTESTANTS = ("static", "dynamic", *(name for name in CONTROLLERS if name != "static"), "mpc:3 s")

@@ -18,7 +18,7 @@ from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 import skytide
 from skytide import low
 from skytide.kernels import skyline
-from skytide.spark.workload_source import WorkloadStream
+from skytide.spark.sources.workload import WorkloadStream
 
 WINDOW, SLIDE = "1 second", "200 milliseconds"
 WINDOW_US, SLIDE_US = 1_000_000, 200_000

@@ -19,10 +19,10 @@ from skytide.batch import PaneReport, Rules, Way
 from skytide.queries import Skyline, combine
 from skytide.spark import local_session
 from skytide.spark.checkpoint import Files, Store
-from skytide.spark.engine import Engine, Plan
-from skytide.spark.outlets import Sinks
-from skytide.spark.pane_level import PaneTask, Tuples, read_reports
-from skytide.spark.parquet_sink import ParquetSink
+from skytide.spark.engine.engine import Engine, Plan
+from skytide.spark.engine.pane_level import PaneTask, Tuples, read_reports
+from skytide.spark.sinks.outlets import Sinks
+from skytide.spark.sinks.parquet import ParquetSink
 from skytide.windows import Windows
 
 RATES_HZ = (150_000, 300_000, 600_000)

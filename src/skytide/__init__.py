@@ -17,17 +17,17 @@ if TYPE_CHECKING:
     from skytide.records import Status, WindowRow
     from skytide.records.fleet import FleetStatus, SplitStatus
     from skytide.routing import Splitting
-    from skytide.spark.aggregated import AggregatedFrame, AggregatedQuery
-    from skytide.spark.continuous import ContinuousQuery
-    from skytide.spark.dataframe import apply, k_dominant, levels, skyband, skyline, top_delta, top_k
     from skytide.spark.fleet import Fleet, fleet
-    from skytide.spark.keyed import AggregatedKeys, Keyed, KeyedQuery, KeyedWindowed
-    from skytide.spark.run import Run
+    from skytide.spark.query.aggregated import AggregatedFrame, AggregatedQuery
+    from skytide.spark.query.continuous import ContinuousQuery
+    from skytide.spark.query.dataframe import apply, k_dominant, levels, skyband, skyline, top_delta, top_k
+    from skytide.spark.query.keyed import AggregatedKeys, Keyed, KeyedQuery, KeyedWindowed
+    from skytide.spark.query.run import Run
+    from skytide.spark.query.sql import register
+    from skytide.spark.query.stream import Stream, Windowed, stream
     from skytide.spark.scaling import Event, History, Scaler, ScalerStatus, autoscale
-    from skytide.spark.sinks import SideSink, Sink
-    from skytide.spark.sql import register
-    from skytide.spark.stream import Stream, Windowed, stream
-    from skytide.spark.workload_source import WorkloadStream, workload
+    from skytide.spark.sinks.sinks import SideSink, Sink
+    from skytide.spark.sources.workload import WorkloadStream, workload
     from skytide.windows import Duration
 
 __version__ = "0.1.0"
@@ -122,12 +122,12 @@ _HOMES = {
     "lateness": ("DropRatio", "FixedSlack", "KSlack", "Slack"),
     "queries": ("Expression", "Measure", "Mergeable", "Nulls", "Preference", "Query", "collect", "diff", "high", "low"),
     "records": ("Status", "WindowRow"),
-    "spark.aggregated": ("AggregatedFrame", "AggregatedQuery"),
-    "spark.continuous": ("ContinuousQuery",),
-    "spark.dataframe": ("apply", "k_dominant", "levels", "skyband", "skyline", "top_delta", "top_k"),
+    "spark.query.aggregated": ("AggregatedFrame", "AggregatedQuery"),
+    "spark.query.continuous": ("ContinuousQuery",),
+    "spark.query.dataframe": ("apply", "k_dominant", "levels", "skyband", "skyline", "top_delta", "top_k"),
     "spark.fleet": ("Fleet", "fleet"),
-    "spark.keyed": ("AggregatedKeys", "Keyed", "KeyedQuery", "KeyedWindowed"),
-    "spark.run": ("Run",),
+    "spark.query.keyed": ("AggregatedKeys", "Keyed", "KeyedQuery", "KeyedWindowed"),
+    "spark.query.run": ("Run",),
     "spark.scaling": (
         "Event",
         "History",
@@ -135,10 +135,10 @@ _HOMES = {
         "ScalerStatus",
         "autoscale",
     ),
-    "spark.sinks": ("SideSink", "Sink"),
-    "spark.sql": ("register",),
-    "spark.stream": ("Stream", "Windowed", "stream"),
-    "spark.workload_source": ("WorkloadStream", "workload"),
+    "spark.sinks.sinks": ("SideSink", "Sink"),
+    "spark.query.sql": ("register",),
+    "spark.query.stream": ("Stream", "Windowed", "stream"),
+    "spark.sources.workload": ("WorkloadStream", "workload"),
     "records.fleet": (
         "FleetStatus",
         "SplitStatus",

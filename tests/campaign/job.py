@@ -19,8 +19,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 import skytide
 from campaign import cases, sinks, streams
-from skytide.spark.continuous import ContinuousQuery
-from skytide.spark.session import local_session
+from skytide.spark.query.continuous import ContinuousQuery
+from skytide.spark.session.local import local_session
 
 SIDES = ("late", "windows", "invalid")
 

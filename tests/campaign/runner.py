@@ -19,7 +19,7 @@ from campaign import cases, job, judge, streams
 from campaign.cases import Case, Files
 from campaign.killer import Hits, Scene, strike
 from campaign.processes import DEADLINE_S, Job, Needs
-from skytide.spark.cluster import LocalCluster
+from skytide.spark.session.cluster import LocalCluster
 
 DISK = "48m"
 CALM_CASE = (0, 0)  # seed and number of the case that is run undisturbed first, to know how long that takes

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from skytide.cli import main
-from skytide.spark.java import find_java, use_java
+from skytide.spark.session.java import find_java, use_java
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "first_hour.py"
 DEADLINE_S = 300

@@ -20,8 +20,8 @@ from skytide.dashboard.history import History, latency, read_windows
 from skytide.dashboard.live import WARMING_UP, line, view
 from skytide.dashboard.picture import draw
 from skytide.records import Status, WindowRow
-from skytide.spark.failure import reason
-from skytide.spark.interrupt import Interrupt
+from skytide.spark.session.failure import reason
+from skytide.spark.session.interrupt import Interrupt
 
 SECOND_US = 1_000_000
 DEADLINE_S = 300

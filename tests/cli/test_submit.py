@@ -18,7 +18,7 @@ DEADLINE_S = 240
 JOB = """
 import sys
 import skytide
-from skytide.spark.session import local_session
+from skytide.spark.session.local import local_session
 
 def same(batches):
     yield from batches
@@ -44,7 +44,7 @@ if __name__ == "__main__":
 """
 
 PLAIN_JOB = """
-from skytide.spark.session import local_session
+from skytide.spark.session.local import local_session
 
 spark = local_session("a job")
 query = spark.readStream.format("rate").load().writeStream.format("noop").trigger(once=True).start()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from skytide.spark.cluster import LocalCluster
+from skytide.spark.session.cluster import LocalCluster
 
 DEADLINE_S = 900  # only against hanging
 HIDDEN = 'mount -t tmpfs none "$0" && exec "$@"'  # in a name space of its own: only what starts here sees it
@@ -15,7 +15,7 @@ SCRIPT = """
 import json, sys
 from skytide.errors import InvalidInput
 from skytide.spark.checkpoint import checkpoint_place
-from skytide.spark.session import local_session
+from skytide.spark.session.local import local_session
 
 spark = local_session("reach", **json.loads(sys.argv[1]))
 for folder in sys.argv[2:]:

@@ -22,7 +22,7 @@ from skytide.batch import State
 from skytide.errors import InvalidInput, SkytideError
 from skytide.spark.checkpoint import KEPT, Files, Store, fresh_name, sequence_of
 from skytide.spark.checkpoint.store import SWEEP_EVERY
-from skytide.spark.parquet_sink import ParquetSink, claim_all
+from skytide.spark.sinks.parquet import ParquetSink, claim_all
 
 TABLE = pa.table({"a": [1, 2, 3]})
 

@@ -20,10 +20,10 @@ from skytide.lateness import DropRatio, FixedSlack, KSlack, Slack
 from skytide.queries import Query
 from skytide.routing import AS_PID, PB_RR
 from skytide.spark.checkpoint import Files, Store
-from skytide.spark.engine import Engine
-from skytide.spark.outlets import Sinks
-from skytide.spark.parquet_sink import ParquetSink
-from skytide.spark.window_level import WindowTask
+from skytide.spark.engine.engine import Engine
+from skytide.spark.engine.window_level import WindowTask
+from skytide.spark.sinks.outlets import Sinks
+from skytide.spark.sinks.parquet import ParquetSink
 from skytide.windows import Windows
 
 WINDOWS = Windows(1_000, 200)

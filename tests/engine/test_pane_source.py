@@ -14,10 +14,10 @@ from skytide.lateness import FixedSlack, KSlack
 from skytide.queries import Skyline, low
 from skytide.routing import EVEN
 from skytide.spark.checkpoint import Store
-from skytide.spark.engine import Plan
-from skytide.spark.pane_level import read_reports
-from skytide.spark.pane_source import PaneReader
-from skytide.spark.workload_source import WorkloadReader, workload
+from skytide.spark.engine.engine import Plan
+from skytide.spark.engine.pane_level import read_reports
+from skytide.spark.sources.panes import PaneReader
+from skytide.spark.sources.workload import WorkloadReader, workload
 from skytide.windows import Windows
 
 START_US, LEAP_US = 1_700_000_000_000_000, 60_000_000

@@ -15,11 +15,11 @@ from skytide.batch import PaneReport, Way
 from skytide.errors import InvalidInput, SkytideError
 from skytide.lateness import DropRatio, FixedSlack, KSlack, Slack
 from skytide.spark.checkpoint import Store
-from skytide.spark.engine import Engine, Plan
-from skytide.spark.outlets import Sinks
-from skytide.spark.pane_level import PaneTask
-from skytide.spark.parquet_sink import ParquetSink
-from skytide.spark.window_level import WindowTask
+from skytide.spark.engine.engine import Engine, Plan
+from skytide.spark.engine.pane_level import PaneTask
+from skytide.spark.engine.window_level import WindowTask
+from skytide.spark.sinks.outlets import Sinks
+from skytide.spark.sinks.parquet import ParquetSink
 from skytide.windows import Windows
 
 # The stream seems to end after two batches; the third one is so small that without a flush no window would end with it.

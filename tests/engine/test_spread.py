@@ -13,8 +13,8 @@ from skytide.batch import OnDriver, OneTask
 from skytide.batch.spreading import DRIVER_S, FIRST_PAIR_S, SLICES_PER_SLOT, WORTH_S, Spreader
 from skytide.lateness import FixedSlack
 from skytide.queries import Query
-from skytide.spark.engine import Engine
-from skytide.spark.outlets import Sinks
+from skytide.spark.engine.engine import Engine
+from skytide.spark.sinks.outlets import Sinks
 from skytide.windows import Windows
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skytide.control.sizing import Sizing, sizing
+from skytide.control.models.sizing import Sizing, sizing
 from skytide.errors import InvalidInput
 from skytide.forecasting import Forecast, Forecaster, ForecasterLogic, Holt, HoltWinters, LastValue
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skytide.control.fuzzy import RULES, Fuzzy, factors, scaled, speed, splitting, within
+from skytide.control.controllers.fuzzy import RULES, Fuzzy, factors, scaled, speed, splitting, within
 from skytide.errors import InvalidInput
 from skytide.records import Allocation, Decision, Evaluation, Observation
 

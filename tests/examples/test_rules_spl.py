@@ -5,9 +5,9 @@ import json
 import pytest
 
 from skytide.control.controller import Controller
-from skytide.control.rules import Rules
-from skytide.control.spl import Spl
-from skytide.control.static import Static
+from skytide.control.controllers.rules import Rules
+from skytide.control.controllers.spl import Spl
+from skytide.control.controllers.static import Static
 from skytide.errors import InvalidInput
 from skytide.records import Allocation, Decision, Evaluation, Observation
 

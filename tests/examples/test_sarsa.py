@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skytide.control.sarsa import (
+from skytide.control.controllers.sarsa import (
     IN,
     MARGIN,
     NONE,

@@ -3,7 +3,7 @@
 import sys
 
 import skytide
-from skytide.spark.session import local_session
+from skytide.spark.session.local import local_session
 
 
 def main(feeds: str, out: str, splits: str, end: str) -> None:

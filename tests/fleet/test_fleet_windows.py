@@ -17,12 +17,12 @@ from skytide.batch import InSplits, PaneReport, Rules, Way
 from skytide.lateness import FixedSlack, KSlack, Slack
 from skytide.queries import Aggregate, Measure
 from skytide.spark.checkpoint import Store
-from skytide.spark.engine import Engine, Plan
+from skytide.spark.engine.engine import Engine, Plan
+from skytide.spark.engine.pane_level import PaneTask, read_reports
 from skytide.spark.fleet.feeds.lines import JsonFolder
 from skytide.spark.fleet.reader import FleetReader
 from skytide.spark.fleet.settings import Settings
-from skytide.spark.pane_level import PaneTask, read_reports
-from skytide.spark.pane_source import PaneReader
+from skytide.spark.sources.panes import PaneReader
 from skytide.windows import Windows
 
 SECOND = 1_000_000

@@ -32,10 +32,10 @@ from skytide.loop.cycle import Loop
 from skytide.queries import Aggregate, Measure, Skyline, TopK, high, low
 from skytide.records import Observation
 from skytide.spark.checkpoint import Store
-from skytide.spark.engine import Engine, Plan
-from skytide.spark.outlets import Sinks
-from skytide.spark.run import Run
+from skytide.spark.engine.engine import Engine, Plan
+from skytide.spark.query.run import Run
 from skytide.spark.scaling.slots import LocalSlots, RunSlots
+from skytide.spark.sinks.outlets import Sinks
 from skytide.windows import Windows
 
 TICK = Windows(100, 100)

@@ -19,8 +19,8 @@ from skytide.queries import KDominant, Levels, Skyband, Skyline, TopDelta, TopK,
 from skytide.routing import strategy_of
 from skytide.routing.panes import LeastLoaded
 from skytide.routing.pid import Gains, Pid
-from skytide.spark.cluster import LocalCluster
-from skytide.spark.session import local_session
+from skytide.spark.session.cluster import LocalCluster
+from skytide.spark.session.local import local_session
 from skytide.windows import duration_us, sliding
 
 TWO = low("a") * low("b")

@@ -83,4 +83,4 @@ def test_it_works_without_spark(part: str) -> None:
 
 
 def test_the_specimen_that_needs_spark_is_caught() -> None:
-    assert "No module named 'pyspark'" in run(WITHOUT_SPARK + "import skytide.spark.stream").stderr
+    assert "No module named 'pyspark'" in run(WITHOUT_SPARK + "import skytide.spark.query.stream").stderr

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skytide.control.placement import RESOLUTION, Bin, Item, Packing, best_fit, first_fit, leaving
+from skytide.control.hosts.placement import RESOLUTION, Bin, Item, Packing, best_fit, first_fit, leaving
 from skytide.errors import InvalidInput
 
 Packer = Callable[[Sequence[Item], Sequence[Bin]], Packing]

@@ -11,7 +11,7 @@ from support.fake_cluster import FakeCluster, executors
 from support.traffic import BURSTS, FLAT, SLIDING
 
 from skytide.control import Controller, Fuzzy, Guard, LocalThresholds
-from skytide.control.manager import Manager
+from skytide.control.hosts.manager import Manager
 from skytide.loop.ports import Actuator
 from skytide.records import Allocation, Observation
 from skytide.routing import TB_RR

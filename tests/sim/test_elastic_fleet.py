@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from skytide.admission import Admission, Ard, Drfm, Profile, Sample
-from skytide.control.sizing import Sizing
+from skytide.control.models.sizing import Sizing
 from skytide.lab.x15_elastic_fleet import OURS, PLAIN, placements, play, shares_of
 from skytide.sim.elastic_fleet import Assign, Assignment, Machines, Moment, elastic, run_elastic_fleet, static, trend_traffic
 from skytide.sim.fleet import TICK_S, FleetTraffic

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.traffic import BURSTS, CHEAP_WINDOWS, FLAT, GAPS, SLIDING
 
-from skytide.control.fuzzy import Fuzzy
+from skytide.control.controllers.fuzzy import Fuzzy
 from skytide.control.guard import Guard
 from skytide.errors import InvalidInput
 from skytide.loop.cycle import Cycle, Loop

@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skytide.control.controller import State
+from skytide.control.controllers.sarsa import Sarsa
+from skytide.control.controllers.thresholds import GlobalThresholds, LocalThresholds
 from skytide.control.guard import Guard
-from skytide.control.judging import Judge, Verdict, WorkersByLoad
-from skytide.control.manager import Manager
-from skytide.control.sarsa import Sarsa
-from skytide.control.thresholds import GlobalThresholds, LocalThresholds
+from skytide.control.hosts.judging import Judge, Verdict, WorkersByLoad
+from skytide.control.hosts.manager import Manager
 from skytide.errors import InvalidInput
 from skytide.loop.cycle import Loop
 from skytide.sim.plants.hosts import (

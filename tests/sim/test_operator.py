@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from skytide.control.controllers.mpc import Mpc
+from skytide.control.controllers.static import Static
 from skytide.control.guard import Guard
-from skytide.control.mpc import Mpc
-from skytide.control.static import Static
 from skytide.errors import InvalidInput
 from skytide.loop.cycle import Loop
 from skytide.records import Allocation, Observation

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from skytide.errors import InvalidInput
-from skytide.spark import java
+from skytide.spark.session import java
 
 
 def fake_java(home: Path, says: str, status: int = 0) -> Path:

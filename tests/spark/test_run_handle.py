@@ -15,8 +15,8 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 import skytide
-from skytide.spark.java import use_java
-from skytide.spark.run import Run
+from skytide.spark.query.run import Run
+from skytide.spark.session.java import use_java
 
 DEADLINE_S = 300
 COLUMNS = "id bigint, ts timestamp"

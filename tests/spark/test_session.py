@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from skytide.spark.session import local_session
+from skytide.spark.session.local import local_session
 
 
 def test_workers_run_this_python_on_arrow_batches(spark: SparkSession) -> None:
@@ -30,7 +30,7 @@ def test_a_second_call_gives_the_running_session(spark: SparkSession) -> None:
 @pytest.mark.slow
 def test_starts_in_silence_and_leaves_nothing_behind(tmp_path: Path) -> None:
     program = """
-from skytide.spark.session import local_session
+from skytide.spark.session.local import local_session
 session = local_session("silent", **{"spark.sql.shuffle.partitions": "7"})
 assert session.conf.get("spark.sql.shuffle.partitions") == "7"
 assert session.range(10).mapInArrow(lambda batches: batches, "id long").count() == 10

@@ -24,11 +24,11 @@ from pyspark.sql.streaming.query import StreamingQuery
 import skytide
 from skytide.control import Controller, ControllerLogic, Guard
 from skytide.records import Decision, Evaluation
-from skytide.spark.cluster import LocalCluster
 from skytide.spark.scaling import Scaler
 from skytide.spark.scaling.gateway import Executor, SparkCluster
 from skytide.spark.scaling.warm import warm
-from skytide.spark.session import local_session
+from skytide.spark.session.cluster import LocalCluster
+from skytide.spark.session.local import local_session
 
 TESTS = str(Path(__file__).parents[1])
 ROOM, MAX_EXECUTORS = 2, 3  # executors that the cluster has room for at first, and that the scaler may ask for

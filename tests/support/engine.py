@@ -14,12 +14,12 @@ from skytide.batch import PaneReport, Rules, Sent, Way
 from skytide.keyed import SlotReport
 from skytide.lateness import DropRatio, FixedSlack, KSlack, Slack
 from skytide.queries import Aggregate, KDominant, Measure, Over, Query, Skyline, TopK, high, low
-from skytide.spark import window_level
 from skytide.spark.checkpoint import Files, Store
-from skytide.spark.engine import Plan
-from skytide.spark.key_level import KeyTask
-from skytide.spark.outlets import Sinks
-from skytide.spark.pane_level import REPORT, SLOT, PaneTask, read_reports
+from skytide.spark.engine import window_level
+from skytide.spark.engine.engine import Plan
+from skytide.spark.engine.key_level import KeyTask
+from skytide.spark.engine.pane_level import REPORT, SLOT, PaneTask, read_reports
+from skytide.spark.sinks.outlets import Sinks
 from skytide.windows import Windows
 from support import oracle
 

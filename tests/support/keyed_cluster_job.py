@@ -16,9 +16,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import skytide
-from skytide.spark.cluster import LocalCluster
 from skytide.spark.scaling.gateway import SparkCluster
-from skytide.spark.session import local_session
+from skytide.spark.session.cluster import LocalCluster
+from skytide.spark.session.local import local_session
 from support.streaming_job import COUNTED, KEYS, Numbered
 
 START_US = 1_700_000_000_000_000

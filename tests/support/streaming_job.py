@@ -12,7 +12,7 @@ import pyarrow as pa
 
 import skytide
 from skytide import DropRatio, FixedSlack, high, low
-from skytide.spark.session import local_session
+from skytide.spark.session.local import local_session
 
 WORKLOAD: dict[str, Any] = {
     "rate": 4_000,

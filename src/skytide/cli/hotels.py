@@ -16,7 +16,7 @@ from rich.table import Table
 from skytide import diff, high, low, skyline
 from skytide.cli.folders import make_room, writable
 from skytide.spark.hotels import CITIES, hotels
-from skytide.spark.session import local_session
+from skytide.spark.session.local import local_session
 
 COUNT = 100_000
 SHOWN = 12

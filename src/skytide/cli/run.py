@@ -18,10 +18,10 @@ from skytide.dashboard.live import WARMING_UP, line, view
 from skytide.dashboard.picture import draw
 from skytide.errors import SkytideError
 from skytide.errors.checks import real
-from skytide.spark.failure import reason
-from skytide.spark.interrupt import Interrupt
-from skytide.spark.session import local_session
-from skytide.spark.workload_source import WorkloadStream, now_us
+from skytide.spark.session.failure import reason
+from skytide.spark.session.interrupt import Interrupt
+from skytide.spark.session.local import local_session
+from skytide.spark.sources.workload import WorkloadStream, now_us
 from skytide.watch.serving import check_installed
 
 DIMENSIONS = 5

@@ -25,9 +25,9 @@ from skytide.dashboard.trading_live import line, view
 from skytide.dashboard.trading_picture import draw
 from skytide.errors.checks import real, whole
 from skytide.lab.real_data import data
-from skytide.spark.interrupt import Interrupt
-from skytide.spark.session import local_session
-from skytide.spark.workload_source import now_us
+from skytide.spark.session.interrupt import Interrupt
+from skytide.spark.session.local import local_session
+from skytide.spark.sources.workload import now_us
 from skytide.trading import AlgoTrader
 from skytide.windows import duration_us
 

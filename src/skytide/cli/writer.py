@@ -10,7 +10,7 @@ from typing import Self
 
 from skytide.cli.traffic import Traffic
 from skytide.errors import SkytideError
-from skytide.spark.workload_source import now_us
+from skytide.spark.sources.workload import now_us
 
 EVERY_S = 0.2
 MAX_S = 1.0  # so much is written at once where there is much to catch up with

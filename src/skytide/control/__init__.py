@@ -3,15 +3,15 @@
 from collections.abc import Callable
 
 from skytide.control.controller import Controller, ControllerLogic
-from skytide.control.fuzzy import Fuzzy
+from skytide.control.controllers.fuzzy import Fuzzy
+from skytide.control.controllers.mpc import Mpc
+from skytide.control.controllers.rules import Rules
+from skytide.control.controllers.sarsa import Sarsa
+from skytide.control.controllers.sizes import Sizes
+from skytide.control.controllers.spl import Spl
+from skytide.control.controllers.static import Static
+from skytide.control.controllers.thresholds import GlobalThresholds, LocalThresholds
 from skytide.control.guard import Guard
-from skytide.control.mpc import Mpc
-from skytide.control.rules import Rules
-from skytide.control.sarsa import Sarsa
-from skytide.control.sizes import Sizes
-from skytide.control.spl import Spl
-from skytide.control.static import Static
-from skytide.control.thresholds import GlobalThresholds, LocalThresholds
 from skytide.errors import InvalidInput
 from skytide.errors.checks import told, words
 

@@ -17,10 +17,10 @@ from skytide.keyed import GROUPS, Chunk, Loads, Moves, Rebalancer, RebalancerLog
 from skytide.keyed.chunk import all_keys
 from skytide.keyed.state import ROWS, STATES
 from skytide.keyed.work import STATES as STATE_COLUMNS
-from skytide.spark.jobs import SparkJobs
-from skytide.spark.key_level import KeyTask, chunks_of
-from skytide.spark.keyed import KeyedQuery
-from skytide.spark.pane_level import REPORT
+from skytide.spark.engine.jobs import SparkJobs
+from skytide.spark.engine.key_level import KeyTask, chunks_of
+from skytide.spark.engine.pane_level import REPORT
+from skytide.spark.query.keyed import KeyedQuery
 from skytide.workloads.identity import derive
 
 MP, R_BLK, S_BLK = "MP", "R-BLK", "S-BLK"

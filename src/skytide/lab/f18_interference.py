@@ -7,7 +7,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from skytide.control.fuzzy import Fuzzy
+from skytide.control.controllers.fuzzy import Fuzzy
 from skytide.lab.elastic_ppq import TABLES_THREADS, WINDOWS, p0_costs, p0_splitting, stream, summary
 from skytide.lab.estimate import column, mean_of
 from skytide.lab.experiment import SEEDS, Experiment, Findings, Piece, Row

@@ -10,11 +10,11 @@ import pyarrow.parquet as pq
 from matplotlib.figure import Figure
 
 from skytide.control.controller import Controller
-from skytide.control.fuzzy import Fuzzy
+from skytide.control.controllers.fuzzy import Fuzzy
+from skytide.control.controllers.mpc import Mpc
+from skytide.control.controllers.static import Static
 from skytide.control.guard import Guard
-from skytide.control.mpc import Mpc
 from skytide.control.saso import Step, saso
-from skytide.control.static import Static
 from skytide.lab.experiment import Experiment, Findings, Piece, Row
 from skytide.lab.real_data import data
 from skytide.lab.verdict import Claim, of_all

@@ -16,10 +16,10 @@ from skytide.lateness import FixedSlack
 from skytide.queries import low
 from skytide.routing import AS_PID, EVEN, PB_RR, Splitting
 from skytide.sim.micro_batch import BatchCosts, run_batches
-from skytide.spark.run import Run
-from skytide.spark.session import local_session
-from skytide.spark.stream import stream
-from skytide.spark.workload_source import WorkloadStream, workload
+from skytide.spark.query.run import Run
+from skytide.spark.query.stream import stream
+from skytide.spark.session.local import local_session
+from skytide.spark.sources.workload import WorkloadStream, workload
 from skytide.windows import Windows
 
 WINDOWS, TRIGGER_S, SLOTS, CORES, DIMENSIONS = Windows(1_000_000, 200_000), 0.5, 2, 2, 8

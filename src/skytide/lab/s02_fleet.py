@@ -22,7 +22,7 @@ from skytide.lab.experiment import Experiment, Findings, Piece, Row
 from skytide.lab.real_data import data
 from skytide.lab.verdict import Claim
 from skytide.spark.fleet import fleet
-from skytide.spark.session import local_session
+from skytide.spark.session.local import local_session
 from skytide.workloads.fleet import PERIOD_S, Sfvar
 
 STREAMS, RATE_HZ, CAPACITY_HZ = 80, 4_000.0, 500.0

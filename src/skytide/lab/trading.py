@@ -8,9 +8,9 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from skytide.control.controller import Controller
+from skytide.control.controllers.mpc import P2_FREQUENCIES_GHZ, Mpc
 from skytide.control.guard import Guard
-from skytide.control.models import power_w
-from skytide.control.mpc import P2_FREQUENCIES_GHZ, Mpc
+from skytide.control.models.operator import power_w
 from skytide.control.saso import Saso, Step, saso
 from skytide.lab.real_data import data
 from skytide.records import Allocation, Observation

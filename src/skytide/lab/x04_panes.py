@@ -14,9 +14,9 @@ from skytide.lab.verdict import Claim, of_all
 from skytide.lateness import FixedSlack
 from skytide.queries import Query, Skyline, combine, low
 from skytide.queries.unshared import Unshared
-from skytide.spark.session import local_session
-from skytide.spark.stream import stream
-from skytide.spark.workload_source import workload
+from skytide.spark.query.stream import stream
+from skytide.spark.session.local import local_session
+from skytide.spark.sources.workload import workload
 
 CLOUDS = {"correlated": 8, "independent": 6, "anticorrelated": 4}  # kind of points: dimensions
 START_US = 1_700_000_000_000_000

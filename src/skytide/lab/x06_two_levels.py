@@ -8,7 +8,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from skytide.control.fuzzy import Fuzzy
+from skytide.control.controllers.fuzzy import Fuzzy
 from skytide.lab.elastic_ppq import CATCH_UP_S, PANES, PANES_RATE_HZ, SETPOINT, p0_pane_costs, p0_splitting
 from skytide.lab.estimate import Mean, column, mean_of
 from skytide.lab.experiment import SEEDS, Experiment, Findings, Piece, Row

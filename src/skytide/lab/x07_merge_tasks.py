@@ -7,7 +7,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from skytide.control.fuzzy import Fuzzy
+from skytide.control.controllers.fuzzy import Fuzzy
 from skytide.lab.elastic_ppq import CATCH_UP_S, SETPOINT, TABLES_THREADS, WINDOWS, p0_costs, p0_splitting, with_rows
 from skytide.lab.estimate import Mean, mean_of
 from skytide.lab.experiment import SEEDS, Experiment, Findings, Piece, Row

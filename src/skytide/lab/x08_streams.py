@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from skytide.control.fuzzy import Fuzzy
+from skytide.control.controllers.fuzzy import Fuzzy
 from skytide.lab.elastic_ppq import (
     CALIBRATED_ON,
     GAMES_DROP,

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from skytide.control.mpc import P2_FREQUENCIES_GHZ
-from skytide.control.objective import Demand, Objective
-from skytide.control.optimiser import Plan, Problem, plan
+from skytide.control.controllers.mpc import P2_FREQUENCIES_GHZ
+from skytide.control.models.objective import Demand, Objective
+from skytide.control.models.optimiser import Plan, Problem, plan
 from skytide.forecasting import Holt
 from skytide.lab.experiment import Experiment, Findings, Piece, Row
 from skytide.lab.trading import ALPHAS, CHOSEN, FASTEST_GHZ, REPLICAS, SERVICE_S, STEP_S, real_rates

@@ -22,9 +22,9 @@ from skytide.lab.blocking import MP, R_BLK, S_BLK, Compared
 from skytide.lab.experiment import Row
 from skytide.lab.verdict import Claim, of_all
 from skytide.lateness import FixedSlack
-from skytide.spark.run import Run
-from skytide.spark.session import local_session
-from skytide.spark.stream import stream
+from skytide.spark.query.run import Run
+from skytide.spark.query.stream import stream
+from skytide.spark.session.local import local_session
 from skytide.trading import AlgoTrader
 from skytide.workloads.identity import derive
 

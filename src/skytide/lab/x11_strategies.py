@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from skytide.control.models import power_w
+from skytide.control.models.operator import power_w
 from skytide.lab.estimate import column, mean_of
 from skytide.lab.experiment import Experiment, Findings, Piece, Row
 from skytide.lab.trading import (

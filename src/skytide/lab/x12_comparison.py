@@ -8,8 +8,8 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from skytide.control.controller import Controller
-from skytide.control.rules import Rules
-from skytide.control.spl import Spl
+from skytide.control.controllers.rules import Rules
+from skytide.control.controllers.spl import Spl
 from skytide.lab.estimate import Mean, column, mean_of
 from skytide.lab.experiment import Experiment, Findings, Piece, Row
 from skytide.lab.trading import CHOSEN, SLIDE, play, real_rates, strategy

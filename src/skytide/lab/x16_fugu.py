@@ -11,9 +11,9 @@ import pyarrow.parquet as pq
 from matplotlib.figure import Figure
 
 from skytide.control.controller import State
-from skytide.control.judging import WorkersByLoad
-from skytide.control.sarsa import PENALTY, Sarsa, SarsaJudge
-from skytide.control.thresholds import GlobalThresholds, LocalThresholds
+from skytide.control.controllers.sarsa import PENALTY, Sarsa, SarsaJudge
+from skytide.control.controllers.thresholds import GlobalThresholds, LocalThresholds
+from skytide.control.hosts.judging import WorkersByLoad
 from skytide.lab.estimate import mean_of
 from skytide.lab.experiment import Experiment, Findings, Piece, Row
 from skytide.lab.real_data import data

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skytide.admission import Admission, Profile, Sample, admit
-from skytide.control.sizing import Sizing, sizing
+from skytide.control.models.sizing import Sizing, sizing
 from skytide.sim.fleet import TICK_S, Counts, FleetTraffic, Floats
 from skytide.workloads.identity import derive
 

@@ -10,10 +10,6 @@ import numpy as np
 import pyspark.daemon
 import pyspark.worker
 
-import skytide.spark.fleet
-import skytide.spark.pane_source
-import skytide.spark.sql
-import skytide.spark.stream  # noqa: F401
 from skytide.kernels import count_dominators, skyline
 
 

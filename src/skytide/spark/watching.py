@@ -14,9 +14,9 @@ from skytide.records.fleet import FleetStatus
 from skytide.watch.looks import FleetLook, Points, QueryLook, ScalerAbout, ScalerLook, StreamRow, Subject
 
 if TYPE_CHECKING:
-    from skytide.spark.engine import Engine
+    from skytide.spark.engine.engine import Engine
     from skytide.spark.fleet import Fleet
-    from skytide.spark.run import Run
+    from skytide.spark.query.run import Run
     from skytide.spark.scaling import Scaler
 
 MAX_POINTS = 2_000

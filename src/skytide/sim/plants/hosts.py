@@ -1,6 +1,6 @@
 """FUGU in virtual time: hosts, the operators of many queries, and what it costs to move them (P4 §II and V).
 
-Each query is a filter, which sees all events, and a window over the events of its sector. `skytide.control.manager` says which operators
+Each query is a filter, which sees all events, and a window over the events of its sector. `skytide.control.hosts.manager` says which operators
 go where. One step is one measurement point, in which loads are fluid: what a host cannot do stays as a backlog with its operators, so
 nothing is lost.
 """
@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skytide.control.guard import Guard
-from skytide.control.judging import WorkersByLoad
-from skytide.control.manager import HostsSeen, Manager, Placed
-from skytide.control.models import kingman
-from skytide.control.placement import Bin, Item, first_fit
+from skytide.control.hosts.judging import WorkersByLoad
+from skytide.control.hosts.manager import HostsSeen, Manager, Placed
+from skytide.control.hosts.placement import Bin, Item, first_fit
+from skytide.control.models.operator import kingman
 from skytide.errors import InvalidInput
 from skytide.records import Allocation
 from skytide.sim.drive import drive

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from skytide.control.models import kingman, power_w
+from skytide.control.models.operator import kingman, power_w
 from skytide.errors import InvalidInput
 from skytide.records import Allocation, Observation
 from skytide.workloads.identity import derive

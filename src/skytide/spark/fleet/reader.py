@@ -31,7 +31,7 @@ from skytide.spark.fleet.standing import standing, streams_table
 
 if TYPE_CHECKING:  # the pane level loads the compiled queries, which not everybody needs
     from skytide.routing import Router
-    from skytide.spark.pane_level import PaneTask, Tuples
+    from skytide.spark.engine.pane_level import PaneTask, Tuples
 
 TELL_STREAMS_S = 1.0
 """How each stream is doing is told no more often than this."""

@@ -7,8 +7,8 @@ import pyarrow as pa
 
 from skytide.lateness import Order
 from skytide.lateness.clock import STAY_US
+from skytide.spark.engine.pane_level import PaneTask, Tuples, times_us
 from skytide.spark.fleet.feeds import STREAM, Range, Records
-from skytide.spark.pane_level import PaneTask, Tuples, times_us
 
 
 def as_tuples(read: Iterable[Records], ranges: Sequence[Range], task: PaneTask) -> Iterator[Tuples]:

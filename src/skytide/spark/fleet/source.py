@@ -7,7 +7,7 @@ from pyspark.sql.types import StructType
 from skytide.spark.fleet.feeds import STREAM
 from skytide.spark.fleet.reader import FleetReader
 from skytide.spark.fleet.settings import Settings
-from skytide.spark.quiet_end import end_quietly
+from skytide.spark.sources.quiet_end import end_quietly
 
 FORMAT = "skytide-fleet"
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from skytide.spark.continuous import ContinuousQuery
+from skytide.spark.query.continuous import ContinuousQuery
 
 _WAYS: tuple[tuple[type, str], ...] = ((ContinuousQuery, "start"), (DataStreamWriter, "start"), (DataStreamWriter, "toTable"))
 """How a query starts. A listener of Spark's would hear of it, too, but only in sessions that are known before, and of skytide's

@@ -10,7 +10,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from skytide.control import Controller, Guard, controller_of
 from skytide.errors.checks import is_whole, kind_of, one_of, refused, yes_or_no
 from skytide.records import Event
-from skytide.spark.run import Run
+from skytide.spark.query.run import Run
 from skytide.spark.scaling.json_store import JsonStore
 from skytide.spark.scaling.plant import plant
 from skytide.spark.scaling.scaler import Scaler

@@ -18,7 +18,7 @@ from pyspark.sql.streaming.listener import (
 from pyspark.sql.streaming.query import StreamingQuery
 
 from skytide.records import Allocation, Observation
-from skytide.spark.run import Run
+from skytide.spark.query.run import Run
 from skytide.spark.scaling.gateway import Executor
 from skytide.spark.scaling.progress import Batch, Means, idle, measure, overdue
 

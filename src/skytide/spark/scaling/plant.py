@@ -12,7 +12,7 @@ from pyspark.sql.streaming.query import StreamingQuery, StreamingQueryManager
 from skytide.errors import InvalidInput
 from skytide.errors.checks import refused
 from skytide.loop.ports import Actuator
-from skytide.spark.run import Run
+from skytide.spark.query.run import Run
 from skytide.spark.scaling.executors import ClusterExecutors, Tell
 from skytide.spark.scaling.gateway import Executor, SparkCluster
 from skytide.spark.scaling.metrics import trigger_s

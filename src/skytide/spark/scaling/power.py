@@ -7,7 +7,7 @@ import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from skytide.control.models import power_w
+from skytide.control.models.operator import power_w
 from skytide.loop.ports import Actuator, Metrics
 from skytide.records import Allocation, Observation
 

@@ -2,7 +2,7 @@
 
 from skytide.loop.ports import Actuator
 from skytide.records import Allocation
-from skytide.spark.run import Run
+from skytide.spark.query.run import Run
 
 
 class RunSlots:

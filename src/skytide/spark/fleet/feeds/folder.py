@@ -8,7 +8,7 @@ import os
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
@@ -30,6 +30,7 @@ from skytide.spark.fleet.feeds.feed import (
     Skipped,
     settled,
 )
+from skytide.spark.fleet.feeds.listing import Listing
 
 HEAD_BYTES = 64
 MAX_CHECKED = 256
@@ -51,6 +52,7 @@ class Folder(Feed):
     schema: pa.Schema
     record_bytes: float = 100.0
     """The length of a record, to tell tuples from bytes."""
+    _listing: Listing = field(default_factory=Listing, repr=False, compare=False)
 
     extension: ClassVar[str]
 
@@ -112,12 +114,16 @@ class Folder(Feed):
 
     def _found(self, book: Book) -> tuple[Book, Counts, Counts]:
         """Return the book with the streams that have joined, and size and inode of each stream's file."""
-        ending = f".{self.extension}"
         place = os.open(self.path, os.O_RDONLY)  # from where a file is found faster than by its whole path
         try:
-            files = {name for name in os.listdir(place) if name.endswith(ending) and name[0] not in "._"}
-            book = book.joined(sorted({name.removesuffix(ending) for name in files} - book.rows.keys()))
-            pairs = [_measured(file, place) if (file := name + ending) in files else MISSING for name in book.names]
+            book = book.joined(sorted(self._listing.streams(place, self.extension) - book.rows.keys()))
+            files = [f"{name}.{self.extension}" for name in book.names]
+            try:
+                found = [os.stat(file, dir_fd=place) for file in files]
+            except OSError:  # one of them was removed
+                pairs = [_measured(file, place) for file in files]
+            else:
+                pairs = [(each.st_size, each.st_ino) for each in found]
         finally:
             os.close(place)
         sizes, inodes = np.array(pairs, np.int64).reshape(-1, 2).T

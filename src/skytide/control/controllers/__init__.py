@@ -1,0 +1,1 @@
+"""The controllers: each decides from evaluations how much to run."""

@@ -1,0 +1,236 @@
+"""Model predictive control of workers and CPU frequency (P2, SPEC E2): forecast, weigh the ways to go, take the first step of the best.
+
+P2's weights are ratios of a priority and a scale that has to be found by experiments. Here the scales follow from what is seen, so
+that the same weights work for 5 as for 5,000 workers and for any rate: see `skytide.control.models.objective`.
+"""
+
+from dataclasses import dataclass, field
+from math import ceil, exp, isfinite, log
+from typing import TypedDict, Unpack
+
+from skytide.control.controller import Controller, ControllerLogic, State
+from skytide.control.models.objective import Demand, Objective
+from skytide.control.models.operator import waiting_s
+from skytide.control.models.optimiser import plan
+from skytide.errors.checks import is_finite, is_whole, refused, yes_or_no
+from skytide.forecasting import Forecaster, Holt
+from skytide.records import Allocation, Decision, Evaluation, Expected, Observation
+from skytide.windows import Duration, duration_us
+
+P2_FREQUENCIES_GHZ = (1.2, 1.3, 1.4, 1.5, 1.6, 1.7, 1.8, 1.9, 2.0)
+CORRECTION_WEIGHT = 0.5  # of the latest measurement. P2 takes it alone, which passes all of its noise on
+CORRECTION_LIMIT = 1e6
+TRUSTED_LOAD = 0.95  # nearer to 1 a small error of the load is a large one of the wait
+
+
+class MpcOptions(TypedDict, total=False):
+    """What `Mpc` takes beside the latency to keep."""
+
+    power: bool
+    horizon: int
+    alpha: float
+    beta: float
+    gamma: float
+    coverage: float
+    headroom: float
+    minimum: int
+    maximum: int | None
+    frequencies_ghz: tuple[float, ...]
+    forecaster: Forecaster
+    scaled: bool
+
+
+@dataclass(frozen=True)
+class Mpc(Controller):
+    """The fewest workers (or watts) that keep up, or keep a latency, over the steps to come.
+
+    >>> Mpc.latency("2 s").bound_s, Mpc.throughput().bound_s
+    (2.0, None)
+    """
+
+    bound_s: float | None = None
+    """The latency to keep; None: only keep up with what comes in."""
+    power: bool = False
+    """Choose a CPU frequency as well, and save watts instead of workers."""
+    horizon: int = 3
+    """Steps that are planned, after the time that a new worker needs."""
+    alpha: float = 100.0
+    beta: float = 0.5
+    gamma: float = 0.4
+    """Weights of the quality of service, of resources, and of changes; without gamma each step is planned for itself alone."""
+    coverage: float = 0.9
+    """Plan for the upper end of the interval in which the input lies with this probability; 0: for its mean."""
+    headroom: float = 0.1
+    """Share of a worker that is never planned with: for what neither forecast nor model knows."""
+    minimum: int = 1
+    maximum: int | None = None
+    """None: whatever is needed, within the limits of the guard. With `power` it has to be known: slower cores need more of them."""
+    frequencies_ghz: tuple[float, ...] = P2_FREQUENCIES_GHZ
+    forecaster: Forecaster = field(default_factory=Holt)
+    scaled: bool = True
+    """False: weights as in P2, over milliseconds, workers (or the power of one at full speed), and steps of workers and frequencies."""
+
+    @staticmethod
+    def throughput(**options: Unpack[MpcOptions]) -> "Mpc":
+        """Keep up with what comes in: P2's Th-Node, and Th-Power with `power=True`."""
+        return Mpc(**options)
+
+    @staticmethod
+    def latency(bound: Duration, **options: Unpack[MpcOptions]) -> "Mpc":
+        """Keep a mean latency, as "2 s": P2's Lat-Node, and Lat-Power with `power=True`."""
+        return Mpc(bound_s=duration_us(bound, "bound") / 1e6, **options)
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be planned with."""
+        self._check(is_whole(self.horizon, 1, 1_000), "horizon", "no step would be planned, or too many", "choose 1 to 1,000")
+        for name, what in (("headroom", "not a share of a worker"), ("coverage", "not a probability")):
+            share = getattr(self, name)
+            self._check(is_finite(share) and 0 <= share < 1, name, what, "choose one from 0 up to, not with, 1")
+        for name, least in (("alpha", 0.0), ("beta", 0.0), ("gamma", -1e-300)):
+            weight = getattr(self, name)
+            self._check(is_finite(weight) and weight > least, name, "a weight is too small", "choose weights above 0")
+        self._check(is_whole(self.minimum, 1), "minimum", "nothing would be done", "choose at least 1")
+        soon = self.bound_s is None or (is_finite(self.bound_s) and self.bound_s > 0)
+        self._check(soon, "bound_s", "no latency is that low", "choose more than 0")
+        enough = self.maximum is None or is_whole(self.maximum, self.minimum)
+        self._check(enough, "maximum", f"below the minimum of {self.minimum}", "choose at least that")
+        yes_or_no("power", self.power)
+        yes_or_no("scaled", self.scaled)
+        known = isinstance(self.frequencies_ghz, tuple | list) and all(is_finite(ghz) and ghz > 0 for ghz in self.frequencies_ghz)
+        self._check(known, "frequencies_ghz", "not frequencies", "choose some, as (1.2, 2.0)")
+        self._check(isinstance(self.forecaster, Forecaster), "forecaster", "not a forecaster", "choose one, as Holt()")
+        ready = not self.power or (self.maximum is not None and len(self.frequencies_ghz) > 0)
+        self._check(ready, "maximum", "slower cores need more of them, so their number must be known", "say how many there are")
+
+    def _check(self, holds: bool, name: str, reason: str, remedy: str) -> None:
+        if not holds:
+            raise refused(name, getattr(self, name), reason, remedy)
+
+    def build(self, resume: State | None = None) -> ControllerLogic:
+        """Return the logic, from a snapshot if there is one."""
+        return _Mpc(self, **(resume or {}))
+
+
+class _Mpc(ControllerLogic):
+    def __init__(
+        self, config: Mpc, forecaster: State | None = None, correction: float | None = None, service_s: float | None = None
+    ) -> None:
+        self._config = config
+        self._objective = Objective(
+            config.bound_s,
+            config.power,
+            config.alpha,
+            config.beta,
+            config.gamma,
+            config.headroom,
+            config.minimum,
+            config.maximum,
+            config.frequencies_ghz if config.power else (),
+            config.scaled,
+        )
+        self._rates = config.forecaster.build(forecaster)
+        self._correction = correction  # None: no latency was measured yet
+        self._service_s = service_s  # the latest that was measured: a query that is idle tells nothing of it
+
+    def snapshot(self) -> State:
+        return {"forecaster": self._rates.snapshot(), "correction": self._correction, "service_s": self._service_s}
+
+    def decide(self, seen: Evaluation, *, now_s: float) -> Decision:
+        present, rate_hz = seen.seen.allocation, seen.seen.arrival_rate_hz
+        if not (isfinite(rate_hz) and rate_hz >= 0 and isfinite(seen.demand_hz)):
+            return Decision(present, f"no input rate was measured: stays {present.workers}")
+        self._rates.observe(rate_hz)
+        service_s = self._service_s = _service_s(seen) or self._service_s
+        if service_s is None:
+            return Decision(present, f"neither the time for a tuple nor a load was measured: stays {present.workers}")
+        self._correct(seen, service_s)
+        rates_hz = self._demand_hz(seen)
+        demand = Demand(rates_hz, service_s, seen.seen.arrival_cv, seen.seen.service_cv, self._correction or 1.0)
+        if (largest := self._objective.overload(present, demand)) is not None:
+            chosen, why = largest, ", more than any size can serve"
+        else:
+            options, problem = self._objective.problem(present, demand)
+            chosen, why = options[plan(problem).path[0]], ""
+        return Decision(chosen, self._reason(seen, demand, chosen) + why, self._expected(seen))
+
+    def _expected(self, seen: Evaluation) -> Expected:
+        """Return the forecast for the time when a worker that is asked for now works."""
+        steps = _lead_steps(seen) + 1
+        ahead = self._rates.forecast(steps, self._config.coverage)
+        return Expected(steps * seen.seen.interval_s, ahead.mean, max(ahead.low, 0.0), ahead.high)
+
+    def _demand_hz(self, seen: Evaluation) -> tuple[float, ...]:
+        """Return what each planned step has to serve.
+
+        A worker that is asked for now helps only after the lead time, but one that is given back is gone at once: so each decision is
+        judged by the most that is expected from its own step until workers asked for with it are there.
+        """
+        lead = _lead_steps(seen)
+        upper = [self._rates.forecast(k, self._config.coverage).high for k in range(1, lead + self._config.horizon + 1)]
+        waiting_hz = max(seen.demand_hz - seen.seen.arrival_rate_hz, self._late_hz(seen.seen), 0.0)
+        return tuple(max(0.0, *upper[i : i + lead + 1]) + waiting_hz for i in range(self._config.horizon))
+
+    def _late_hz(self, now: Observation) -> float:
+        """Return what has to be served besides so that within the planned steps no more wait than a latency at its bound allows."""
+        if self._config.bound_s is None or now.interval_s <= 0:
+            return 0.0
+        return (now.backlog - now.arrival_rate_hz * self._config.bound_s) / (self._config.horizon * now.interval_s)
+
+    def _correct(self, seen: Evaluation, service_s: float) -> None:
+        """Learn by how much tuples wait longer than Kingman's formula says, P2 (8)."""
+        now = seen.seen
+        used = now.arrival_rate_hz * service_s / max(1, now.allocation.workers)
+        if self._config.bound_s is None or now.latency_s is None or not seen.settled or not 0 < used < TRUSTED_LOAD:
+            return
+        model_s = float(waiting_s(used, now.arrival_cv, now.service_cv, service_s / max(1, now.allocation.workers)))
+        measured_s = now.latency_s - service_s
+        if model_s > 0 and measured_s > 0 and isfinite(measured_s):
+            ratio = min(max(measured_s / model_s, 1 / CORRECTION_LIMIT), CORRECTION_LIMIT)
+            known = (
+                self._correction or ratio
+            )  # the first measurement counts in full: batches make tuples wait that Kingman knows nothing of
+            self._correction = exp((1 - CORRECTION_WEIGHT) * log(known) + CORRECTION_WEIGHT * log(ratio))
+
+    def _reason(self, seen: Evaluation, demand: Demand, chosen: Allocation) -> str:
+        present = seen.seen.allocation
+        ahead_s = (_lead_steps(seen) + 1) * seen.seen.interval_s
+        rate_hz, now_hz = demand.rates_hz[0], seen.seen.arrival_rate_hz
+        change = f" ({100 * (rate_hz / now_hz - 1):+.0f} %)" if now_hz > 0 else ""
+        used = 100 * self._objective.used(present, demand)
+        said = (
+            f"{_measured(seen.seen)}; forecast up to {rate_hz:,.0f} tuples/s in {ahead_s:.3g} s{change}; "
+            f"modelled: {_sized(present)} would be used {used:.0f} %"
+        )
+        if self._config.bound_s is not None:
+            said += f" and latency be {self._objective.latency_s(present, demand):.3g} s of {self._config.bound_s:g} s"
+        if chosen == present:
+            return f"{said}: stays {present.workers}"
+        if chosen.frequency_ghz == present.frequency_ghz:
+            return f"{said}: {present.workers} to {chosen.workers}"
+        return f"{said}: to {_sized(chosen)}"
+
+
+def _measured(now: Observation) -> str:
+    latency = "" if now.latency_s is None else f", latency {now.latency_s:.3g} s"
+    waits = f", {now.backlog:,.0f} tuples wait" if now.backlog else ""
+    return f"measured {now.arrival_rate_hz:,.0f} tuples/s, used {100 * now.utilisation:.0f} %{latency}{waits}"
+
+
+def _lead_steps(seen: Evaluation) -> int:
+    """Return the steps until a worker that is asked for now works."""
+    return ceil(seen.lead_s / seen.seen.interval_s - 1e-9) if seen.seen.interval_s > 0 else 0
+
+
+def _service_s(seen: Evaluation) -> float | None:
+    """Return the time of a worker for a tuple; where it was not measured, what the utilisation says about it."""
+    if seen.service_s is not None and isfinite(seen.service_s) and seen.service_s > 0:
+        return seen.service_s
+    if isfinite(seen.utilisation) and seen.utilisation > 0 and seen.demand_hz > 0:
+        guessed_s = seen.utilisation * seen.seen.allocation.workers / seen.demand_hz
+        return guessed_s if isfinite(guessed_s) else None
+    return None
+
+
+def _sized(allocation: Allocation) -> str:
+    workers = f"{allocation.workers} worker{'s' * (allocation.workers != 1)}"
+    return workers if allocation.frequency_ghz is None else f"{workers} at {allocation.frequency_ghz:g} GHz"

@@ -1,0 +1,64 @@
+"""As many workers as a forecast asks for (P1 §3.2, SPEC E7): before the load is there, if the source can tell what comes."""
+
+from dataclasses import dataclass
+
+from skytide.control.controller import Controller, ControllerLogic, State
+from skytide.control.models.sizing import sizing
+from skytide.errors.checks import is_finite, refused
+from skytide.records import Decision, Evaluation
+from skytide.windows import Duration, duration_s, duration_us
+
+
+@dataclass(frozen=True)
+class Sizes(Controller):
+    """P1's sizes: so many workers that what is expected takes all of their time but some head room.
+
+    What waits is worked off within the bound, if it is more than the bound allows.
+
+    >>> Sizes(headroom=1.0)
+    Traceback (most recent call last):
+    ...
+    skytide.errors.InvalidInput: headroom=1.0: not a share of a worker; choose one from 0 up to, not with, 1
+    """
+
+    latency: Duration = "5 s"
+    """The latency to keep."""
+    headroom: float = 0.2
+    """Share of a worker that is not planned with."""
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be planned with."""
+        duration_us(self.latency, "latency")
+        if not (is_finite(self.headroom) and 0 <= self.headroom < 1):
+            raise refused("headroom", self.headroom, "not a share of a worker", "choose one from 0 up to, not with, 1")
+
+    @property
+    def bound_s(self) -> float:
+        """The latency in seconds."""
+        return duration_s(self.latency, "latency")
+
+    def build(self, resume: State | None = None) -> ControllerLogic:
+        """Return the logic."""
+        return _Sizes(self, **(resume or {}))
+
+
+class _Sizes(ControllerLogic):
+    def __init__(self, config: Sizes, service_s: float | None = None) -> None:
+        self._config = config
+        self._service_s = service_s  # the latest that was measured: a query that is idle tells nothing of it
+
+    def decide(self, seen: Evaluation, *, now_s: float) -> Decision:
+        present, now = seen.seen.allocation, seen.seen
+        service_s = self._service_s = seen.service_s or self._service_s
+        if service_s is None or not is_finite(seen.demand_hz):
+            return Decision(present, f"the time for a tuple, or what comes, was not measured: stays {present.workers}")
+        expected_hz = max(now.arrival_rate_hz, now.expected_rate_hz or 0.0)
+        late = now.latency_s is not None and now.latency_s > self._config.bound_s
+        demand_hz = max(seen.demand_hz, expected_hz + now.backlog / self._config.bound_s if late else 0.0)
+        wanted = sizing(demand_hz, service_s, capacity_hz=0.0, merge_cost_s=0.0, headroom=self._config.headroom).processing
+        known = "expected" if now.expected_rate_hz is not None else "measured"
+        why = f"{demand_hz:,.0f} tuples a second ({known}) of {service_s * 1e6:,.3g} µs each take {wanted} workers"
+        return Decision(present.with_workers(wanted), why)
+
+    def snapshot(self) -> State:
+        return {"service_s": self._service_s}

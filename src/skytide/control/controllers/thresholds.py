@@ -1,0 +1,114 @@
+"""Thresholds for the load of each worker, or of all on average (P4 §IV-A and B, SPEC E6)."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from skytide.control.controller import State
+from skytide.control.hosts.judging import Judge, Verdict, WorkersByLoad
+from skytide.errors.checks import is_whole, refused
+
+
+@dataclass(frozen=True)
+class Thresholds(WorkersByLoad):
+    """What both kinds have in common."""
+
+    intervals: int = 3
+    """A threshold has to be violated so many times in a row."""
+
+    def __post_init__(self) -> None:
+        """Refuse what makes no sense."""
+        super().__post_init__()
+        if not is_whole(self.intervals, 1):
+            raise refused("intervals", self.intervals, "not a number of intervals", "choose 1 or more")
+
+
+@dataclass(frozen=True)
+class LocalThresholds(Thresholds):
+    """Scale out when a worker is over the upper threshold for some intervals, in when one is under the lower.
+
+    >>> judge = LocalThresholds(intervals=2).judge()
+    >>> judge.judge({"1": 0.5, "2": 0.91}, now_s=0)
+    []
+    >>> [verdict.why for verdict in judge.judge({"1": 0.5, "2": 0.93}, now_s=10)]
+    ['load 0.93 of worker 2 over 0.80 for 2 intervals']
+    """
+
+    def judge(self, resume: State | None = None) -> Judge:
+        """Return the judge."""
+        return _Local(self, **(resume or {}))
+
+
+@dataclass(frozen=True)
+class GlobalThresholds(Thresholds):
+    """Scale out when the mean load of all workers is over the upper threshold for some intervals, in when it is under the lower."""
+
+    def judge(self, resume: State | None = None) -> Judge:
+        """Return the judge."""
+        return _Global(self, **(resume or {}))
+
+
+class _Counting(Judge):
+    """Counts violations in a row: above 0 over the upper threshold, below 0 under the lower."""
+
+    def __init__(
+        self, config: Thresholds, violations: Mapping[str, int] | None = None, resting_since_s: Mapping[str, float] | None = None
+    ) -> None:
+        super().__init__(config.grace_s, resting_since_s)
+        self._config = config
+        self._violations = dict(violations or {})
+
+    def snapshot(self) -> State:
+        return {**super().snapshot(), "violations": dict(self._violations)}
+
+    def _count(self, name: str, load: float) -> int:
+        before = self._violations.get(name, 0)
+        if load > self._config.upper:
+            now = max(0, before) + 1
+        elif load < self._config.lower:
+            now = min(0, before) - 1
+        else:
+            now = 0
+        self._violations[name] = now
+        return now if abs(now) >= self._config.intervals else 0
+
+    def _said(self, count: int) -> str:
+        side = f"over {self._config.upper:.2f}" if count > 0 else f"under {self._config.lower:.2f}"
+        return f"{side} for {abs(count)} interval{'s' if abs(count) > 1 else ''}"
+
+
+class _Local(_Counting):
+    def judge(self, loads: Mapping[str, float], *, now_s: float) -> list[Verdict]:
+        self._forget(loads)
+        self._violations = {host: count for host, count in self._violations.items() if host in loads}
+        verdicts = []
+        for host, load in loads.items():
+            if self._rests(host, now_s):
+                self._violations[host] = 0  # what is measured while operators move says nothing
+            elif count := self._count(host, load):
+                why = f"load {load:.2f} of worker {host} {self._said(count)}"
+                verdicts.append(Verdict(host, "out" if count > 0 else "in", load, why))
+        return verdicts
+
+
+ALL = "all"
+
+
+class _Global(_Counting):
+    def acted(self, hosts: Collection[str], *, touched: Collection[str], now_s: float) -> None:
+        """Let all rest: the mean is of all of them."""
+        super().acted(hosts, touched=[ALL], now_s=now_s)
+
+    def judge(self, loads: Mapping[str, float], *, now_s: float) -> list[Verdict]:
+        if not loads or self._rests(ALL, now_s):
+            self._violations = {}
+            return []
+        mean = sum(loads.values()) / len(loads)
+        count = self._count(ALL, mean)
+        why = f"mean load {mean:.2f} of {len(loads)} worker{'s' if len(loads) > 1 else ''} {self._said(count)}"
+        if count > 0:
+            over = {host: load for host, load in loads.items() if load > self._config.target}
+            return [Verdict(host, "out", load, why) for host, load in over.items()]
+        if count < 0:
+            host = min(loads, key=lambda name: (loads[name], name))
+            return [Verdict(host, "in", loads[host], why)]
+        return []

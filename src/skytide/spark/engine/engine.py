@@ -1,0 +1,239 @@
+"""Carries out on Spark what the machine of `skytide.batch` decides: pane level, window level, record, sinks, commit."""
+
+import logging
+import re
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+
+from skytide.batch import (
+    BatchStarted,
+    Commit,
+    Committed,
+    Emit,
+    Event,
+    Instruction,
+    KeysReported,
+    Machine,
+    Output,
+    PanesReported,
+    Record,
+    Restarted,
+    Rules,
+    RunKeys,
+    RunPanes,
+    RunWindows,
+    StreamEnded,
+    WindowsReported,
+)
+from skytide.errors import InvalidInput
+from skytide.keyed import KeyedStep
+from skytide.queries import Query
+from skytide.records import Status, WindowRow
+from skytide.spark.checkpoint import SparkNotes, Store
+from skytide.spark.engine.jobs import Jobs
+from skytide.spark.engine.key_level import KeyTask
+from skytide.spark.engine.pane_level import PaneTask
+from skytide.spark.engine.spread import run_windows
+from skytide.spark.engine.window_level import WindowTask, result_columns
+from skytide.spark.sinks.outlets import Outlet, Sinks
+from skytide.spark.sinks.parquet import ParquetSink
+from skytide.windows import shown
+
+RECENT_WINDOWS = 1_000
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a continuous query is: set at its start, the same for every batch."""
+
+    query: Query
+    rules: Rules
+    time: str
+    columns: pa.Schema
+    """The columns of the tuples, as the query reads them."""
+    helpers: tuple[str, ...]
+    """Those that hold expressions, and do not go to the sink."""
+    store: Store
+    wording: str = ""
+    """The query as it was asked, before expressions became columns."""
+    late_wanted: bool = False
+    invalid_wanted: bool = False
+    step: KeyedStep | None = None
+    """What is done with the tuples of each key, if this is an operator on keys."""
+
+    def identity(self) -> dict[str, str]:
+        """Return what must not change between two starts with one checkpoint, as texts."""
+        windows = self.rules.windows
+        of_time = f"{shown(windows.length_us)} every {shown(windows.slide_us)}"
+        return {
+            "query": re.sub(r" at 0x[0-9a-f]+", "", self.wording or repr(self.query)),
+            "windows": self.step.windows.text if self.step and self.step.windows else of_time,
+            "time": self.time,
+            "columns": ", ".join(f"{field.name} {field.type}" for field in self.columns),
+        }
+
+    def check_store(self) -> None:
+        """Refuse to go on with the state of another query."""
+        before, now = self.store.latest().identity, self.identity()
+        for what in now:
+            if before.get(what, now[what]) != now[what]:
+                raise InvalidInput(
+                    value=f"{what}: {now[what]}",
+                    reason=f"the checkpoint {self.store.folder} belongs to a query with {before[what]}",
+                    remedy="start a changed query with another checkpoint folder",
+                )
+
+    def pane_task(self, work: RunPanes) -> PaneTask:
+        """Return the task of the pane level for a batch."""
+        return PaneTask(
+            query=self.query,
+            columns=self.columns,
+            time=self.time,
+            windows=self.rules.windows,
+            store=self.store.files,
+            plan=work,
+            late_wanted=self.late_wanted,
+            invalid_wanted=self.invalid_wanted,
+        )
+
+    def window_task(self, work: RunWindows, parquet: ParquetSink | None) -> WindowTask:
+        """Return the task of the window level that lets the ended windows out."""
+        return WindowTask(
+            query=self.query,
+            windows=self.rules.windows,
+            rows=self.columns,
+            time_type=self.columns.field(self.time).type,
+            store=self.store.files,
+            work=work,
+            helpers=self.helpers,
+            parquet=parquet,
+        )
+
+    def key_task(self, work: RunKeys, parquet: ParquetSink | None) -> KeyTask:
+        """Return the task of a slot of an operator on keys."""
+        assert self.step is not None
+        return KeyTask(self.step, self.store.files, work, parquet)
+
+    def outlet(self, sinks: Sinks) -> Outlet:
+        """Return what gives the sinks their parts."""
+        time = self.columns.field(self.time).type
+        results = self.step.results if self.step else result_columns(self.query, self.columns, time, self.helpers)
+        rows = pa.schema([field for field in self.columns if field.name not in self.helpers])
+        return Outlet(sinks, self.store.files, rows, results, self.time, self.rules.windows)
+
+
+class Engine:
+    """Runs batches, and says how it is doing meanwhile."""
+
+    def __init__(self, plan: Plan, sinks: Sinks, notes: SparkNotes | None = None) -> None:
+        """Go on from where the plan's store stands; `notes` are Spark's own, which have to fit."""
+        plan.check_store()
+        plan.store.take_over(notes)
+        if notes is not None:
+            notes.remove_drafts()
+        self.plan, self.sinks = plan, sinks
+        self._outlet = plan.outlet(sinks)
+        self._machine = Machine(plan.rules, plan.store.latest(), time.time())
+        self._lock = threading.Lock()
+        self._recent: deque[WindowRow] = deque(maxlen=RECENT_WINDOWS)
+        self.latest_output: tuple[int, Output] | None = None
+        """The latest that had results, and its number."""
+        self._noticed = False
+        self.seconds: dict[str, float] = {}
+        """Where the time went over all batches: of the steps, and within the tasks of the two levels."""
+
+    def run_batch(self, jobs: Jobs, batch: Any, batch_id: int) -> None:
+        """Run one batch, or let out once more what an earlier try of it decided."""
+        store = self.plan.store
+        recorded = store.recorded(batch_id)
+        before = store.before(batch_id)
+        self._drive(BatchStarted(batch_id, before, time.time(), recorded, store.emitted()), jobs, batch)
+
+    def flush(self, jobs: Jobs) -> None:
+        """Let the last windows out, after the last batch of a stream that has ended."""
+        self._drive(StreamEnded(self.plan.store.latest(), time.time(), self.plan.store.emitted()), jobs)
+
+    def finish_flush(self, jobs: Jobs) -> None:
+        """Let out what a flush that was cut off still owes."""
+        self._drive(Restarted(self.plan.store.latest(), time.time(), self.plan.store.emitted()), jobs)
+
+    def resize(self, pane_slots: int | None = None, window_slots: int | None = None, slots: int | None = None) -> None:
+        """Change the number of slots, from the next batch on."""
+        self._machine.resize(pane_slots, window_slots, slots)
+
+    def rebalance(self) -> None:
+        """Spread keys anew with the next batch, as evenly as can be."""
+        self._machine.rebalance_now = True
+
+    def status(self) -> Status:
+        """Return the latest status."""
+        return self._machine.status
+
+    def recent_windows(self) -> list[WindowRow]:
+        """Return the latest windows that came out."""
+        with self._lock:
+            return list(self._recent)
+
+    def _drive(self, event: Event, jobs: Jobs, batch: Any = None) -> None:
+        events = deque([event])
+        while events:
+            for instruction in self._machine.on(events.popleft()):
+                events.extend(self._carry_out(instruction, jobs, batch))
+        if self._machine.status.notice and not self._noticed:
+            self._noticed = True
+            _log.warning("%s", self._machine.status.notice)
+
+    def _carry_out(self, instruction: Instruction, jobs: Jobs, batch: Any) -> list[Event]:
+        store, rules = self.plan.store, self.plan.rules
+        match instruction:
+            case RunPanes():
+                with self._timed("pane level"):
+                    report = jobs.panes(batch, self.plan.pane_task(instruction), rules.way)
+                self._spent("pane tasks", sum(task.busy_s for task in report.tasks))
+                return [PanesReported(report, time.time())]
+            case RunWindows():
+                with self._timed("window level"):
+                    found = run_windows(jobs, self.plan.window_task(instruction, self.sinks.parquet))
+                self._spent("window task", found.busy_s)
+                return [WindowsReported(found, time.time())]
+            case RunKeys():
+                with self._timed("key level"):
+                    reports = jobs.keys(self.plan.key_task(instruction, self.sinks.parquet))
+                self._spent("key tasks", sum(report.busy_s for report in reports))
+                return [KeysReported(reports, time.time())]
+            case Record(state):
+                with self._timed("commit"):
+                    store.record(replace(state, identity=self.plan.identity()))
+                return []
+            case Emit(sequence, output):
+                with self._timed("sink"):
+                    self._outlet.emit(jobs, output, sequence)
+                return []
+            case Commit(state):
+                with self._timed("commit"):
+                    store.mark_emitted(state.sequence)
+                    for folder in self.sinks.folders:
+                        folder.clean(state.sequence)
+                with self._lock:
+                    self._recent.extend(state.output.rows)
+                if state.output.results:
+                    self.latest_output = state.sequence, state.output
+                return [Committed(state, time.time())]
+
+    @contextmanager
+    def _timed(self, step: str) -> Iterator[None]:
+        began = time.perf_counter()
+        yield
+        self._spent(step, time.perf_counter() - began)
+
+    def _spent(self, step: str, seconds: float) -> None:
+        self.seconds[step] = self.seconds.get(step, 0.0) + seconds

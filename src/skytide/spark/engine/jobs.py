@@ -1,0 +1,108 @@
+"""The jobs of a batch, run by Spark."""
+
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from skytide.batch import InSource, PaneReport, Sent, Way
+from skytide.keyed import SlotReport
+from skytide.spark.checkpoint import Files
+from skytide.spark.engine import pane_level, window_level
+from skytide.spark.engine.key_level import KeyTask
+from skytide.spark.engine.pane_level import REPORT, PaneTask
+from skytide.spark.engine.pinning import Pins
+from skytide.spark.engine.tasks import one_task, tasks
+from skytide.spark.query.binding import map_in_arrow, spark_schema
+
+
+class Jobs(Protocol):
+    """How the engine gets work done: its port to Spark."""
+
+    def panes(self, batch: Any, task: PaneTask, way: Way) -> PaneReport:
+        """Run the pane level over the tuples of a batch, which reach their slots in some way."""
+
+    def window_task(self, work: Callable[[], Iterator[pa.RecordBatch]]) -> str:
+        """Run a task of the window level, and return its report; several threads may do that at once."""
+
+    def keys(self, task: KeyTask) -> tuple[SlotReport, ...]:
+        """Run the level of keys, a task for each slot."""
+
+    def stored(self, store: Files, files: tuple[str, ...], columns: pa.Schema) -> Any:
+        """Return the rows of stored files as a sink takes them."""
+
+    def rows(self, table: pa.Table) -> Any:
+        """Return a small table as a sink takes it."""
+
+
+class SparkJobs:
+    """Jobs in a Spark session; `known` are the fields of the tuples, whose Spark types are kept."""
+
+    def __init__(self, spark: SparkSession, known: StructType, pins: Pins) -> None:
+        """Run jobs in this session; `pins` say where slots with a memory ran before."""
+        self._spark, self._known, self._pins = spark, known, pins
+
+    def panes(self, batch: DataFrame, task: PaneTask, way: Way) -> PaneReport:
+        """One task for each slot."""
+        if isinstance(way, InSource):
+            reports = batch  # the source has run the pane level already
+        elif isinstance(way, Sent):
+            reports = self._sent(batch, task, way)
+        else:
+
+            def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+                yield from task.run_partition(batches, _partition())
+
+            reports = map_in_arrow(batch, run, spark_schema(StructType([]), REPORT))
+        return pane_level.read_reports(reports.toArrow())
+
+    def _sent(self, batch: DataFrame, task: PaneTask, way: Sent) -> DataFrame:
+        """One task for each partition of the batch, which gives tuples their slots, and then one for each slot."""
+        slots, splitting, state = task.plan.slots, way.splitting, task.plan.router
+        parts = self._spark.sparkContext.defaultParallelism  # so many split tasks there are, about
+
+        def split(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            router = splitting.build(slots, state)
+            router.renumber(slots)
+            yield from task.split(batches, router, _partition(), 1 / parts)
+
+        def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            yield from task.run_routed(batches, _partition())
+
+        marks = spark_schema(StructType([]), pane_level.ROUTED)
+        routed = map_in_arrow(batch, split, StructType([*batch.schema.fields, *marks.fields]))
+        sent = routed.repartitionById(slots, pane_level.SLOT)
+        return map_in_arrow(sent, run, spark_schema(StructType([]), REPORT))
+
+    def window_task(self, work: Callable[[], Iterator[pa.RecordBatch]]) -> str:
+        """A job of one task."""
+        reports = one_task(self._spark, work, spark_schema(StructType([]), REPORT)).toArrow()
+        return str(reports["report"][0].as_py())
+
+    def keys(self, task: KeyTask) -> tuple[SlotReport, ...]:
+        """A job with a task for each slot."""
+        return tuple(map(SlotReport.from_text, self.slot_tasks(task.slots, task.run)))
+
+    def slot_tasks(self, slots: int, work: Callable[[int], Iterator[pa.RecordBatch]]) -> list[str]:
+        """Run a task for each slot, and return what they report."""
+        numbers = self._pins.numbers(self._spark, slots)
+        reports: list[str] = tasks(numbers, work, spark_schema(StructType([]), REPORT)).toArrow()["report"].to_pylist()
+        return reports
+
+    def stored(self, store: Files, files: tuple[str, ...], columns: pa.Schema) -> DataFrame:
+        """A lazy DataFrame that reads the files."""
+        read = window_level.read_results
+        return one_task(self._spark, lambda: read(store, files, columns), spark_schema(self._known, columns))
+
+    def rows(self, table: pa.Table) -> DataFrame:
+        """A DataFrame of the table."""
+        bounds = StructType(self._known.fields[:2])  # otherwise a time without a zone would be taken for local time
+        return self._spark.createDataFrame(table, spark_schema(bounds, table.schema))
+
+
+def _partition() -> int:
+    context = TaskContext.get()
+    return context.partitionId() if context else 0

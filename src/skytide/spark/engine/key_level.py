@@ -1,0 +1,179 @@
+"""The level of keys: a task for each slot that lets tuples in, works on them key by key, and remembers what later ones need.
+
+What is remembered lies in chunks that never change, so a worker that has seen one need not read it again, whoever wrote it; and a group of
+keys can be worked on by any slot from the next batch on.
+"""
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from skytide.batch import Piece, RunKeys
+from skytide.keyed import Chunk, KeyedStep, SlotReport, StoredChunk, gathered, to_merge
+from skytide.keyed.chunk import Live, all_keys
+from skytide.keyed.state import ROWS, STATES, mask_of
+from skytide.keyed.work import HASH, Chunks
+from skytide.keyed.work import STATES as STATE_COLUMNS
+from skytide.spark.checkpoint import Files
+from skytide.spark.checkpoint.files import fresh_name
+from skytide.spark.engine.pane_level import REPORT
+from skytide.spark.sinks.parquet import ParquetSink
+
+HEAVIEST = 8
+"""Of so many keys a slot reports how often they came."""
+_remembered: dict[tuple[str, str], Chunk] = {}
+"""Chunks that this process has seen, by folder and file."""
+
+
+@dataclass(frozen=True)
+class KeyTask:
+    """What the tasks of a batch need to know."""
+
+    step: KeyedStep
+    store: Files
+    work: RunKeys
+    parquet: ParquetSink | None = None
+
+    @property
+    def slots(self) -> int:
+        """How many tasks there are."""
+        return self.work.keyed.table.count
+
+    def run(self, slot: int) -> Iterator[pa.RecordBatch]:
+        """Do what a slot has to do, and report."""
+        yield pa.RecordBatch.from_arrays([pa.array([_Slot(self, slot).report().to_text()])], schema=REPORT)
+
+
+def chunks_of(task: KeyTask, slot: int, kind: str) -> Chunks:
+    """Return what a slot remembers of its keys."""
+    return _Slot(task, slot).chunks(kind)
+
+
+class _Slot:
+    """The work of one slot."""
+
+    def __init__(self, task: KeyTask, slot: int) -> None:
+        self._task, self._slot = task, slot
+        self._work, self._step, self._table = task.work, task.step, task.work.keyed.table
+        self._found = self._read = 0
+
+    def report(self) -> SlotReport:
+        began = time.perf_counter()
+        work = self._work
+        self._forget_others()
+        rows, hashes = self._tuples()
+        log, states = self.chunks(ROWS), self.chunks(STATES)
+        done = self._step.work(rows, hashes, log, states, work.since_us, work.until_us)
+        chunks, replaced = [], []
+        for kind, added, known in ((ROWS, done.rows, log), (STATES, done.states, states)):
+            if added is not None:
+                stored = work.keyed.of_slot(self._slot, kind)
+                merged = to_merge([chunk.size for chunk in stored], added.nbytes)
+                whole = self._together([*known[-merged:], (added, _all)], kind) if merged else added
+                replaced += [chunk.file for chunk in stored[len(stored) - merged :]]
+                chunks.append(self._written(whole, kind))
+        groups = self._table.groups_of(hashes)
+        numbers, counts = np.unique(groups, return_counts=True)
+        heavy = _heaviest(hashes)
+        return SlotReport(
+            slot=self._slot,
+            tuples=len(hashes),
+            windows=done.windows,
+            kept=done.results.num_rows,
+            results=self._results(done.results) if done.results.num_rows else None,
+            chunks=tuple(chunks),
+            replaced=tuple(replaced),
+            due_us=done.due_us,
+            loads=dict(zip(numbers.tolist(), counts.tolist(), strict=True)),
+            heavy={key: count for key, (count, _) in heavy.items()},
+            names={key: self._step.name_of(rows, place) for key, (_, place) in heavy.items()},
+            chunks_found=self._found,
+            chunks_read=self._read,
+            busy_s=time.perf_counter() - began,
+        )
+
+    def _tuples(self) -> tuple[pa.Table, NDArray[np.uint64]]:
+        """Return the tuples of this slot's keys, of all that were let in."""
+        empty = self._step.columns.append(pa.field(HASH, pa.int64())).empty_table()
+        mine = [empty]
+        for file, pieces in _by_file(self._work.pieces).items():
+            numbers = [number for piece in pieces for number in range(piece.at, piece.at + piece.batches)]
+            rows = pa.Table.from_batches(self._task.store.map_batches(file, numbers), empty.schema)
+            if self._task.slots > 1:
+                hashes = rows[HASH].to_numpy().view(np.uint64)
+                rows = rows.take(pa.array(np.flatnonzero(self._table.slots_of(hashes) == self._slot)))
+            mine.append(rows)
+        rows = pa.concat_tables(mine)
+        return rows.drop_columns([HASH]), rows[HASH].to_numpy().view(np.uint64)
+
+    def chunks(self, kind: str) -> Chunks:
+        return [(self._chunk(stored.file), self._live(stored)) for stored in self._work.keyed.of_slot(self._slot, kind)]
+
+    def _live(self, stored: StoredChunk) -> Live:
+        table, slot = self._table, self._slot
+
+        def live(hashes: NDArray[np.uint64]) -> NDArray[np.bool_]:
+            return np.asarray(stored.live(table.groups_of(hashes)) & (table.slots_of(hashes) == slot))
+
+        return live
+
+    def _chunk(self, file: str) -> Chunk:
+        name = (self._task.store.uri, file)
+        chunk = _remembered.get(name)
+        if chunk is None:
+            chunk = Chunk.from_table(self._task.store.map_table(file))
+            _remembered[name] = chunk
+            self._read += 1
+        else:
+            self._found += 1
+        return chunk
+
+    def _forget_others(self) -> None:
+        """Let go of chunks of this query that nobody needs any more."""
+        live, mine = self._work.keyed.files(), self._task.store.uri
+        for name in [name for name in _remembered if name[0] == mine and name[1] not in live]:
+            del _remembered[name]
+
+    def _together(self, chunks: Chunks, kind: str) -> Chunk:
+        """Put chunks into one, without what no later window needs."""
+        windows = self._step.windows
+        if kind == STATES:
+            return gathered(chunks, all_keys(chunks), STATE_COLUMNS, 1)
+        limit = windows.limit if windows else None
+        return self._step.trimmed(gathered(chunks, all_keys(chunks), self._step.remembered, limit), self._work.until_us)
+
+    def _written(self, chunk: Chunk, kind: str) -> StoredChunk:
+        file = fresh_name("keys", self._work.sequence)
+        chunk = replace(chunk, rows=chunk.rows.combine_chunks())
+        self._task.store.write_table(file, chunk.to_table())
+        _remembered[self._task.store.uri, file] = chunk
+        return StoredChunk(file, kind, mask_of(self._table.groups_of(chunk.hashes)), chunk.nbytes)
+
+    def _results(self, rows: pa.Table) -> str:
+        if self._task.parquet:
+            return self._task.parquet.stage(rows, self._work.sequence)
+        name = fresh_name("results", self._work.sequence)
+        self._task.store.write_table(name, rows)
+        return name
+
+
+def _by_file(pieces: tuple[Piece, ...]) -> dict[str, list[Piece]]:
+    found: dict[str, list[Piece]] = {}
+    for piece in pieces:
+        found.setdefault(piece.file, []).append(piece)
+    return found
+
+
+def _all(hashes: NDArray[np.uint64]) -> NDArray[np.bool_]:
+    return np.ones(len(hashes), np.bool_)
+
+
+def _heaviest(hashes: NDArray[np.uint64]) -> dict[int, tuple[int, int]]:
+    """Return the keys that came most often: how often, and where the first of their tuples is."""
+    keys, places, counts = np.unique(hashes, return_index=True, return_counts=True)
+    most = np.argsort(-counts, kind="stable")[:HEAVIEST]
+    return {int(keys[n]): (int(counts[n]), int(places[n])) for n in most.tolist()}

@@ -1,0 +1,289 @@
+"""The pane level: tasks that turn tuples into partial results of panes, and report only what they did."""
+
+import json
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from skytide.batch import PanePart, PaneReport, PaneTaskReport, Piece, RunPanes
+from skytide.batch.reports import arrivals_from_json, arrivals_to_json
+from skytide.kernels import Indices
+from skytide.lateness import Arrivals, Order, observe
+from skytide.lateness.crowds import FAR_US
+from skytide.queries import Query
+from skytide.routing import Frequencies, KeyCounter, Keys, Router
+from skytide.spark.checkpoint import Files
+from skytide.spark.checkpoint.files import fresh_name
+from skytide.spark.engine.tasks import Reducer
+from skytide.windows import Windows
+
+REPORT = pa.schema([("report", pa.string())])
+SLOT, KIND, SEEN = "__skytide_slot", "__skytide_kind", "__skytide_seen"
+ROUTED = pa.schema([(SLOT, pa.int32()), (KIND, pa.int8()), (SEEN, pa.string())])
+"""What a split task adds to tuples: their slot and their kind; and to one empty row what it saw of arrivals and keys."""
+IN_TIME, SUSPECT, LATE, INVALID = range(4)
+"""The kinds of tuples. Suspects are in time, and so far ahead that their time may turn out to be wrong."""
+
+Times = NDArray[np.int64]
+
+
+class Tuples(NamedTuple):
+    """Some tuples that a task is given."""
+
+    rows: pa.RecordBatch
+    newest_us: int | None = None
+    """The newest one before them, which another task may have seen."""
+    order: Order = Order.ARRIVAL
+    hold_us: int | None = None
+    """A time that tuples may have which the source keeps waiting."""
+
+
+@dataclass(frozen=True)
+class PaneTask:
+    """What one task of the pane level needs to know."""
+
+    query: Query
+    columns: pa.Schema
+    time: str
+    windows: Windows
+    store: Files
+    plan: RunPanes
+    late_wanted: bool = False
+    invalid_wanted: bool = False
+
+    def run(self, tuples: Iterable[Tuples], slot: int, source_end: int = 0) -> Iterator[pa.RecordBatch]:
+        """Reduce tuples pane by pane, write what is kept, and report."""
+        work, watch = _Work(self, slot), _Watch(self)
+        holds = []
+        for some in tuples:
+            rows, times, kinds = watch.judge(some.rows, some.newest_us, some.order)
+            work.add(rows, times, kinds)
+            if some.hold_us is not None:
+                holds.append(some.hold_us)
+        yield work.report(watch.arrivals, source_end, min(holds, default=None))
+
+    def run_partition(self, batches: Iterable[pa.RecordBatch], slot: int) -> Iterator[pa.RecordBatch]:
+        """Reduce the tuples of a partition of any DataFrame: Spark may have put them together in any order, so it says nothing of delays."""
+        yield from self.run((Tuples(batch, order=Order.TOGETHER) for batch in batches), slot)
+
+    def split(self, batches: Iterable[pa.RecordBatch], router: Router, part: int, share: float) -> Iterator[pa.RecordBatch]:
+        """Assign each tuple its slot by the plan of the driver's router, of whose threshold this task has a `share`."""
+        watch, choice = _Watch(self), _Choice(self, router, router.apart(part, share))
+        for batch in batches:
+            rows, times, kinds = watch.judge(batch, order=Order.TOGETHER)
+            slots = np.full(len(times), router.slots[0], np.int32)
+            in_time = np.flatnonzero(kinds < LATE)
+            slots[in_time] = choice.slots(rows, times, in_time)
+            marks = [pa.array(slots), pa.array(kinds), pa.nulls(len(times), pa.string())]
+            for field, column in zip(ROUTED, marks, strict=True):
+                rows = rows.append_column(field, column)
+            yield from rows.to_batches()
+        seen = json.dumps([arrivals_to_json(watch.arrivals), choice.keys_seen().to_json()])
+        marks = [pa.array([router.slots[0]], pa.int32()), pa.array([IN_TIME], pa.int8()), pa.array([seen])]
+        nothing = [pa.nulls(1, field.type) for field in self.columns]
+        yield pa.RecordBatch.from_arrays([*nothing, *marks], names=[*self.columns.names, *ROUTED.names])
+
+    def run_routed(self, batches: Iterable[pa.RecordBatch], slot: int) -> Iterator[pa.RecordBatch]:
+        """Reduce tuples that a split task sent here, and pass on what it saw."""
+        work, arrivals, keys = _Work(self, slot), Arrivals(), Frequencies()
+        for batch in batches:
+            table = pa.Table.from_batches([batch])
+            seen = np.asarray(pc.is_valid(table[SEEN]))
+            if seen.any():
+                for text in table[SEEN].drop_null().to_pylist():
+                    arrived, frequent = json.loads(text)
+                    arrivals = arrivals.beside(arrivals_from_json(arrived), self.plan.leap_us)
+                    keys = keys.beside(Frequencies.from_json(frequent))
+                table = table.filter(pa.array(~seen))
+            rows = table.drop_columns(list(ROUTED.names)).cast(self.columns)
+            work.add(rows, times_us(rows, self.time), table[KIND].to_numpy())
+        yield work.report(arrivals, keys=keys)
+
+
+class _Watch:
+    """Looks at tuples as they come: which are late, which belong to no window, and what that tells of the stream."""
+
+    def __init__(self, task: PaneTask) -> None:
+        self._task = task
+        self.arrivals = Arrivals()
+
+    def judge(
+        self, batch: pa.RecordBatch, newest_us: int | None = None, order: Order = Order.ARRIVAL
+    ) -> tuple[pa.Table, Times, NDArray[np.int8]]:
+        """Return tuples with their times and kinds; `newest_us` was the newest before them, as far as another task knows."""
+        task, plan = self._task, self._task.plan
+        rows = pa.Table.from_batches([batch]).cast(task.columns)  # Spark writes its session's time zone into the type
+        times = times_us(rows, task.time)
+        kinds = np.zeros(len(times), np.int8)
+        invalid = self._invalid(rows)
+        if invalid is not None:
+            kinds[invalid] = INVALID
+        valid = times if invalid is None else times[~invalid]
+        before = max((known for known in (self.arrivals.newest_us, newest_us) if known is not None), default=None)
+        seen = observe(valid, plan.newest_us, plan.punctuation_us, plan.leap_us, seen_us=before, order=order)
+        follow = self.arrivals.then if order is Order.ARRIVAL else self.arrivals.beside
+        self.arrivals = follow(seen, plan.leap_us)
+        if plan.punctuation_us is not None and len(valid) and valid.min() < plan.punctuation_us:
+            kinds[(times < plan.punctuation_us) & (kinds == IN_TIME)] = LATE
+        if task.invalid_wanted and len(valid):
+            self._suspect(times, kinds, seen.newest_us)
+        return rows, times, kinds
+
+    def _invalid(self, rows: pa.Table) -> NDArray[np.bool_] | None:
+        """Return which tuples belong to no window, or None if all have one."""
+        column = rows[self._task.time]
+        refused = self._task.query.refused(rows) if self._task.invalid_wanted else None
+        if not column.null_count and (refused is None or not refused.any()):
+            return None
+        missing = np.asarray(column.is_null().to_numpy(), dtype=np.bool_)
+        return missing if refused is None else missing | refused
+
+    def _suspect(self, times: Times, kinds: NDArray[np.int8], newest_us: int | None) -> None:
+        suspects = kinds == IN_TIME
+        if newest_us is not None:
+            suspects &= (times > newest_us) | (times < newest_us - FAR_US)
+        kinds[suspects] = SUSPECT
+
+
+class _Choice:
+    """Chooses slots for tuples: by their keys if the strategy wants that and the query has some, otherwise by their panes."""
+
+    def __init__(self, task: PaneTask, router: Router, queued: dict[int, int]) -> None:
+        self._task, self._router, self._queued = task, router, queued
+        self._keys = router.keys if task.query.routed_by() else None
+        self._counter = KeyCounter()
+
+    def slots(self, rows: pa.Table, times: Times, in_time: Indices) -> NDArray[np.int32]:
+        """Return a slot for each tuple that is in time."""
+        if self._keys is None:
+            return _slots_by_pane(self._task.windows.pane_of(times[in_time]), self._router, self._queued)
+        mine = rows.select(list(self._task.query.routed_by()))
+        keys = Keys.of((mine if len(in_time) == len(times) else mine.take(pa.array(in_time))).columns)
+        self._counter.observe(keys)
+        if not self._keys.begun:
+            self._keys.divide(self._counter.frequencies())
+        return self._keys.route(keys)
+
+    def keys_seen(self) -> Frequencies:
+        """Return how often keys came here, of as many as the driver wants to know of."""
+        return self._counter.frequencies().most(self._keys.config.remembered) if self._keys else Frequencies()
+
+
+class _Work:
+    """What a slot does with its tuples.
+
+    Every attempt writes files of its own, so that one that was left behind by an earlier try of the batch harms nothing.
+    """
+
+    def __init__(self, task: PaneTask, slot: int) -> None:
+        self._task, self._slot = task, slot
+        self._began = time.perf_counter()
+        self._panes: dict[int, Reducer] = {}
+        self._aside: dict[int, list[pa.Table]] = {SUSPECT: [], LATE: [], INVALID: []}
+        self._invalid = 0
+
+    def add(self, rows: pa.Table, times: Times, kinds: NDArray[np.int8]) -> None:
+        if kinds.any():
+            self._put_aside(rows, kinds)
+            in_time = kinds < LATE
+            rows, times = rows.filter(pa.array(in_time)), times[in_time]
+        for pane, part in _split(rows, self._task.windows.pane_of(times)):
+            self._panes.setdefault(pane, Reducer(self._task.query)).add(part)
+
+    def _put_aside(self, rows: pa.Table, kinds: NDArray[np.int8]) -> None:
+        self._invalid += int((kinds == INVALID).sum())
+        wanted = {SUSPECT: self._task.invalid_wanted, LATE: self._task.late_wanted, INVALID: self._task.invalid_wanted}
+        for kind, kept in self._aside.items():
+            mine = kinds == kind
+            if wanted[kind] and mine.any():
+                kept.append(rows.filter(pa.array(mine)))
+
+    def report(
+        self, arrivals: Arrivals, source_end: int = 0, hold_us: int | None = None, keys: Frequencies | None = None
+    ) -> pa.RecordBatch:
+        sequence = self._task.plan.sequence
+        parts = self._write_panes(fresh_name("panes", sequence))
+        names = {kind: fresh_name(folder, sequence) for kind, folder in _FOLDERS.items() if self._aside[kind]}
+        for kind, name in names.items():
+            self._task.store.write_table(name, pa.concat_tables(self._aside[kind]))
+        report = PaneTaskReport(
+            slot=self._slot,
+            arrivals=arrivals,
+            parts=tuple(parts),
+            busy_s=time.perf_counter() - self._began,
+            invalid=self._invalid,
+            late_file=names.get(LATE),
+            invalid_file=names.get(INVALID),
+            suspect_file=names.get(SUSPECT),
+            source_end=source_end,
+            hold_us=hold_us,
+            keys=keys or Frequencies(),
+        )
+        return pa.RecordBatch.from_arrays([pa.array([report.to_text()])], schema=REPORT)
+
+    def _write_panes(self, file: str) -> list[PanePart]:
+        """Write what is kept of all panes to one file."""
+        parts: list[PanePart] = []
+        batches: list[pa.RecordBatch] = []
+        for pane, reducer in sorted(self._panes.items()):
+            kept = reducer.kept()
+            mine = kept.combine_chunks().to_batches()
+            parts.append(PanePart(pane, reducer.tuples, Piece(file, len(batches), len(mine), kept.num_rows)))
+            batches += mine
+        if parts:
+            self._task.store.write_batches(file, kept.schema, batches)
+        return parts
+
+
+_FOLDERS = {SUSPECT: "suspects", LATE: "late", INVALID: "invalid"}
+
+
+def read_reports(reports: pa.Table) -> PaneReport:
+    """Return what all tasks of a batch reported."""
+    return PaneReport(tuple(map(PaneTaskReport.from_text, reports["report"].to_pylist())))
+
+
+def _slots_by_pane(panes: Times, router: Router, queued: dict[int, int]) -> NDArray[np.int32]:
+    """Choose a slot for each tuple, in order of arrival within its pane."""
+    slots = np.empty(len(panes), np.int32)
+    if not len(panes):
+        return slots
+    order = np.argsort(panes, kind="stable")
+    numbers, starts = np.unique(panes[order], return_index=True)
+    for pane, places in zip(numbers.tolist(), np.split(order, starts[1:]), strict=True):
+        given = router.route(pane, len(places), queued)
+        slots[places] = np.repeat(np.array(list(given), np.int32), list(given.values()))
+    return slots
+
+
+def times_us(rows: pa.Table, time: str) -> Times:
+    """Return the times of tuples in microseconds; 0 where there is none."""
+    column = rows[time].cast(pa.int64())
+    return np.asarray((column.fill_null(0) if column.null_count else column).to_numpy())
+
+
+def by_pane(rows: pa.Table, time: str, windows: Windows) -> Iterator[tuple[int, pa.Table]]:
+    """Divide rows by the pane they belong to; those without a time belong to none."""
+    if rows[time].null_count:
+        rows = rows.filter(rows[time].is_valid())
+    yield from _split(rows, windows.pane_of(times_us(rows, time)))
+
+
+def _split(rows: pa.Table, panes: Times) -> Iterator[tuple[int, pa.Table]]:
+    if len(panes) == 0:
+        return
+    if panes.min() == panes.max():
+        yield int(panes[0]), rows
+        return
+    order = np.argsort(panes, kind="stable")
+    rows = rows.take(pa.array(order))
+    numbers, starts = np.unique(panes[order], return_index=True)
+    ends = np.append(starts[1:], len(panes))
+    for pane, start, end in zip(numbers.tolist(), starts.tolist(), ends.tolist(), strict=True):
+        yield pane, rows.slice(start, end - start)

@@ -1,0 +1,35 @@
+"""How the window level is run: on the driver, in one task, or in slices side by side."""
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import pyarrow as pa
+
+from skytide.batch import OnDriver, Piece, Slices, StepReport, WindowReport
+from skytide.spark.engine.jobs import Jobs
+from skytide.spark.engine.window_level import WindowTask
+
+Work = Callable[[], Iterator[pa.RecordBatch]]
+
+
+def run_windows(jobs: Jobs, task: WindowTask) -> WindowReport:
+    """Let the ended windows out, as it was decided."""
+    spreading = task.work.spreading
+    if isinstance(spreading, OnDriver):
+        return WindowReport.from_text(next(task.run())["report"][0].as_py())
+    if not isinstance(spreading, Slices):
+        return WindowReport.from_text(jobs.window_task(task.run))
+    with ThreadPoolExecutor(spreading.slots) as slots:  # each slot is a thread that pulls the next task when it is idle
+
+        def pull(work: list[Work]) -> list[StepReport]:
+            return [StepReport.from_text(text) for text in slots.map(jobs.window_task, work)]
+
+        parted = [pane for pane, pieces in task.work.panes.items() if len(pieces) > 1]
+        merged = pull([lambda pane=pane: task.merge(pane) for pane in parted])  # type: ignore[misc]
+        whole = {pane: (Piece(report.file, 0, 1, report.rows),) for pane, report in zip(parted, merged, strict=True)}
+        task = replace(task, work=replace(task.work, panes={**task.work.panes, **whole}))
+        # The new panes among themselves are the last task, marked by an empty slice.
+        compared = pull([lambda cut=cut: task.compare(*cut) for cut in (*spreading.cuts, (0, 0))])  # type: ignore[misc]
+    report = WindowReport.from_text(jobs.window_task(lambda: task.assemble(tuple(found.file for found in compared))))
+    return replace(report, busy_s=report.busy_s + sum(step.busy_s for step in (*merged, *compared)))

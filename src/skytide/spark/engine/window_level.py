@@ -1,0 +1,195 @@
+"""The window level: the task that adds closed panes to the memory and answers the windows that ended."""
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+
+from skytide.batch import Piece, RunWindows, StepReport, WindowFound, WindowReport
+from skytide.kernels import Indices
+from skytide.queries import Query, sliding_memory
+from skytide.queries.sliding import ALIVE, Answers, Incremental, Panes, Sliding
+from skytide.spark.checkpoint import Files
+from skytide.spark.checkpoint.files import fresh_name
+from skytide.spark.engine.pane_level import REPORT
+from skytide.spark.sinks.parquet import ParquetSink
+from skytide.windows import Windows, pane_bounds, tuples_per_window, windows_with_panes
+
+BOUNDS = ("window_start", "window_end")
+COUNTS = b"skytide.tuples"
+"""Where a memory notes how many tuples its panes had."""
+WINDOWS_AT_ONCE = 1024  # answered together: enough to spread the cost of a call, few enough to hold their rows
+
+
+def result_columns(query: Query, rows: pa.Schema, time_type: pa.DataType, helpers: tuple[str, ...] = ()) -> pa.Schema:
+    """Return the columns of the results: the window's bounds, then the answer's, without helpers."""
+    answer = [field for field in query.schema(rows) if field.name not in helpers]
+    return pa.schema([*(pa.field(name, time_type) for name in BOUNDS), *answer])
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What is remembered of closed panes: their rows, and how many tuples each had."""
+
+    rows: pa.Table
+    panes: Indices
+    tuples: Indices
+
+    def with_panes(self, tuples: dict[int, int]) -> "Memory":
+        """Return the memory with the counts of younger panes."""
+        panes = sorted(tuples)
+        counts = np.array([tuples[pane] for pane in panes], np.int64)
+        return replace(
+            self, panes=np.concatenate([self.panes, np.array(panes, np.int64)]), tuples=np.concatenate([self.tuples, counts])
+        )
+
+    def forget(self, first: int) -> "Memory":
+        """Return the memory without the counts of panes before `first`."""
+        stays = self.panes >= first
+        return replace(self, panes=self.panes[stays], tuples=self.tuples[stays])
+
+    def to_table(self) -> pa.Table:
+        """Return all as one table."""
+        return self.rows.replace_schema_metadata({COUNTS: np.stack([self.panes, self.tuples]).tobytes()})
+
+    @staticmethod
+    def from_table(table: pa.Table) -> "Memory":
+        """Return what `to_table` gave as a memory."""
+        counts = (table.schema.metadata or {}).get(COUNTS, b"")
+        panes, tuples = np.frombuffer(counts, np.int64).reshape(2, -1)
+        return Memory(table.replace_schema_metadata(None), panes, tuples)
+
+
+@dataclass(frozen=True)
+class WindowTask:
+    """What the tasks of the window level need to know, and what they do.
+
+    One task does all, unless the work is worth spreading: then parts of panes are merged first, each pane on its own; then slices of
+    the memory are compared with the new panes, each slice on its own; and the last task puts together what they found.
+    """
+
+    query: Query
+    windows: Windows
+    rows: pa.Schema
+    time_type: pa.DataType
+    store: Files
+    work: RunWindows
+    helpers: tuple[str, ...] = ()
+    """Columns that do not belong to the results."""
+    parquet: ParquetSink | None = None
+    """Where the results are made ready, instead of in a file for the sink to read."""
+
+    def run(self) -> Iterator[pa.RecordBatch]:
+        """Do all: add panes and answer windows in order; report the sizes of the results and the files, this attempt's own."""
+        began = time.perf_counter()
+        sliding = sliding_memory(self.query)
+        memory = self._memory(sliding).with_panes(self.work.tuples)
+        wanted = windows_with_panes(self.windows, memory.panes, self.work.ended)
+        rows, bounded = memory.rows, []
+        for some, answers, after in slide_over(sliding, memory.rows, self._panes(), self.windows, wanted):
+            bounded.append((answers.counts, with_bounds(answers, self.windows, some, self.time_type)))
+            rows = after
+        rows = sliding.forget(rows, self.windows.panes_of(self.work.ended.stop).start)
+        yield self._written(wanted, bounded, replace(memory, rows=rows), began)
+
+    def merge(self, pane: int) -> Iterator[pa.RecordBatch]:
+        """Merge the parts of a pane."""
+        began, kept = time.perf_counter(), self._kept(pane)
+        name = fresh_name("panes", self.work.sequence)
+        self.store.write_table(name, kept.combine_chunks())
+        yield _row(StepReport(name, kept.num_rows, time.perf_counter() - began))
+
+    def compare(self, first: int, last: int) -> Iterator[pa.RecordBatch]:
+        """Compare a slice of the memory with the new panes; the empty slice stands for the new panes among themselves."""
+        began = time.perf_counter()
+        sliding = Incremental(self.query)
+        panes = self._panes()
+        if first == last:
+            killed, blocked = sliding.among(panes)
+        else:
+            killed, blocked = sliding.compare(self._memory(sliding).rows.slice(first, last - first), panes)
+        name = fresh_name("verdicts", self.work.sequence)
+        self.store.write_table(name, pa.table({"killed": [killed], "blocked": [blocked]}))
+        yield _row(StepReport(name, len(killed), time.perf_counter() - began))
+
+    def assemble(self, verdicts: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
+        """Put verdicts together (those of the slices in order, that of the new panes last), and answer windows in order."""
+        began = time.perf_counter()
+        sliding = Incremental(self.query)
+        memory = self._memory(sliding).with_panes(self.work.tuples)
+        found = [self.store.read_table(name) for name in verdicts]
+        killed = np.concatenate([table["killed"].combine_chunks().values.to_numpy() for table in found])
+        blocked = np.max([table["blocked"].combine_chunks().values.to_numpy() for table in found], axis=0)
+        assembled = sliding.assemble(memory.rows, self._panes(), killed, blocked)
+        wanted = windows_with_panes(self.windows, memory.panes, self.work.ended)
+        answers = sliding.answers(assembled, self.windows, wanted)
+        needed = self.windows.panes_of(self.work.ended.stop)
+        after = sliding.forget(sliding.at(assembled, range(needed.start, ALIVE)), needed.start)
+        bounded = [(answers.counts, with_bounds(answers, self.windows, wanted, self.time_type))]
+        yield self._written(wanted, bounded, replace(memory, rows=after), began)
+
+    def _memory(self, sliding: Sliding) -> Memory:
+        if self.work.memory:
+            return Memory.from_table(self.store.read_table(self.work.memory))
+        nothing = np.empty(0, np.int64)
+        return Memory(sliding.empty(self.rows), nothing, nothing)
+
+    def _kept(self, pane: int) -> pa.Table:
+        parts = [self._read(piece) for piece in self.work.panes[pane]]
+        return parts[0] if len(parts) == 1 else self.query.merge(pa.concat_tables(parts))
+
+    def _read(self, piece: Piece) -> pa.Table:
+        batches = self.store.read_batches(piece.file, piece.at, piece.batches)
+        return pa.Table.from_batches(batches, None if batches else self.query.kept_schema(self.rows))
+
+    def _panes(self) -> Panes:
+        return [(pane, self._kept(pane)) for pane in sorted(self.work.panes)]
+
+    def _written(self, wanted: Indices, answers: list[tuple[Indices, pa.Table]], memory: Memory, began: float) -> pa.RecordBatch:
+        tuples = tuples_per_window(self.windows, memory.panes, memory.tuples, wanted)
+        kept = np.concatenate([np.empty(0, np.int64), *(counts for counts, _ in answers)])
+        found = [WindowFound(*each) for each in zip(wanted.tolist(), tuples.tolist(), kept.tolist(), strict=True)]
+        memory_file = fresh_name("memory", self.work.sequence)
+        self.store.write_table(memory_file, memory.forget(self.windows.panes_of(self.work.ended.stop).start).to_table())
+        empty = result_columns(self.query, self.rows, self.time_type).empty_table()
+        rows = pa.concat_tables([empty, *(table for _, table in answers)])
+        rows = rows.drop_columns([name for name in self.helpers if name in rows.column_names])  # aggregates have left them behind
+        if self.parquet:
+            results = self.parquet.stage(rows, self.work.sequence)
+        else:
+            results = fresh_name("results", self.work.sequence)
+            self.store.write_table(results, rows)
+        busy_s = time.perf_counter() - began
+        return _row(WindowReport(tuple(found), results, memory_file, memory.rows.num_rows, busy_s))
+
+
+def slide_over(
+    sliding: Sliding, memory: pa.Table, panes: Panes, windows: Windows, wanted: Indices
+) -> Iterator[tuple[Indices, Answers, pa.Table]]:
+    """Answer windows in order, some at once: give their numbers, their answers, and the memory after them."""
+    numbers, done = np.array([pane for pane, _ in panes], dtype=np.int64), 0
+    for some in np.split(wanted, range(WINDOWS_AT_ONCE, len(wanted), WINDOWS_AT_ONCE)) if len(wanted) else ():
+        closed = int(np.searchsorted(numbers, pane_bounds(windows, some[-1:])[1][0]))
+        answers, memory = sliding.slide(memory, panes[done:closed], windows, some)
+        done = closed
+        yield some, answers, memory
+
+
+def _row(report: WindowReport | StepReport) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([pa.array([report.to_text()])], schema=REPORT)
+
+
+def with_bounds(answers: Answers, windows: Windows, wanted: Indices, time_type: pa.DataType) -> pa.Table:
+    """Put the bounds of their windows before the columns of answers."""
+    rows, start = answers.rows, np.repeat(wanted * windows.slide_us, answers.counts)
+    for place, (name, times_us) in enumerate(zip(BOUNDS, (start, start + windows.length_us), strict=True)):
+        rows = rows.add_column(place, pa.field(name, time_type), pa.array(times_us, pa.int64()).cast(time_type))
+    return rows
+
+
+def read_results(store: Files, names: tuple[str, ...], columns: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Return some columns of the rows of some files."""
+    for name in names:
+        yield from store.read_table(name).select(columns.names).to_batches()

@@ -1,0 +1,1 @@
+"""What people write: queries on DataFrames and streams, and the handle of one that runs."""

@@ -1,0 +1,118 @@
+"""From what a user wrote to columns that exist: names, SQL expressions and Columns."""
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pyarrow as pa
+from pyspark.errors import AnalysisException, ParseException
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_type
+from pyspark.sql.types import StringType, StructField, StructType
+
+from skytide.errors import InvalidInput
+from skytide.errors.checks import refused
+from skytide.queries import Query
+from skytide.queries.aggregate import ORIGIN
+from skytide.spark.session.workers import check_workers
+from skytide.spark.types import arrow_schema, arrow_type
+
+HELPER = "__skytide_"
+Batches = Iterator[pa.RecordBatch]
+
+
+def bind(df: DataFrame, query: Query) -> tuple[DataFrame, Query, list[str]]:
+    """Return the DataFrame with a helper column for each expression, the query over names, and the helpers' names.
+
+    Raises InvalidInput for what cannot be resolved or compared; no job runs for that.
+    """
+    check_workers(df.sparkSession)
+    names: dict[str, str] = {}
+    helpers: list[str] = []
+    for what in query.expressions():
+        if str(what) in names:
+            continue
+        name = existing(df, what)
+        if name is None:
+            name = f"{HELPER}{len(helpers)}"
+            df = _with_expression(df, name, what)
+            helpers.append(name)
+        names[str(what)] = name
+    _check_collations(df, names)
+    bound = query.over(names)
+    bound.check(arrow_schema(df.schema))
+    return df, bound, helpers
+
+
+def spark_schema(rows: StructType, columns: pa.Schema) -> StructType:
+    """Return the Spark schema of some Arrow columns: fields of the rows as they are, and others by their Arrow type."""
+    own = {(field.name, arrow_type(field.dataType)): field for field in rows.fields}
+
+    def found(column: pa.Field) -> StructField:
+        origin = (column.metadata or {}).get(ORIGIN, column.name.encode()).decode()
+        field = own.get((origin, column.type))
+        if field is None or field.name == column.name:
+            return field or StructField(column.name, from_arrow_type(column.type))
+        return StructField(column.name, field.dataType)
+
+    return StructType([found(column) for column in columns])
+
+
+def bounded(rows: StructType, time: str) -> StructType:
+    """Return the schema with the bounds of a window, which are of the same type as the time of a tuple."""
+    kind = rows[time].dataType
+    return StructType([StructField("window_start", kind), StructField("window_end", kind), *rows.fields])
+
+
+def map_in_arrow(df: DataFrame, work: Callable[[Batches], Batches], schema: StructType) -> DataFrame:
+    """Do as `df.mapInArrow`, for columns of any name: PySpark reads `a.b` as the field b of a column a."""
+    plain, names = plainly_named(df), df.columns
+    if plain is df:
+        return df.mapInArrow(work, schema)
+    return plain.mapInArrow(lambda batches: work(batch.rename_columns(names) for batch in batches), schema)
+
+
+def plainly_named(df: DataFrame) -> DataFrame:
+    """Return a DataFrame with plain names for its columns, in their order: itself, if they are plain."""
+    if all(re.fullmatch(r"\w+", name) for name in df.columns):
+        return df
+    return df.toDF(*(f"{HELPER}column{number}" for number in range(len(df.columns))))
+
+
+def existing(df: DataFrame, what: Any) -> str | None:
+    """Return the name of the column that is meant, or None if it is an expression."""
+    if not isinstance(what, str):
+        return None
+    if what in df.columns:
+        return what
+    if df.sparkSession.conf.get("spark.sql.caseSensitive") != "true":
+        same = [name for name in df.columns if name.lower() == what.lower()]
+        if len(same) == 1:
+            return same[0]
+    # A lone word can only be a misspelt column: left as it is, the query's check says so, with the names there are.
+    return what if re.fullmatch(r"\w+", what) else None
+
+
+def _check_collations(df: DataFrame, names: dict[str, str]) -> None:
+    """Refuse strings that are equal though their bytes are not: Arrow knows nothing of collations."""
+    for what, name in names.items():
+        kind = df.schema[name].dataType if name in df.columns else None
+        if isinstance(kind, StringType) and kind.collation != StringType().collation:
+            raise InvalidInput(
+                value=f"{what} of type {kind.simpleString()}",
+                reason="strings are compared by their bytes here, not by a collation",
+                remedy="compare another form of it, lower(...) say, or cast it to STRING COLLATE UTF8_BINARY",
+            )
+
+
+def _with_expression(df: DataFrame, name: str, what: Any) -> DataFrame:
+    if not isinstance(what, str | Column):
+        raise refused("column", what, "not a column", "give a column's name, an SQL expression or a Column")
+    try:
+        extended = df.withColumn(name, F.expr(what) if isinstance(what, str) else what)
+        _ = extended.schema
+    except (AnalysisException, ParseException) as error:
+        reason = str(error).strip().partition("\n")[0]
+        raise InvalidInput(value=str(what), reason=reason, remedy=f"use columns of {', '.join(df.columns)}") from error
+    return extended

@@ -1,0 +1,100 @@
+"""What can be refused before Spark does anything: columns that cannot come out again, and arguments of a start."""
+
+from datetime import timedelta
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql.types import NullType, StructType
+
+from skytide.errors import InvalidInput
+from skytide.errors.checks import kind_of, refused, told, whole, words, yes_or_no
+from skytide.errors.limits import MAX_SLOTS
+from skytide.queries import Query
+from skytide.routing import strategy_of
+from skytide.spark.engine.window_level import BOUNDS
+from skytide.spark.query.binding import HELPER
+from skytide.spark.types import arrow_schema
+
+BATCH = "batch"  # the partitions of a Parquet folder: a column of that name would be hidden by it
+
+
+def check_asked(df: Any, query: Any) -> None:
+    """Refuse what is no DataFrame, or no query."""
+    kind_of("df", df, DataFrame, reason="not a DataFrame of Spark", remedy="pass one, for instance spark.createDataFrame(rows)")
+    kind_of("query", query, Query, reason="not a query", remedy="derive from skytide.Query, and pass an object of your class")
+
+
+def check_columns(df: DataFrame, *, taken: tuple[str, ...] = ()) -> None:
+    """Refuse columns that could not come out again as they are; `taken` are names that results have themselves."""
+    seen: dict[str, str] = {}
+    cased = df.sparkSession.conf.get("spark.sql.caseSensitive") == "true"
+    for field in df.schema.fields:
+        key = field.name if cased else field.name.lower()
+        twin = seen.get(key)
+        seen[key] = field.name
+        if field.name.lower() in taken or field.name.lower().startswith(HELPER):
+            reason, remedy = "the results have a column of that name themselves", "rename it first"
+        elif twin == field.name:
+            reason, remedy = "several columns have that name", "rename or drop all but one first"
+        elif twin is not None:
+            reason, remedy = f"Spark cannot tell it from {twin}", "rename one of them first, or set spark.sql.caseSensitive"
+        elif not isinstance(field.dataType, NullType) and pa.types.is_null(arrow_schema(StructType([field])).field(0).type):
+            reason, remedy = f"its type {field.dataType.simpleString()} has no Arrow form", "cast or drop it first"
+        else:
+            continue
+        raise InvalidInput(value=f"column {told(field.name)[1:-1]}", reason=reason, remedy=remedy)
+
+
+def check_streamed(df: DataFrame) -> None:
+    """Refuse columns that could not come out beside the bounds of their window."""
+    check_columns(df, taken=BOUNDS)
+
+
+def check_start(
+    df: DataFrame,
+    query: Query,
+    results: pa.Schema,
+    *,
+    sink: Any,
+    late: Any,
+    invalid: Any,
+    trigger: Any,
+    flush: Any,
+    name: Any,
+    splitting: Any,
+    **slots: Any,
+) -> None:
+    """Refuse arguments of a start that make no sense, before anything is written."""
+    kind_of(
+        "trigger",
+        trigger,
+        (str, timedelta),
+        reason="not a trigger",
+        remedy='pass an interval as "500 ms", "auto" or "availableNow"',
+    )
+    yes_or_no("flush", flush)
+    if splitting is not None and strategy_of(splitting).key_routing() and not query.routed_by():
+        reason, remedy = "the query has no keys", 'give it some, as in aggregate("count(*)", keys="symbol"), or choose "RATE"'
+        raise InvalidInput(value=f"splitting={strategy_of(splitting).name!r}", reason=reason, remedy=remedy)
+    for level, count in slots.items():
+        check_slots(level, count)
+    if name is not None:
+        words("name", name, "best_hotels")
+        if any(query.name == name for query in df.sparkSession.streams.active):
+            raise refused("name", name, "a query of that name runs already", "choose another, or stop that one first")
+    aside = [(argument, isinstance(given, str), df.columns) for argument, given in (("late", late), ("invalid", invalid))]
+    folders = [("sink", isinstance(sink, str) and sink == "parquet", results.names), *aside]
+    for argument, written, columns in folders:
+        for column in (column for column in columns if written and column.lower() == BATCH):
+            raise InvalidInput(
+                value=f"column {column}",
+                reason=f"the Parquet folder of {argument} has its batches in folders of that name, which would hide it",
+                remedy="rename it before skytide.stream, or use another sink",
+            )
+
+
+def check_slots(name: str, slots: Any) -> None:
+    """Refuse a number of slots that is none."""
+    if slots is not None:
+        whole(name, slots, 1, MAX_SLOTS)

@@ -1,0 +1,106 @@
+"""Queries on a plain DataFrame: one lazy plan that Spark distributes."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
+from inspect import Parameter, signature
+from typing import Concatenate, ParamSpec
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from skytide.errors import InvalidInput
+from skytide.queries import Asks, Expression, Query
+from skytide.spark.engine.tasks import keep, share, whole
+from skytide.spark.query.binding import bind, map_in_arrow, spark_schema
+from skytide.spark.query.checks import check_asked, check_columns
+from skytide.spark.types import arrow_schema
+
+MAX_SLOTS = 32  # every slot of a shared merge gets a copy of what was kept
+SLOT = "__skytide_slot"
+OWNER = "__skytide_owner"
+Arguments = ParamSpec("Arguments")
+
+
+@dataclass(frozen=True)
+class _OfRows(Asks[DataFrame]):
+    """All rows of a DataFrame, to ask."""
+
+    df: DataFrame
+
+    def apply(self, query: Query) -> DataFrame:
+        return apply(self.df, query)
+
+
+def _of_rows(
+    method: Callable[Concatenate[_OfRows, Arguments], DataFrame],
+) -> Callable[Concatenate[DataFrame, Arguments], DataFrame]:
+    """Return a query as a function of a DataFrame: its arguments, and its documentation, are those of the declaration."""
+
+    @wraps(method)
+    def function(df: DataFrame, /, *arguments: Arguments.args, **options: Arguments.kwargs) -> DataFrame:
+        return method(_OfRows(df), *arguments, **options)
+
+    declared = signature(method)
+    rows = Parameter("df", Parameter.POSITIONAL_ONLY, annotation=DataFrame)
+    parameters = [rows, *list(declared.parameters.values())[1:]]
+    function.__signature__ = declared.replace(parameters=parameters, return_annotation=DataFrame)  # type: ignore[attr-defined]
+    function.__qualname__, function.__module__ = method.__name__, __name__
+    return function
+
+
+skyline = _of_rows(_OfRows.skyline)
+skyband = _of_rows(_OfRows.skyband)
+levels = _of_rows(_OfRows.levels)
+k_dominant = _of_rows(_OfRows.k_dominant)
+top_delta = _of_rows(_OfRows.top_delta)
+top_k = _of_rows(_OfRows.top_k)
+
+
+def apply(df: DataFrame, query: Query) -> DataFrame:
+    """Ask any query, also one of your own, of all rows of a DataFrame.
+
+    Each partition keeps what can still matter. The merge is then divided: by `diff` columns where there are some, otherwise each
+    slot decides about a share of the kept rows against all of them. Only a query that knows neither is merged in one task.
+    """
+    check_asked(df, query)
+    if df.isStreaming:
+        raise InvalidInput(
+            value="a streaming DataFrame",
+            reason="its rows never end, so no row is ever the best of all",
+            remedy="ask for windows: skytide.stream(df, time=...).window(...)",
+        )
+    check_columns(df)
+    rows, bound, added = bind(df, query)
+    given = arrow_schema(rows.schema)
+    schema = spark_schema(rows.schema, bound.schema(given))
+    kept = map_in_arrow(rows, keep(bound), spark_schema(rows.schema, bound.kept_schema(given)))
+    slots = min(_parallelism(df), MAX_SLOTS)
+    if bound.groups():
+        merged = map_in_arrow(kept.repartition(slots, *map(_column, bound.groups())), whole(bound.window), schema)
+    elif bound.can_share and slots > 1:
+        merged = _shared(kept, bound, slots, schema)
+        if not bound.share_is_final:
+            merged = map_in_arrow(merged.repartition(1), whole(bound.settle), schema)
+    else:
+        merged = map_in_arrow(kept.repartition(1), whole(bound.window), schema)
+    return merged.drop(*added)
+
+
+def _shared(kept: DataFrame, query: Query, slots: int, schema: StructType) -> DataFrame:
+    owner = F.pmod(F.hash(*map(_column, query.expressions())), F.lit(slots))  # equal points have one owner
+    copies = kept.withColumn(OWNER, owner).withColumn(SLOT, F.explode(F.sequence(F.lit(0), F.lit(slots - 1))))
+    return map_in_arrow(copies.repartitionById(slots, SLOT), share(query, SLOT, OWNER), schema)
+
+
+def _column(name: Expression) -> Column:
+    return F.col(f"`{str(name).replace('`', '``')}`")
+
+
+def _parallelism(df: DataFrame) -> int:
+    session = df.sparkSession
+    try:
+        return int(session.sparkContext.defaultParallelism)
+    except Exception:  # Spark Connect has no context: what shuffles use is the next best guess
+        return int(session.conf.get("spark.sql.shuffle.partitions") or 1)

@@ -1,0 +1,280 @@
+"""Operators on the tuples of each key, as people write them: `stream(df).keyed("symbol").count_window(1_000, slide=25).apply(...)`."""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Generic, NoReturn, TypeVar, cast, overload
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql.types import StructType
+
+from skytide.errors import InvalidInput
+from skytide.errors.checks import refused, words
+from skytide.keyed import (
+    CountWindows,
+    KeyedStep,
+    OfAggregate,
+    OfEachKey,
+    OfOperator,
+    OfQuery,
+    Operator,
+    Tagged,
+    TimeWindows,
+    hashes_of,
+)
+from skytide.keyed.operator import KeyedOperator
+from skytide.keyed.windows import TICK_US
+from skytide.lateness import KSlack, Slack
+from skytide.queries import Aggregate, Measure, Query
+from skytide.queries.asks import Asks
+from skytide.queries.extremes import has_order
+from skytide.spark.query.aggregated import AggregatedFrame, aggregated_frame, asked_over, fields_of
+from skytide.spark.query.aggregates import aggregate_of
+from skytide.spark.query.binding import bind, bounded, map_in_arrow, spark_schema
+from skytide.spark.query.checks import check_asked, check_columns, check_slots
+from skytide.spark.query.continuous import ContinuousQuery, asked
+from skytide.spark.query.run import Run
+from skytide.spark.sinks.sinks import SideSink, Sink
+from skytide.spark.sources.panes import OwnSource
+from skytide.spark.types import arrow_schema
+from skytide.trading import Candlesticks
+from skytide.windows import Duration, Windows, duration_us, sliding
+
+GROUP = "__skytide_group"
+END_OF_TIME_US = 2**62
+KeyedAnswer = TypeVar("KeyedAnswer", "KeyedQuery", DataFrame)
+COUNT_BOUNDS = ("row_start", "row_end", "window_start", "window_end")
+
+
+def slack_of(slack: Slack | None) -> Slack:
+    """Return a slack, or the usual one."""
+    if slack is not None and not isinstance(slack, Slack):
+        raise refused("slack", slack, "not a slack", 'pass KSlack(), DropRatio(0.01) or FixedSlack("2 s")')
+    return slack or KSlack()
+
+
+def key_columns(df: DataFrame, time: str, keys: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the names of key columns as the DataFrame has them, or refuse them."""
+    if not keys:
+        raise InvalidInput(value="keyed()", reason="no key is named", remedy='name one: keyed("symbol"), or ask without keyed()')
+    cased = df.sparkSession.conf.get("spark.sql.caseSensitive") == "true"
+    names = {name if cased else name.lower(): name for name in df.columns}
+    kinds = arrow_schema(df.schema)
+    found = []
+    for key in keys:
+        words("keyed", key, "symbol")
+        name = names.get(key if cased else key.lower())
+        if name is None:
+            raise InvalidInput(
+                value=f"keyed({key!r})", reason="there is no such column", remedy=f"choose one of {', '.join(df.columns)}"
+            )
+        if not has_order(kinds.field(name).type):
+            remedy = "choose fields of it, or cast it to a string first"
+            raise InvalidInput(value=f"keyed({key!r})", reason=f"a {kinds.field(name).type} cannot be a key", remedy=remedy)
+        if name == time:
+            raise InvalidInput(value=f"keyed({key!r})", reason="that is the time of the tuples", remedy="choose another column")
+        if name in found:
+            raise InvalidInput(value=f"keyed({key!r})", reason="named twice", remedy="name each column once")
+        found.append(name)
+    return tuple(found)
+
+
+@dataclass(frozen=True)
+class Keyed(Generic[KeyedAnswer]):
+    """Tuples with a key."""
+
+    df: DataFrame
+    time: str
+    keys: tuple[str, ...]
+    source: OwnSource | None = None
+
+    def count_window(
+        self, length: int, slide: int | None = None, slack: Slack | None = None, *, tick: Duration = "100 ms"
+    ) -> "KeyedWindowed[KeyedAnswer]":
+        """Cut the tuples of each key, in order of time, into windows of so many, one every `slide` tuples; without it one after the other.
+
+        Windows come out a `tick` of the stream's time at a time. Each costs a little: where much time goes by in a batch, as when
+        history is replayed, let it be longer.
+        """
+        windows = CountWindows(length, length if slide is None else slide, duration_us(tick, "tick"))
+        return KeyedWindowed(self.df, self.time, self.keys, windows, slack_of(slack), self.source)
+
+    def window(self, length: Duration, slide: Duration | None = None, slack: Slack | None = None) -> "KeyedWindowed[KeyedAnswer]":
+        """Cut the tuples of each key into windows of time."""
+        return KeyedWindowed(self.df, self.time, self.keys, TimeWindows(sliding(length, slide)), slack_of(slack), self.source)
+
+    def apply(self, operator: KeyedOperator, *, slack: Slack | None = None) -> KeyedAnswer:
+        """Pass the tuples of each key to an operator of your own, in order of time; `slack` says how long to wait for late ones."""
+        return cast(KeyedAnswer, _asked(self, None, slack_of(slack), None, Operator(operator)))
+
+
+@dataclass(frozen=True)
+class KeyedWindowed(Asks[KeyedAnswer]):
+    """Windows of the tuples of each key. A query on it gives a DataFrame if the rows do not stream, otherwise something to start."""
+
+    df: DataFrame
+    time: str
+    keys: tuple[str, ...]
+    windows: CountWindows | TimeWindows
+    slack: Slack
+    source: OwnSource | None = None
+
+    def candlesticks(self, *, price: str, volume: str) -> KeyedAnswer:
+        """Ask for open, high, low and close of each window, its volume, and how many quotes it has."""
+        return self.apply(Candlesticks(price=price, volume=volume, time=self.time))
+
+    @overload
+    def aggregate(self: "KeyedWindowed[KeyedQuery]", *measures: str | Column | Measure) -> "AggregatedKeys": ...
+
+    @overload
+    def aggregate(self: "KeyedWindowed[DataFrame]", *measures: str | Column | Measure) -> AggregatedFrame: ...
+
+    def aggregate(self, *measures: str | Column | Measure) -> object:
+        """Ask for aggregates of each window, as in `Windowed.aggregate`: `.aggregate("avg(price) AS mean")`.
+
+        Those of windows of time can be asked further: `.top_k(3, by="mean")` are the best keys of each window.
+        """
+        if isinstance(self.windows, TimeWindows):
+            # Partial results of a key can be merged, so that its tuples need not come together: no key is too frequent.
+            query = OfEachKey.of(aggregate_of(self.df, measures, self.keys, self.time))
+            return asked(AggregatedKeys, self.df, self.time, self.windows.windows, self.slack, query, self.source)
+        found = _asked(self, self.windows, self.slack, aggregate_of(self.df, measures, (), self.time), None)
+        return aggregated_frame(found, _NotFurther()) if isinstance(found, DataFrame) else AggregatedKeys(**fields_of(found))
+
+    def apply(self, query: Query | KeyedOperator) -> KeyedAnswer:
+        """Ask any query, or give each window to an operator of your own."""
+        given = (query, None) if isinstance(query, Query) else (None, Operator(query))
+        return cast(KeyedAnswer, _asked(self, self.windows, self.slack, *given))
+
+
+class KeyedQuery(ContinuousQuery):
+    """An operator on keys, ready to start."""
+
+    def start(  # type: ignore[override]
+        self,
+        sink: Sink | str,
+        *,
+        checkpoint: str | os.PathLike[str],
+        slots: int | None = None,
+        trigger: Duration = "500 ms",
+        path: str | os.PathLike[str] | None = None,
+        late: SideSink | None = None,
+        windows: SideSink | None = None,
+        invalid: SideSink | None = None,
+        flush: bool = False,
+        name: str | None = None,
+    ) -> Run:
+        """Start; results come out once and in order within a key, also after a crash and while keys move from slot to slot.
+
+        `slots` are the tasks that work on keys at the same time, as many as there are cores if not given; `run.resize(slots=...)` changes it.
+        The others are as in `ContinuousQuery.start`; `windows` gets a row for each batch that let something out.
+        """
+        check_slots("slots", slots)
+        given = replace(self, slots=slots)
+        return ContinuousQuery.start(
+            given,
+            sink,
+            pane_slots=None if self.step else slots,
+            checkpoint=checkpoint,
+            trigger=trigger,
+            path=path,
+            late=late,
+            windows=windows,
+            invalid=invalid,
+            flush=flush,
+            name=name,
+        )
+
+
+class _NotFurther:
+    """What aggregates of windows of so many rows say to a further query."""
+
+    def apply(self, query: Query) -> NoReturn:
+        raise InvalidInput(
+            value=f"{type(query).__name__} over aggregates",
+            reason="windows of so many rows are those of one key each: there is nobody to compare it with",
+            remedy='use windows of time, as .window("1 minute")',
+        )
+
+
+class AggregatedKeys(KeyedQuery, Asks[KeyedQuery]):
+    """Aggregates of each key over windows of time, ready to start or to be asked further: which keys are the best of a window?"""
+
+    def apply(self, query: Query) -> KeyedQuery:
+        """Ask any query of the aggregates of all keys in each window."""
+        if self.step is not None:
+            _NotFurther().apply(query)
+        return KeyedQuery(**fields_of(asked_over(self, query)))
+
+    def windows_of_all_rows(self) -> AggregatedFrame:
+        """Return the windows of rows that are all there, in one lazy plan."""
+        return aggregated_frame(super().windows_of_all_rows(), self)
+
+
+def _asked(
+    keyed: "Keyed[Any] | KeyedWindowed[Any]",
+    windows: CountWindows | TimeWindows | None,
+    slack: Slack,
+    query: Query | None,
+    operator: Operator | None,
+) -> "KeyedQuery | DataFrame":
+    """Return a continuous query, or the results as a DataFrame if the rows do not stream."""
+    taken = () if windows is None else COUNT_BOUNDS if isinstance(windows, CountWindows) else COUNT_BOUNDS[2:]
+    df: DataFrame = keyed.df
+    helpers: tuple[str, ...] = ()
+    if query is not None:
+        check_asked(df, query)
+        if isinstance(query, Aggregate) and query.keys:
+            raise InvalidInput(value="aggregate(keys=...)", reason="the windows are those of keys already", remedy="leave keys out")
+    check_columns(df, taken=taken)
+    wording = repr(query) if query is not None else f"{operator.name}" if operator else ""
+    if query is not None:
+        df, query, names = bind(df, query)
+        helpers = tuple(names)
+    columns = arrow_schema(df.schema)
+    answer: OfQuery | OfAggregate | OfOperator | None = None
+    if query is not None:
+        answer = OfAggregate(query) if isinstance(query, Aggregate) and OfAggregate.can(query, columns) else OfQuery(query)
+    elif operator is not None and operator.is_vectorised and windows is not None:
+        answer = OfOperator(operator, keyed.keys)
+    step = KeyedStep(keyed.keys, keyed.time, columns, windows, answer, operator, helpers)
+    _check_results(step)
+    tick = windows.tick if windows is not None else Windows(TICK_US, TICK_US)
+    tagged = Tagged(keyed.keys)
+    if not df.isStreaming:
+        return _of_rows(df, step)
+    wording = f"{wording} of {', '.join(keyed.keys) or 'all'}"
+    return KeyedQuery(df, keyed.time, tick, slack, tagged, helpers, keyed.source, wording, step)
+
+
+def _check_results(step: KeyedStep) -> None:
+    names = [name.lower() for name in step.results.names]
+    for name in (name for name in names if names.count(name) > 1):
+        raise InvalidInput(value=f"result {name}", reason="named twice", remedy="let the operator give it another name")
+
+
+def _of_rows(df: DataFrame, step: KeyedStep) -> DataFrame:
+    """Return the results for rows that are all there, in one lazy plan: a task for the keys of some groups at a time."""
+    known = bounded(df.schema, step.time)
+    columns = step.columns
+
+    def tag(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        tagged = Tagged(step.keys)
+        for batch in batches:
+            rows = pa.Table.from_batches([batch]).cast(columns)
+            rows = rows.filter(rows[step.time].is_valid()) if rows[step.time].null_count else rows
+            tagged.pane(rows)
+            groups = (hashes_of(rows, step.keys) >> np.uint64(56)).astype(np.int64)
+            yield from rows.append_column(GROUP, pa.array(groups)).to_batches()
+
+    def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        rows = pa.Table.from_batches(list(batches))
+        rows = rows.rename_columns([*columns.names, GROUP]).drop_columns([GROUP]).cast(columns)
+        yield from step.work(rows, hashes_of(rows, step.keys), [], [], None, END_OF_TIME_US).results.to_batches()
+
+    tagged = map_in_arrow(
+        df, tag, StructType([*df.schema.fields, *spark_schema(StructType([]), pa.schema([(GROUP, pa.int64())])).fields])
+    )
+    return tagged.groupBy(GROUP).applyInArrow(work, spark_schema(known, step.results))

@@ -1,0 +1,285 @@
+"""A continuous query that runs."""
+
+import atexit
+import contextlib
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame
+from pyspark.sql.streaming.query import StreamingQuery
+
+from skytide.errors import InvalidInput
+from skytide.errors.checks import real
+from skytide.keyed import RoutingTable
+from skytide.records import Status, WindowRow
+from skytide.records.printing import Printed
+from skytide.spark.engine.engine import Engine
+from skytide.spark.engine.jobs import SparkJobs
+from skytide.spark.fleet import Fleet
+from skytide.spark.query.checks import check_slots
+from skytide.spark.session.failure import reason
+from skytide.spark.session.interrupt import Interrupt
+from skytide.spark.sinks.outlets import window_table
+from skytide.spark.sinks.sinks import MemorySink
+from skytide.spark.sources.panes import OwnSource
+from skytide.spark.watching import fleet_subject, query_subject
+from skytide.watch.looks import Subject
+from skytide.watch.serving import export, serve
+
+if TYPE_CHECKING:
+    from skytide.watch.metrics import Exporter
+    from skytide.watch.server import Page
+
+QUERY_WIDTH = 100
+LOOK_S = 0.25  # between two looks whether somebody pressed Ctrl-C
+ENDING = "skytide: Ctrl-C: the query ends after the batch at hand, and goes on from its checkpoint when it is started again"
+
+
+class Run(Printed):
+    """A continuous query that runs: what Spark's `StreamingQuery` has, and more."""
+
+    def __init__(
+        self, query: StreamingQuery, engine: Engine, jobs: SparkJobs, flush: bool, source: OwnSource | None = None
+    ) -> None:
+        """Watch over a started query."""
+        self._source = source
+        self.query = query
+        """Spark's own handle."""
+        self._engine, self._jobs = engine, jobs
+        self._done = threading.Lock()
+        self._flushed = not flush
+        self._stopping = False
+        self._failure = ""
+        self._stop_query, query.stop = query.stop, self._cut_off  # type: ignore[method-assign]
+
+        _active.add(self)
+        atexit.unregister(_end_all)  # so that it is called before what Spark has registered meanwhile
+        atexit.register(_end_all)
+
+    @property
+    def id(self) -> str:
+        """The id of the query, which is the same when it is started again with its checkpoint."""
+        return str(self.query.id)
+
+    @property
+    def runId(self) -> str:
+        """The id of this start of the query."""
+        return str(self.query.runId)
+
+    @property
+    def name(self) -> str | None:
+        """The name that the query was given."""
+        return self.query.name
+
+    @property
+    def isActive(self) -> bool:
+        """Whether the query runs."""
+        return self.query.isActive
+
+    @property
+    def lastProgress(self) -> Any:
+        """What Spark tells of its latest batch."""
+        return self.query.lastProgress
+
+    @property
+    def recentProgress(self) -> Any:
+        """What Spark tells of its latest batches."""
+        return self.query.recentProgress
+
+    def exception(self) -> StreamingQueryException | None:
+        """Return why the query failed, if it did."""
+        return self.query.exception()
+
+    def lines(self) -> list[tuple[str, str]]:
+        """Return what runs, and how it is doing."""
+        asked = self._engine.plan.identity()
+        query = textwrap.shorten(asked["query"], QUERY_WIDTH, placeholder=" ...")
+        return [("query", f"{f'{self.name}: ' if self.name else ''}{query}, windows of {asked['windows']}"), *self.status().lines()]
+
+    def __repr__(self) -> str:
+        """Write it in a few lines."""
+        return str(self)
+
+    def status(self) -> Status:
+        """How the query is doing."""
+        state, failure = self._state()
+        return replace(self._engine.status(), state=state, failure=failure)
+
+    def _state(self) -> tuple[str, str]:
+        """Return the state of the query, and why it failed if it did."""
+        if self._failure:
+            return "failed", self._failure
+        try:
+            if failure := self.query.exception():
+                return "failed", reason(str(failure))
+            if not self.query.isActive:
+                return "stopped", ""
+            doing = self.query.status
+        except Exception:  # Spark itself has ended, and its queries with it
+            return "stopped", ""
+        if self._stopping:
+            return "stopping", ""
+        first = self._engine.status().batch < 0 and doing["isDataAvailable"]
+        if first or str(doing["message"]).startswith("Initializing"):
+            return "starting", ""
+        return ("running" if doing["isDataAvailable"] else "idle"), ""
+
+    def windows(self) -> list[WindowRow]:
+        """The latest windows that came out, oldest first."""
+        return self._engine.recent_windows()
+
+    def windows_df(self) -> DataFrame:
+        """The latest windows that came out as a DataFrame, with their times as times."""
+        plan = self._engine.plan
+        table = window_table(self.windows(), plan.columns.field(plan.time).type)
+        return self._jobs.rows(table)
+
+    def results_df(self) -> DataFrame:
+        """All results so far as a DataFrame, of a query with the sink "memory"."""
+        return self._memory("results_df()").frame()
+
+    def resize(self, pane_slots: int | None = None, window_slots: int | None = None, *, slots: int | None = None) -> None:
+        """Change the number of slots of either level, or of an operator on keys, from the next batch on; results do not depend on it."""
+        check_slots("pane_slots", pane_slots)
+        check_slots("window_slots", window_slots)
+        check_slots("slots", slots)
+        of_keys = self._engine.plan.step is not None
+        self._engine.resize(pane_slots if of_keys else pane_slots or slots, window_slots, slots if of_keys else None)
+
+    def rebalance(self) -> None:
+        """Spread the keys of an operator over its slots anew, with the next batch; it does so by itself when loads differ too much."""
+        self._check_keyed("rebalance()")
+        self._engine.rebalance()
+
+    def routing(self) -> RoutingTable:
+        """Return which group of keys lies on which slot, after the latest batch."""
+        self._check_keyed("routing()")
+        keyed = self._engine.plan.store.latest().keyed
+        return keyed.table if keyed else RoutingTable.even(self._engine.plan.rules.keying.slots)  # type: ignore[union-attr]
+
+    def seconds(self) -> dict[str, float]:
+        """Where the time went so far, by step of a batch, and within the tasks of both levels."""
+        return dict(self._engine.seconds)
+
+    def expected_hz(self) -> float | None:
+        """What the source expects soon, in tuples a second; None if it cannot tell."""
+        return None if self._source is None else self._source.expected_hz()
+
+    def results(self) -> pa.Table:
+        """All results so far as an Arrow table, of a query with the sink "memory"."""
+        return self._memory("results()").table()
+
+    def _memory(self, asked: str) -> MemorySink:
+        sink = self._engine.sinks.results
+        if not isinstance(sink, MemorySink):
+            raise InvalidInput(value=asked, reason="they went to the sink", remedy='start with sink="memory" to keep them here')
+        return sink
+
+    def serve(self, address: str = "127.0.0.1", port: int | None = None, *, token: str | None = None) -> "Page":
+        """Show it on a live page, whose `url` is returned with it; all that this program serves at an address is on one page.
+
+        The page is for this machine alone. On another address nobody sees it without the token that is in the `url`; pass one to choose it.
+        """
+        return serve(self._subjects(), address, port, token)
+
+    def metrics(self, port: int, address: str = "127.0.0.1") -> "Exporter":
+        """Let Prometheus read how it is doing, beside all else that this program exports there. Metrics hold no rows; whoever reaches the port reads them."""
+        return export(self._subjects(), port, address)
+
+    def await_termination(self, timeout: float | None = None) -> bool:
+        """Wait until the query has ended (or for `timeout` seconds), with the last windows out if it flushes; raise if it failed."""
+        if timeout is not None:
+            real("timeout", timeout, above=0, meaning="seconds to wait, more than 0, or None to wait for the end")
+        if not self._wait(timeout):
+            return False
+        with self._done:
+            if not self._flushed:
+                try:
+                    self._engine.flush(self._jobs)
+                except Exception as error:
+                    self._failure = reason(f"{type(error).__name__}: {error}")
+                    raise
+                self._flushed = True
+        self._engine.plan.store.release()
+        _active.discard(self)
+        return True
+
+    awaitTermination = await_termination
+
+    def _wait(self, timeout: float | None) -> bool:
+        """Wait until the query has ended, and raise if it failed; end it on Ctrl-C, which would otherwise kill the jobs of a batch."""
+        until = None if timeout is None else time.monotonic() + timeout
+        with Interrupt() as interrupt:
+            interrupt.spark_runs()
+            while not self.query.awaitTermination(self._look_s(until)):  # type: ignore[arg-type]
+                if interrupt.asked:
+                    print(ENDING, file=sys.stderr, flush=True)
+                    self.stop()
+                    return True
+                if until is not None and time.monotonic() >= until:
+                    return False
+        return True
+
+    @staticmethod
+    def _look_s(until: float | None) -> float:
+        return LOOK_S if until is None else min(LOOK_S, max(until - time.monotonic(), 0.001))
+
+    def stop(self) -> None:
+        """End the query after what it is doing now; a later start with the same checkpoint goes on from there."""
+        self._stopping = True
+        stop_after_batch(self.query, lambda: self._engine.status().batch)
+
+    def _subjects(self) -> list[Subject]:
+        """Return what there is to look at: the query, and the fleet that it reads."""
+        return [query_subject(self, self._engine), *([fleet_subject(self._source)] if isinstance(self._source, Fleet) else [])]
+
+    def _check_keyed(self, value: str) -> None:
+        if self._engine.plan.step is None:
+            raise InvalidInput(
+                value=value,
+                reason="no key of this query lies on a slot",
+                remedy="ask with keyed(...), and not for aggregates by time",
+            )
+
+    def _cut_off(self) -> None:
+        """Stop Spark's query, whoever asked for it: the stream has not ended, so its last windows stay open."""
+        if self.query.isActive:
+            self._flushed = True
+        self._stop_query()
+        self._engine.plan.store.release()
+        _active.discard(self)
+
+
+def stop_after_batch(query: StreamingQuery, latest: Callable[[], int] | None = None) -> None:
+    """Stop a query once the batch at hand is done; `latest` tells the latest that is, otherwise Spark's progress does."""
+
+    def done() -> int:
+        return latest() if latest else int((query.lastProgress or {"batchId": -1})["batchId"])
+
+    def in_a_batch() -> bool:
+        status = query.status
+        return bool(status["isTriggerActive"] and status["isDataAvailable"])
+
+    before = done()
+    while query.isActive and done() == before and in_a_batch():
+        query.awaitTermination(0.05)  # type: ignore[arg-type]
+    query.stop()
+
+
+_active: set[Run] = set()
+"""Queries that nobody has seen end yet."""
+
+
+def _end_all() -> None:
+    """End what runs when Python ends: a batch that is cut off by that ends in a crash of the interpreter."""
+    for run in list(_active):
+        with contextlib.suppress(Exception):  # Spark may be gone
+            if run.isActive:
+                run.stop()

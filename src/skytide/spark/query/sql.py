@@ -1,0 +1,120 @@
+"""Queries for SQL: table functions such as `skyline(TABLE(hotels), 'price MIN, stars MAX, city DIFF')`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from inspect import Parameter, Signature, signature
+from typing import Any, cast
+
+import pyarrow as pa
+from pyspark.sql import Row, SparkSession
+from pyspark.sql.functions import udtf
+from pyspark.sql.types import StructType
+from pyspark.sql.udtf import AnalyzeArgument, AnalyzeResult, PartitioningColumn, UserDefinedTableFunction
+
+from skytide.errors import InvalidInput
+from skytide.errors.checks import kind_of
+from skytide.queries import QUERIES, Asks, Query, parse_preferences
+from skytide.spark.query.binding import HELPER, spark_schema
+from skytide.spark.types import arrow_schema
+
+ROW = "__skytide_row"
+BUFFER_ROWS = 65_536
+
+
+def register(spark: SparkSession) -> None:
+    """Make the queries known to SQL in this session.
+
+    `skyline`, `skyband`, `levels`, `k_dominant`, `top_delta` and `top_k` take TABLE(...), the preferences as text, and the
+    query's own argument, by name or place; all take `nulls => 'drop'` or `'worst'`, and skyline takes `distinct => true`.
+    """
+    kind_of("spark", spark, SparkSession, reason="not a Spark session", remedy="pass the one you have")
+    for name in QUERIES:
+        spark.udtf.register(name, cast(UserDefinedTableFunction, udtf(_table_function(name))))
+
+
+class _Declared(Asks[Query]):
+    """Builds queries instead of asking them."""
+
+    def apply(self, query: Query) -> Query:
+        return query
+
+
+def built(name: str, given: list[Any], named: dict[str, Any]) -> Query:
+    """Build a query from the arguments of its table function: the preferences as text, then what its declaration has beside them, in order."""
+    method = getattr(_Declared(), name)
+    others = [each for each in signature(method).parameters.values() if each.name not in ("preferences", "by")]
+    takes = Signature([Parameter("preferences", Parameter.POSITIONAL_OR_KEYWORD), *(_in_sql(each) for each in others)])
+    try:
+        arguments = takes.bind(*given, **named).arguments
+    except TypeError as error:
+        raise InvalidInput(
+            value=f"{name}(...)", reason=str(error), remedy=f"give TABLE(...), {', '.join(takes.parameters)}"
+        ) from None
+    preferences = parse_preferences(arguments.pop("preferences"))
+    found: Query = method(by=preferences, **arguments) if name == "top_k" else method(preferences, **arguments)
+    return found
+
+
+def _in_sql(parameter: Parameter) -> Parameter:
+    return parameter.replace(kind=Parameter.POSITIONAL_OR_KEYWORD)
+
+
+@dataclass
+class _Plan(AnalyzeResult):
+    """What Spark needs to know before it runs, and the query for the instances that run."""
+
+    query: Query | None = None
+    compared: dict[str, pa.DataType] = field(default_factory=dict)
+
+
+def _table_function(name: str) -> type:
+    """Return the class of a table function. Spark hands such a function rows one at a time; they are reduced in batches."""
+
+    class TableFunction:
+        @staticmethod
+        def analyze(table: AnalyzeArgument, *given: AnalyzeArgument, **named: AnalyzeArgument) -> _Plan:
+            if not (table.isTable and isinstance(table.dataType, StructType)):
+                raise InvalidInput(
+                    value="the first argument", reason="not a table", remedy="write TABLE(hotels) or TABLE(SELECT ...)"
+                )
+            query = built(name, [each.value for each in given], {key: each.value for key, each in named.items()})
+            schema = arrow_schema(table.dataType)
+            query.check(schema)
+            for column in schema.names:
+                if schema.names.count(column) > 1 or column.lower().startswith(HELPER):
+                    raise InvalidInput(value=f"column {column}", reason="given twice, or a name of ours", remedy="rename it first")
+            groups = query.groups()
+            return _Plan(
+                schema=spark_schema(table.dataType, query.schema(schema)),
+                withSinglePartition=not groups,
+                partitionBy=[PartitioningColumn(f"`{group.replace('`', '``')}`") for group in groups],
+                query=query,
+                compared={str(what): schema.field(what).type for what in query.expressions()},
+            )
+
+        def __init__(self, plan: _Plan) -> None:
+            assert plan.query is not None
+            self.query, self.compared = plan.query, plan.compared
+            self.rows: list[Row] = []
+            self.reduced = 0
+
+        def eval(self, row: Row, *_given: Any, **_named: Any) -> Iterator[Any]:
+            self.rows.append(row)
+            if len(self.rows) - self.reduced >= max(BUFFER_ROWS, self.reduced):
+                self.rows = [self.rows[i] for i in self.query.pane(self._table())[ROW].to_pylist()]
+                self.reduced = len(self.rows)
+            return iter(())
+
+        def terminate(self) -> Iterator[tuple[Any, ...]]:
+            answer = self.query.window(self.query.pane(self._table()))
+            added = [answer[name].to_pylist() for name in answer.column_names if name not in (*self.compared, ROW)]
+            for i, *values in zip(answer[ROW].to_pylist(), *added, strict=True):
+                yield (*self.rows[i], *values)
+
+        def _table(self) -> pa.Table:
+            columns = {name: pa.array([row[name] for row in self.rows], kind) for name, kind in self.compared.items()}
+            return pa.table({**columns, ROW: pa.array(range(len(self.rows)), pa.int64())})
+
+    return TableFunction

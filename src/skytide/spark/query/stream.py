@@ -1,0 +1,160 @@
+"""Continuous queries as people write them: `stream(df).window(...).skyline(...).start(...)`."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, Literal, TypeVar, cast, overload
+
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql.types import TimestampNTZType, TimestampType
+
+from skytide.errors import InvalidInput
+from skytide.errors.checks import kind_of, refused, words, yes_or_no
+from skytide.lateness import Slack
+from skytide.queries import Asks, Measure, Query
+from skytide.spark.fleet import Fleet
+from skytide.spark.query.aggregated import AggregatedFrame, AggregatedQuery
+from skytide.spark.query.aggregates import aggregate_of
+from skytide.spark.query.continuous import ContinuousQuery, asked
+from skytide.spark.query.keyed import Keyed, KeyedQuery, KeyedWindowed, key_columns, slack_of
+from skytide.spark.sources.panes import OwnSource
+from skytide.spark.sources.workload import WorkloadStream
+from skytide.windows import Duration, Windows, sliding
+
+StreamAnswer = TypeVar("StreamAnswer", ContinuousQuery, DataFrame)
+
+
+@overload
+def stream(source: Fleet | WorkloadStream, *, time: str = "ts", streaming: Literal[True] = True) -> "Stream[ContinuousQuery]": ...
+
+
+@overload
+def stream(source: DataFrame, *, time: str = "ts", streaming: Literal[False]) -> "Stream[DataFrame]": ...
+
+
+@overload
+def stream(source: DataFrame, *, time: str = "ts", streaming: Literal[True] | None = None) -> "Stream[ContinuousQuery]": ...
+
+
+def stream(source: DataFrame | Fleet | WorkloadStream, *, time: str = "ts", streaming: bool | None = None) -> "Stream[Any]":
+    """Start a chain over a DataFrame, streaming or not, a `fleet(...)` or a `workload(...)`; `time` names the column with the time of each tuple.
+
+    What is asked of rows that do not stream is a DataFrame, otherwise something to start. `streaming` says which of the two is meant: a
+    DataFrame that is not is refused, and type checkers know the results (without it they take the rows to stream).
+    """
+    remedy = "pass a DataFrame, skytide.fleet(...) or skytide.workload(...)"
+    kind_of("source", source, (DataFrame, Fleet, WorkloadStream), reason="no stream", remedy=remedy)
+    own = None if isinstance(source, DataFrame) else source
+    df = source if isinstance(source, DataFrame) else source.load(_session())
+    if streaming is not None:
+        yes_or_no("streaming", streaming)
+        if streaming != df.isStreaming:
+            remedy = (
+                "read it with spark.readStream, or leave the argument out"
+                if streaming
+                else "read it with spark.read, or leave the argument out"
+            )
+            raise refused("streaming", streaming, f"the rows {'stream' if df.isStreaming else 'do not stream'}", remedy)
+    if not isinstance(time, str) or time not in df.columns:
+        raise refused("time", time, "there is no such column", f"choose one of {', '.join(df.columns)}")
+    kind = df.schema[time].dataType
+    if not isinstance(kind, TimestampType | TimestampNTZType):
+        raise InvalidInput(
+            value=f"time={time!r} of type {kind.simpleString()}",
+            reason="windows need a timestamp",
+            remedy=f'cast it first: df.withColumn("{time}", F.timestamp_millis("{time}")), or to_timestamp',
+        )
+    return Stream(df, time, own)
+
+
+def _session() -> SparkSession:
+    try:
+        return SparkSession.active()  # of this thread, or else the one that all threads share
+    except PySparkException:
+        raise InvalidInput(
+            value="no Spark session", reason="a source of skytide's own runs on Spark too", remedy="start a SparkSession first"
+        ) from None
+
+
+@dataclass(frozen=True)
+class Stream(Generic[StreamAnswer]):
+    """Tuples with a time."""
+
+    df: DataFrame
+    time: str
+    source: OwnSource | None = None
+
+    def window(self, length: Duration, slide: Duration | None = None, slack: Slack | None = None) -> "Windowed[StreamAnswer]":
+        """Cut the stream into windows; `slack` says how long to wait for late tuples (the longest delay seen, if not given)."""
+        return Windowed(self.df, self.time, sliding(length, slide), slack_of(slack), self.source)
+
+    @overload
+    def keyed(self: "Stream[ContinuousQuery]", *keys: str) -> Keyed[KeyedQuery]: ...
+
+    @overload
+    def keyed(self: "Stream[DataFrame]", *keys: str) -> Keyed[DataFrame]: ...
+
+    def keyed(self, *keys: str) -> Keyed[Any]:
+        """Work on the tuples of each key on their own: `.keyed("symbol").count_window(1_000, slide=25)`."""
+        return Keyed[Any](self.df, self.time, key_columns(self.df, self.time, keys), self.source)
+
+    @overload
+    def count_window(
+        self: "Stream[ContinuousQuery]",
+        length: int,
+        slide: int | None = None,
+        slack: Slack | None = None,
+        *,
+        tick: Duration = "100 ms",
+    ) -> KeyedWindowed[KeyedQuery]: ...
+
+    @overload
+    def count_window(
+        self: "Stream[DataFrame]", length: int, slide: int | None = None, slack: Slack | None = None, *, tick: Duration = "100 ms"
+    ) -> KeyedWindowed[DataFrame]: ...
+
+    def count_window(
+        self, length: int, slide: int | None = None, slack: Slack | None = None, *, tick: Duration = "100 ms"
+    ) -> KeyedWindowed[Any]:
+        """Cut the stream into windows of so many tuples, in order of time, one every `slide` tuples; they come out a `tick` at a time."""
+        return Keyed[Any](self.df, self.time, (), self.source).count_window(length, slide, slack, tick=tick)
+
+
+@dataclass(frozen=True)
+class Windowed(Asks[StreamAnswer]):
+    """A stream cut into windows. A query on it gives a DataFrame if the rows do not stream, otherwise something to start."""
+
+    df: DataFrame
+    time: str
+    windows: Windows
+    slack: Slack
+    source: OwnSource | None = None
+
+    @overload
+    def aggregate(
+        self: "Windowed[ContinuousQuery]", *measures: str | Column | Measure, keys: Sequence[str] = ()
+    ) -> AggregatedQuery: ...
+
+    @overload
+    def aggregate(self: "Windowed[DataFrame]", *measures: str | Column | Measure, keys: Sequence[str] = ()) -> AggregatedFrame: ...
+
+    def aggregate(self, *measures: str | Column | Measure, keys: Sequence[str] = ()) -> object:
+        """Ask for aggregates of each window, as Spark users write them: `.aggregate("count(*)", F.avg("price").alias("mean"), keys="symbol")`.
+
+        Texts of SQL and Columns may be expressions inside and over aggregates, `sum(price * size) / sum(size) AS vwap`; a function of your
+        own comes with `skytide.collect`. What comes out can be asked further, window by window: `.top_k(3, by="vwap")`.
+        """
+        kind_of(
+            "keys", keys, (str, tuple, list), reason="not names of columns", remedy='give one or several, as ("symbol", "venue")'
+        )
+        names = (keys,) if isinstance(keys, str) else tuple(keys)
+        for key in names:
+            words("keys", key, "symbol")
+        return self._asked(AggregatedQuery, aggregate_of(self.df, measures, names, self.time))
+
+    def apply(self, query: Query) -> StreamAnswer:
+        """Ask any query, also one of your own."""
+        return cast(StreamAnswer, self._asked(ContinuousQuery, query))
+
+    def _asked(self, kind: type[ContinuousQuery], query: Query) -> ContinuousQuery | DataFrame:
+        return asked(kind, self.df, self.time, self.windows, self.slack, query, self.source)

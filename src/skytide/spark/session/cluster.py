@@ -1,0 +1,145 @@
+"""A Spark cluster on this machine, for tests and measurements: a master and workers in processes of their own, on loopback only."""
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import threading
+from collections import deque
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Self
+
+import pyspark
+
+from skytide.errors import SkytideError
+from skytide.errors.checks import refused, whole
+from skytide.errors.limits import MAX_CORES
+from skytide.spark.session.java import use_java
+
+STARTS_WITHIN_S = 120.0
+ENDS_WITHIN_S = 20.0
+LAST_LINES = 200
+QUICK = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"  # many small Javas on few cores
+
+
+class LocalCluster:
+    """A standalone cluster, to be used as a context.
+
+    Its workers claim to have `cores`, whatever the machine has, and with one core an executor there is room for as many executors.
+    They all share the true cores of the machine: work that waits gets faster with more of them, work that computes does not.
+    """
+
+    def __init__(self, cores: int = 8, *, under: Sequence[str] = ()) -> None:
+        """Get ready to start; `under` is a command that starts the workers, such as `unshare`."""
+        whole("cores", cores, 1, MAX_CORES)
+        self._cores, self._under = cores, tuple(under)
+        self._folder = tempfile.TemporaryDirectory(prefix="skytide-cluster-", ignore_cleanup_errors=True)
+        self._daemons: list[_Daemon] = []
+        self.url = ""
+        """What Spark takes as `spark.master`."""
+
+    def __enter__(self) -> Self:
+        """Start the master and a worker, and wait until they know each other."""
+        use_java()
+        try:
+            # The system chooses the ports, and the log says which: one that was free a moment ago may be taken by now.
+            self.url = self._start("master.Master").told(r"Starting Spark master at (spark://\S+)")
+            self.add_worker(self._cores)
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def add_worker(self, cores: int) -> None:
+        """Start one more worker."""
+        whole("cores", cores, 1, MAX_CORES)
+        size = ("--cores", str(cores), "--memory", f"{cores}g", "--work-dir", self._folder.name)
+        self._start("worker.Worker", *size, self.url, under=self._under).told(r"(Successfully registered with master)")
+
+    def settings(self, memory: str = "512m") -> dict[str, str]:
+        """Return settings of a session that uses this cluster, with one core an executor."""
+        if not isinstance(memory, str) or not re.fullmatch(r"[1-9]\d*[mg]", memory):
+            raise refused("memory", memory, "not an amount of memory", 'write it as "512m" or "2g"')
+        return {
+            "spark.master": self.url,
+            "spark.executor.cores": "1",
+            "spark.executor.memory": memory,
+            "spark.executor.extraJavaOptions": QUICK,
+            "spark.pyspark.python": sys.executable,
+            "spark.decommission.enabled": "true",
+        }
+
+    def __exit__(self, *_: object) -> None:
+        """End them all; executors end with their worker."""
+        for daemon in reversed(self._daemons):
+            daemon.end()
+        self._daemons.clear()
+        self._folder.cleanup()
+
+    def _start(self, name: str, *arguments: str, under: tuple[str, ...] = ()) -> "_Daemon":
+        self._daemons.append(_Daemon(name, *arguments, under=under))
+        return self._daemons[-1]
+
+
+class _Daemon:
+    """A process of the cluster, whose log is read as it is written."""
+
+    def __init__(self, name: str, *arguments: str, under: tuple[str, ...]) -> None:
+        home = Path(pyspark.__file__).parent
+        own = {
+            "SPARK_HOME": str(home),
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "SPARK_NO_DAEMONIZE": "1",
+            "SPARK_DAEMON_MEMORY": "256m",
+            "SPARK_DAEMON_JAVA_OPTS": f"{QUICK} -Dspark.master.rest.enabled=false",
+        }
+        where = ("--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
+        self._process = subprocess.Popen(
+            [*under, home / "bin" / "spark-class", f"org.apache.spark.deploy.{name}", *where, *arguments],
+            env={**os.environ, **own},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self._lines: deque[str] = deque(maxlen=LAST_LINES)
+        self._written = threading.Condition()
+        self._ended = False
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def told(self, pattern: str) -> str:
+        """Wait for a line of the log, and give the part in brackets."""
+        found: list[str] = []
+
+        def look() -> bool:
+            found.extend(match[1] for line in self._lines if (match := re.search(pattern, line)))
+            return bool(found) or self._ended
+
+        with self._written:
+            self._written.wait_for(look, STARTS_WITHIN_S)
+        if not found:
+            raise SkytideError(f"a process of the cluster never said {pattern!r}, but\n{''.join(self._lines)}")
+        return found[0]
+
+    def end(self) -> None:
+        self._process.terminate()
+        try:
+            self._process.wait(ENDS_WITHIN_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._reader.join(ENDS_WITHIN_S)
+
+    def _read(self) -> None:
+        assert self._process.stderr
+        with self._process.stderr as log:
+            for line in log:
+                with self._written:
+                    self._lines.append(line)
+                    self._written.notify_all()
+        with self._written:
+            self._ended = True
+            self._written.notify_all()

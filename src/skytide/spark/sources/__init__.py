@@ -1,0 +1,1 @@
+"""Sources of our own that do the pane level where tuples are made."""

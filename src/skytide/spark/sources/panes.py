@@ -1,0 +1,183 @@
+"""The pane level inside a source of skytide's own: tuples never cross into the JVM, only reports do.
+
+The source makes the same tuples as it does for a DataFrame, and hands them to the same task as the pane level on any other DataFrame.
+"""
+
+import base64
+import pickle
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import pyarrow as pa
+from pyspark import cloudpickle
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
+from pyspark.sql.types import LongType, StructField, StructType
+
+from skytide.batch import Pace, Way
+from skytide.routing import Router, Splitting
+from skytide.spark.checkpoint import Files
+from skytide.spark.engine.engine import Plan
+from skytide.spark.engine.pane_level import REPORT, PaneTask, Tuples
+from skytide.spark.query.binding import spark_schema
+from skytide.spark.sources.quiet_end import end_quietly
+
+FORMAT = "skytide-panes"
+STANDING = ("windows_out", "open_panes", "remembered_rows")
+
+Offset = dict[str, Any]
+
+
+class OwnReader(Protocol):
+    """A reader of a source of our own, as the pane level needs it; the first four methods are for that, the others are Spark's."""
+
+    def panes(self, start: Offset, end: Offset, task: PaneTask, router: Router) -> list[tuple[int, InputPartition]]:
+        """Return what each slot reads of a batch."""
+
+    def tuples(self, partition: InputPartition, task: PaneTask) -> Iterator[Tuples]:
+        """Return the tuples of what a slot reads, for its task."""
+
+    def position(self, offset: Offset) -> int:
+        """Return a number that grows from batch to batch."""
+
+    def times_us(self, start: Offset) -> tuple[int, int] | None:
+        """Return how far in time an offset is, and how far tuples have come by now; None if nobody can tell."""
+
+    def initialOffset(self) -> Offset: ...
+    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset: ...
+    def reportLatestOffset(self) -> Offset | None: ...
+    def prepareForTriggerAvailableNow(self) -> None: ...
+    def commit(self, end: Offset) -> None: ...
+
+
+class OwnSource(Protocol):
+    """A source of our own, in which the pane level can run."""
+
+    @property
+    def partitions(self) -> int | None:
+        """How many slots it has unless somebody says otherwise; None for as many as Spark has cores."""
+
+    def load(self, spark: SparkSession) -> DataFrame:
+        """Return its tuples."""
+
+    def way(self, splitting: Splitting | None) -> Way | None:
+        """Return how tuples reach slots inside it; None if they cannot by such a splitting."""
+
+    def expected_hz(self) -> float | None:
+        """Return what it expects soon, in tuples a second; None if it cannot tell."""
+
+    def reader(self, columns: StructType, notes: Files, trigger_us: int | None) -> OwnReader:
+        """Return its reader for a query that keeps its notes in a folder, with a batch so often; it travels to another process."""
+
+
+def load_panes(spark: SparkSession, reader: OwnReader, plan: Plan, pace: Pace | None = None) -> DataFrame:
+    """Return the reports of the pane level over a source of our own, as a stream; batches begin at some pace, or whenever Spark asks."""
+    spark.dataSource.register(PaneSource)
+    packed = base64.b64encode(cloudpickle.dumps((reader, plan, pace))).decode()  # type: ignore[no-untyped-call]
+    return _observed(spark.readStream.format(FORMAT).options(packed=packed).load())
+
+
+def _observed(reports: DataFrame) -> DataFrame:
+    """Let Spark's progress tell what its own numbers do not, as its rows are reports: see `observedMetrics` of `lastProgress`."""
+
+    from pyspark.sql import Column
+    from pyspark.sql import functions as F
+
+    def of_tasks(field: str) -> Column:
+        return F.sum(F.get_json_object("report", f"$.{field}").cast("long"))
+
+    now = [
+        of_tasks("arrivals.tuples").alias("tuples"),
+        of_tasks("arrivals.late").alias("late"),
+        of_tasks("invalid").alias("invalid"),
+    ]
+    return reports.observe("skytide", *now, *(F.max(name).alias(name) for name in STANDING))
+
+
+class PaneSource(DataSource):
+    """The format "skytide-panes"; used by skytide itself."""
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the name of the format."""
+        return FORMAT
+
+    def schema(self) -> StructType:
+        """Return the columns of a report."""
+        end_quietly()
+        reports = spark_schema(StructType([]), REPORT)
+        return StructType([*reports.fields, *(StructField(name, LongType()) for name in STANDING)])
+
+    def streamReader(self, schema: StructType) -> "PaneReader":
+        """Return the reader that Spark's driver keeps for the whole query."""
+        end_quietly()
+        return PaneReader(*pickle.loads(base64.b64decode(self.options["packed"])))
+
+
+@dataclass(frozen=True)
+class PaneRange(InputPartition):
+    """What a slot of the pane level reads, and what it does with its tuples."""
+
+    slot: int
+    piece: InputPartition
+    task: PaneTask
+    source_end: int
+    standing: tuple[int, ...]
+    """What `STANDING` names, before the batch."""
+
+
+class PaneReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads a source into the pane level, as the record of the batch before says: this is a process of its own."""
+
+    def __init__(self, source: OwnReader, plan: Plan, pace: Pace | None = None) -> None:
+        self.source, self.plan, self.pace = source, plan, pace
+        self._slack_us, self._began_s = 0, 0.0
+
+    def initialOffset(self) -> Offset:
+        """Begin where the source begins."""
+        return self.source.initialOffset()
+
+    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
+        """Go on as far as the source does, once a batch is due."""
+        if self.pace is not None and not self._is_due(start, self.pace):
+            return start
+        return self.source.latestOffset(start, limit)
+
+    def reportLatestOffset(self) -> Offset | None:
+        """Tell how far the source has come."""
+        return self.source.reportLatestOffset()
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Take what is available now."""
+        self.source.prepareForTriggerAvailableNow()
+
+    def commit(self, end: Offset) -> None:
+        """Tell the source that a batch is done."""
+        self.source.commit(end)
+
+    def partitions(self, start: Offset, end: Offset) -> list[PaneRange]:
+        """Divide a batch, each part with the task of the pane level."""
+        before = self.plan.store.latest_before_source(self.source.position(start))
+        self._slack_us, self._began_s = self.plan.rules.slack_logic(before).slack_us, time.time()
+        task = self.plan.pane_task(self.plan.rules.run_panes(before))
+        pieces = self.source.panes(start, end, task, self.plan.rules.router(before))
+        standing = before.windows_out, len(before.open), before.memory_rows
+        return [PaneRange(slot, piece, task, self.source.position(end), standing) for slot, piece in pieces]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Read tuples, and reduce them at once."""
+        assert isinstance(partition, PaneRange)
+        for batch in partition.task.run(self.source.tuples(partition.piece, partition.task), partition.slot, partition.source_end):
+            standing = [pa.array([value] * batch.num_rows, pa.int64()) for value in partition.standing]
+            yield pa.RecordBatch.from_arrays([*batch.columns, *standing], [*batch.schema.names, *STANDING])
+
+    def _is_due(self, start: Offset, pace: Pace) -> bool:
+        """Say whether tuples have come that let a window end, or, if nobody can tell, whether the last batch began long enough ago."""
+        times_us = self.source.times_us(start)
+        if times_us is None:
+            return time.time() - self._began_s >= pace.interval_us / 1e6
+        reached_us, come_us = times_us
+        return come_us > pace.next_us(reached_us - self._slack_us) + self._slack_us
