@@ -12,7 +12,7 @@ import skytide
 from skytide import diff, high, low
 from skytide.cli import main
 from skytide.control import controller_of
-from skytide.errors.checks import told
+from skytide.errors.checks import brief
 from skytide.forecasting import Holt, HoltWinters
 from skytide.lateness import DropRatio, FixedSlack
 from skytide.queries import KDominant, Levels, Skyband, Skyline, TopDelta, TopK, parse_preferences
@@ -185,9 +185,9 @@ def test_there_are_hundreds_of_cases() -> None:
 
 
 def test_errors_tell_no_data_of_others() -> None:
-    assert told(pa.table({"secret": ["x"]})) == "a Table"
-    assert told([Opaque()]) == "a list" and told({"secret": "x"}) == "a dict"
-    assert len(told("x" * 10**6)) < 200
+    assert brief(pa.table({"secret": ["x"]})) == "a Table"
+    assert brief([Opaque()]) == "a list" and brief({"secret": "x"}) == "a dict"
+    assert len(brief("x" * 10**6)) < 200
 
 
 def test_rows_are_told_only_if_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ from math import nan
 from typing import Any, Self
 
 from skytide.errors import InvalidInput
-from skytide.errors.checks import is_finite, one_of, refused, told
+from skytide.errors.checks import brief, is_finite, one_of, refused
 from skytide.windows import duration_us
 
 TRANSITIONS = ("jump", "trend")
@@ -117,7 +117,7 @@ class Profile:
             self._set("max_hz", float(average) * burstiness)
         elif abs(average * burstiness - most) > ROUNDING * most:
             raise refused(
-                "burstiness", burstiness, f"max_hz is {told(most)}, average_hz {told(average)}", "leave one of the three out"
+                "burstiness", burstiness, f"max_hz is {brief(most)}, average_hz {brief(average)}", "leave one of the three out"
             )
 
     def _in_order(self) -> None:

@@ -13,7 +13,7 @@ from skytide.control.controllers.static import Static
 from skytide.control.controllers.thresholds import GlobalThresholds, LocalThresholds
 from skytide.control.guard import Guard
 from skytide.errors import InvalidInput
-from skytide.errors.checks import told, words
+from skytide.errors.checks import brief, words
 
 CONTROLLERS: dict[str, Callable[[], Controller]] = {
     "fuzzy": Fuzzy,
@@ -44,7 +44,7 @@ def controller_of(text: str) -> Controller:
     if name == "static" and option.isdecimal() and len(option) < 10:
         return Static(int(option))
     raise InvalidInput(
-        value=f"controller {told(text)}",
+        value=f"controller {brief(text)}",
         reason="there is no such",
         remedy=f'choose one of {", ".join(CONTROLLERS)}, "mpc:2 s", "static:4"',
     )

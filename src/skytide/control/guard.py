@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 from skytide.errors import InvalidInput
-from skytide.errors.checks import is_real, is_whole, refused, told, yes_or_no
+from skytide.errors.checks import brief, is_real, is_whole, refused, yes_or_no
 from skytide.records import Allocation, Decision, Evaluation
 from skytide.windows import Duration, duration_s
 
@@ -41,7 +41,7 @@ class Guard:
         """Refuse limits that make no sense."""
         if not (is_whole(self.minimum, 1) and is_whole(self.maximum, self.minimum)):
             raise InvalidInput(
-                value=f"minimum={told(self.minimum)}, maximum={told(self.maximum)}",
+                value=f"minimum={brief(self.minimum)}, maximum={brief(self.maximum)}",
                 reason="there must be at least one worker, and no more than the maximum",
                 remedy="choose whole numbers 1 <= minimum <= maximum",
             )

@@ -7,14 +7,14 @@ from numbers import Integral, Real
 from skytide.errors import InvalidInput
 from skytide.errors.limits import MAX_COUNT
 
-LONGEST_TOLD = 120
+MAX_BRIEF = 120
 _PLAIN = (str, bytes, bool, int, float, complex, type(None))
 
 
-def told(value: object) -> str:
+def brief(value: object) -> str:
     """Write a value for an error: short whatever it is, and without the data of others, such as the rows of a table.
 
-    >>> told("3 s"), told(10**5000), told([1, None]), told(object()), told(int)
+    >>> brief("3 s"), brief(10**5000), brief([1, None]), brief(object()), brief(int)
     ("'3 s'", 'an int', '[1, None]', 'an object', 'the class int')
     """
     if isinstance(value, type):
@@ -24,7 +24,7 @@ def told(value: object) -> str:
         text = repr(value) if all(isinstance(part, _PLAIN) for part in parts) else _kind(value)
     except ValueError:  # Python does not write numbers of thousands of digits
         text = _kind(value)
-    return text if len(text) <= LONGEST_TOLD else f"{text[:LONGEST_TOLD]}..."
+    return text if len(text) <= MAX_BRIEF else f"{text[:MAX_BRIEF]}..."
 
 
 def _kind(value: object) -> str:
@@ -40,7 +40,7 @@ def refused(name: str, value: object, reason: str, remedy: str) -> InvalidInput:
     ...
     skytide.errors.InvalidInput: k=-1: not a count; give 1 or more
     """
-    return InvalidInput(value=f"{name}={told(value)}", reason=reason, remedy=remedy)
+    return InvalidInput(value=f"{name}={brief(value)}", reason=reason, remedy=remedy)
 
 
 def is_whole(value: object, least: int = -MAX_COUNT, most: int | None = None) -> bool:
@@ -111,7 +111,7 @@ def positive_us(name: str, value: object, most: int) -> None:
     """Refuse what is not a length of time in whole microseconds, up to `most`."""
     if not is_whole(value, 1, most):
         raise InvalidInput(
-            value=f"a {name} of {told(value)} microseconds",
+            value=f"a {name} of {brief(value)} microseconds",
             reason="out of range",
             remedy=f"choose a whole number from 1 to {most:,}",
         )

@@ -12,7 +12,7 @@ from statistics import NormalDist
 from typing import Any
 
 from skytide.errors import InvalidInput
-from skytide.errors.checks import is_finite, is_whole, told
+from skytide.errors.checks import brief, is_finite, is_whole
 
 State = dict[str, Any]
 FORGET = 0.95  # an error of 14 steps ago counts half: long enough to tell a spread, short enough for a stream that becomes rougher
@@ -50,7 +50,7 @@ class ForecasterLogic(ABC):
         """Say what comes k steps after the latest value. With a coverage of 0 the interval is the mean alone."""
         if not (is_whole(k, 1) and is_finite(coverage) and 0 <= coverage < 1):
             raise InvalidInput(
-                value=f"forecast({told(k)}, coverage={told(coverage)})",
+                value=f"forecast({brief(k)}, coverage={brief(coverage)})",
                 reason="not a step to come, or not a probability",
                 remedy="choose k >= 1 and 0 <= coverage < 1",
             )

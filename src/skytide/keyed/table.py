@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skytide.errors import InvalidInput
-from skytide.errors.checks import is_whole, told, whole
+from skytide.errors.checks import brief, is_whole, whole
 
 Hashes = NDArray[np.uint64]
 Numbers = NDArray[np.int64]
@@ -54,11 +54,11 @@ class RoutingTable:
                 remedy=f"give {GROUPS + len(self.own)} slots",
             )
         if not all(is_whole(slot, 0) for slot in self.slots):
-            raise InvalidInput(value=f"slots={told(self.slots)}", reason="not all are numbers of slots", remedy="count from 0")
+            raise InvalidInput(value=f"slots={brief(self.slots)}", reason="not all are numbers of slots", remedy="count from 0")
         hashes = all(isinstance(key, int) and 0 <= key <= MAX_HASH for key in self.own)
         if not hashes or len(set(self.own)) != len(self.own):
             raise InvalidInput(
-                value=f"own={told(self.own)}", reason="not different hashes of 64 bits", remedy="name each key once, by its hash"
+                value=f"own={brief(self.own)}", reason="not different hashes of 64 bits", remedy="name each key once, by its hash"
             )
 
     @staticmethod

@@ -3,7 +3,7 @@
 import re
 
 from skytide.errors import InvalidInput
-from skytide.errors.checks import told, words
+from skytide.errors.checks import brief, words
 from skytide.queries.preferences import Attribute, Preference, combine
 
 ITEM = re.compile(r"\s*(?:`((?:[^`]|``)+)`|(\w+))\s+(MIN|MAX|DIFF)\s*(?=,|$)", re.IGNORECASE)
@@ -25,7 +25,7 @@ def parse_preferences(text: str) -> Preference:
         if not found:
             raise InvalidInput(
                 value=repr(text[at:].partition(",")[0].strip()),
-                reason=f"not a preference, in {told(text)}",
+                reason=f"not a preference, in {brief(text)}",
                 remedy="write columns with MIN, MAX or DIFF: 'price MIN, stars MAX, city DIFF'",
             )
         name = found[2] or found[1].replace("``", "`")

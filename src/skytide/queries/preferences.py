@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from skytide.errors import InvalidInput
-from skytide.errors.checks import refused, told, words
+from skytide.errors.checks import brief, refused, words
 
 
 class ColumnLike(Protocol):
@@ -207,10 +207,10 @@ def _preference(value: Any) -> Preference:
     if isinstance(value, Preference):
         return value
     if isinstance(value, int):
-        raise InvalidInput(value=told(value), reason="not a preference", remedy=f"give a count by its name: k={told(value)}")
+        raise InvalidInput(value=brief(value), reason="not a preference", remedy=f"give a count by its name: k={brief(value)}")
     example = value if isinstance(value, str) and value else "price"
     raise InvalidInput(
-        value=told(value),
+        value=brief(value),
         reason="not a preference",
         remedy=f"say what is better, for instance low({example!r}) or high({example!r})",
     )

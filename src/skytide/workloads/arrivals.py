@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skytide.errors import InvalidInput
-from skytide.errors.checks import told
+from skytide.errors.checks import brief
 from skytide.workloads.identity import derive
 
 Counts = NDArray[np.int64]
@@ -126,7 +126,7 @@ class Steps(Modulated):
         good = all(SECOND_US**-1 <= seconds < np.inf and 0 <= rate < np.inf for seconds, rate in steps)
         if not (good and any(rate for _, rate in steps)):
             raise InvalidInput(
-                value=f"steps={told(text)}",
+                value=f"steps={brief(text)}",
                 reason="not a list of seconds and rates, or no tuple ever comes",
                 remedy='write seconds:rate pairs, for instance "10:1000, 5:20000"',
             )

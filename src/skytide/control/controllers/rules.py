@@ -5,7 +5,7 @@ from math import isfinite
 
 from skytide.control.controller import Controller, ControllerLogic, State
 from skytide.errors import InvalidInput
-from skytide.errors.checks import is_real, told
+from skytide.errors.checks import brief, is_real
 from skytide.records import Decision, Evaluation
 
 
@@ -20,7 +20,7 @@ class Rules(Controller):
         """Refuse thresholds that cannot both be kept."""
         if not (is_real(self.theta_min) and is_real(self.theta_max) and 0 <= self.theta_min < self.theta_max):
             raise InvalidInput(
-                value=f"theta_min={told(self.theta_min)}, theta_max={told(self.theta_max)}",
+                value=f"theta_min={brief(self.theta_min)}, theta_max={brief(self.theta_max)}",
                 reason="every utilisation would be too low or too high",
                 remedy="choose 0 <= theta_min < theta_max",
             )

@@ -9,7 +9,7 @@ import numpy as np
 from skytide.control.controller import State
 from skytide.control.hosts.judging import Action, Judge, Verdict, WorkersByLoad
 from skytide.errors import InvalidInput
-from skytide.errors.checks import is_finite, told
+from skytide.errors.checks import brief, is_finite
 
 IN, NONE, OUT = range(3)
 ACTIONS: dict[int, Action] = {IN: "in", OUT: "out"}
@@ -38,7 +38,7 @@ class Sarsa(WorkersByLoad):
         numbers = is_finite(self.impact) and is_finite(self.duration)
         if not (numbers and 0 <= self.impact <= 1 and self.duration > 0):
             raise InvalidInput(
-                value=f"impact={told(self.impact)}, duration={told(self.duration)}",
+                value=f"impact={brief(self.impact)}, duration={brief(self.duration)}",
                 reason="not a share and a number of times",
                 remedy="choose 0 <= impact <= 1 and duration > 0, as 0.2 and 80",
             )
@@ -47,7 +47,7 @@ class Sarsa(WorkersByLoad):
             if abs(load / STEP - round(load / STEP)) > 1e-6:
                 below = state_of(load) * STEP
                 raise InvalidInput(
-                    value=f"{name}={told(load)}",
+                    value=f"{name}={brief(load)}",
                     reason=f"tables have steps of {STEP:g}, and would act at {below:.2f}",
                     remedy=f"choose {below:.2f} or {below + STEP:.2f}",
                 )

@@ -12,7 +12,7 @@ from typing import Literal
 
 from skytide.control.controller import Controller, ControllerLogic, State
 from skytide.errors import InvalidInput
-from skytide.errors.checks import is_finite, told
+from skytide.errors.checks import brief, is_finite
 from skytide.records import Decision, Evaluation
 from skytide.windows import Duration, duration_s
 
@@ -83,7 +83,7 @@ class WorkersByLoad(Controller):
         ordered = all(map(is_finite, loads)) and 0 < self.lower < self.target < self.upper <= 1
         if not (ordered and self.upper - self.lower >= NARROWEST - 1e-9):
             raise InvalidInput(
-                value=f"lower={told(self.lower)}, target={told(self.target)}, upper={told(self.upper)}",
+                value=f"lower={brief(self.lower)}, target={brief(self.target)}, upper={brief(self.upper)}",
                 reason=f"not loads of a worker in this order, {NARROWEST} apart",
                 remedy="choose 0 < lower < target < upper <= 1, as 0.3, 0.6, 0.8",
             )

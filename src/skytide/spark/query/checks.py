@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import NullType, StructType
 
 from skytide.errors import InvalidInput
-from skytide.errors.checks import kind_of, refused, told, whole, words, yes_or_no
+from skytide.errors.checks import brief, kind_of, refused, whole, words, yes_or_no
 from skytide.errors.limits import MAX_SLOTS
 from skytide.queries import Query
 from skytide.routing import strategy_of
@@ -43,7 +43,7 @@ def check_columns(df: DataFrame, *, taken: tuple[str, ...] = ()) -> None:
             reason, remedy = f"its type {field.dataType.simpleString()} has no Arrow form", "cast or drop it first"
         else:
             continue
-        raise InvalidInput(value=f"column {told(field.name)[1:-1]}", reason=reason, remedy=remedy)
+        raise InvalidInput(value=f"column {brief(field.name)[1:-1]}", reason=reason, remedy=remedy)
 
 
 def check_streamed(df: DataFrame) -> None:
