@@ -62,6 +62,10 @@ class Page:
         self._deaf = watch.hear(self._news)
         self._thread.start()
 
+    def __repr__(self) -> str:
+        """Say where it is."""
+        return f"Page({self.url})"
+
     @property
     def url(self) -> str:
         """Where it is, with the token, which lets one do more than look; on this machine the address alone lets one look."""
