@@ -126,7 +126,7 @@ def test_windows_are_read_back_in_order(tmp_path: Path) -> None:
 def test_the_picture_says_what_is_seen(history: History, tmp_path: Path) -> None:
     figure = draw(history, history.windows, drop_ratio=0.01)
     titles = [panel.get_title(loc="left") for panel in figure.axes]
-    assert titles[0] == "Input: bursts of up to 5,000 tuples a second, 5,000 on average"
+    assert titles[0] == "Input: bursts of up to 5,000 tuples per second, 5,000 on average"
     assert "mean 1.20 s" in titles[1] and "359 rows" in titles[2] and "0.49%" in titles[3]
     figure.savefig(tmp_path / "run.png")
     only_one = History().after(status(0, window(0)), [window(0)])
@@ -254,6 +254,6 @@ def test_a_stream_that_fails_says_why(tmp_path: Path) -> None:
     (run / "results" / f"batch={latest + 4}" / "part-00000.parquet" / "in the way").mkdir(parents=True)
     status, _, err = command.end()
     assert status == 1
-    assert re.fullmatch(r"skytide: the stream failed: \w+Error: .*; all that is known is in made/run/error.txt\n", err)
+    assert re.fullmatch(r"skytide: the stream failed: \w+Error: .*; the full report is in made/run/error.txt\n", err)
     assert "part-00000.parquet" in err
     assert "Traceback" in (run / "error.txt").read_text()

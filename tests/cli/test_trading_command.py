@@ -84,7 +84,16 @@ def test_the_view_has_all_numbers_and_fits_the_terminal(history: TradingHistory)
         "128 groups of keys moved",
     ):
         assert shown in text, shown
-    for shown in ("1.07 times the mean", "200 said buy, 0 sell", "ANNA", "+50.74%", "▲ buy", "hold", "2 more", "12 of 39 s"):
+    for shown in (
+        "1.07 times the mean",
+        "200 signals to buy, 0 to sell",
+        "ANNA",
+        "+50.74%",
+        "▲ buy",
+        "hold",
+        "2 more",
+        "12 of 39 s",
+    ):
         assert shown in text, shown
     assert "▅▅▅▅▅█████" in text  # the slots
     assert {len(line) for line in rendered(history, width=70)} == {70}
@@ -129,7 +138,7 @@ def test_the_picture_says_what_is_seen(history: TradingHistory, tmp_path: Path) 
     titles = [panel.get_title(loc="left") for panel in figure.axes]
     assert titles[0] == "ANNA: 150.74, +50.74% since the opening, 200 windows"
     assert titles[1].startswith("50 s ahead: off by 0.0 bp, without change ")
-    assert "Input: up to 41,000 quotes a second, from which 1,000 polynomials were fitted" in titles
+    assert "Input: up to 41,000 quotes per second, from which 1,000 polynomials were fitted" in titles
     assert any(title.startswith("Slots, as model predictive control chose them: 1 to 2") for title in titles)
     figure.savefig(tmp_path / "trading.png")
     one = TradingHistory().after(0.5, history.looks[0].query, [], "", [results("ANNA", 0, 1)])

@@ -33,7 +33,7 @@ from skytide.batch import (
     WindowReport,
     WindowsReported,
 )
-from skytide.batch.machine import MAX_EMPTY_ROWS, window_rows
+from skytide.batch.window_rows import MAX_EMPTY_ROWS, window_rows
 from skytide.lateness import FixedSlack, Slack, observe
 from skytide.routing import AS
 from skytide.windows import Windows

@@ -429,7 +429,7 @@ def test_what_cannot_be_asked_is_refused(spark: SparkSession, files: str, ask: C
     ("sink", "options", "said"),
     [
         ("memory", {"trigger": "often"}, "trigger='often': not a length of time"),
-        ("memory", {"flush": True}, 'flush=True: a stream that goes on has no last window; use trigger="availableNow"'),
+        ("memory", {"flush": True}, 'flush=True: an endless stream has no last window; use trigger="availableNow"'),
         (
             "kafka",
             {},

@@ -39,7 +39,7 @@ def test_a_program_that_misuses_them_does_not(tmp_path: Path) -> None:
         "import skytide\nfrom pyspark.sql import DataFrame\n"
         "def use(df: DataFrame) -> None:\n"
         "    skytide.skyband(df, 3, skytide.low('price'))\n"
-        "    skytide.skyline(df, 'price')\n"
+        "    skytide.skyline(df, 5)\n"
         "    skytide.stream(df, streaming=False).window('1 s').skyline(skytide.low('x')).start('memory', checkpoint='x')\n"
         "    skytide.stream(df).window('1 s').skyline(skytide.low('x')).collect()\n"
         "    skytide.stream(df).window(5)\n"

@@ -99,7 +99,7 @@ def test_a_query_that_ended_says_so(running: Running) -> None:
 
 
 def test_a_port_that_is_taken_is_refused(running: Running) -> None:
-    with pytest.raises(InvalidInput, match="cannot be listened on"):
+    with pytest.raises(InvalidInput, match="cannot listen there"):
         Exporter(running.watch, running.exporter.port)
 
 

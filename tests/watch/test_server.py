@@ -151,7 +151,7 @@ def test_a_viewer_hears_what_happens_while_it_listens(setting: Setting) -> None:
 
 
 def test_a_port_that_is_taken_is_refused(setting: Setting) -> None:
-    with pytest.raises(InvalidInput, match="cannot be listened on"):
+    with pytest.raises(InvalidInput, match="cannot listen there"):
         Page(setting.watch, "127.0.0.1", setting.page.port)
     for wrong in ({"port": 70_000}, {"address": ""}, {"token": "short"}, {"address": "not an address"}):
         with pytest.raises(InvalidInput):

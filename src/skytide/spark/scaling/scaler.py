@@ -198,7 +198,7 @@ class Scaler(Printed):
             self._cycles.append(cycle)
             self._done, self._changes, self._limited = (
                 self._done + 1,
-                self._changes + bool(cycle.said),
+                self._changes + bool(cycle.action),
                 self._limited + cycle.is_limited,
             )
             if cycle.evaluation is not None:
