@@ -134,7 +134,7 @@ def test_the_picture_says_what_is_seen(history: History, tmp_path: Path) -> None
 
 
 def test_the_reason_of_a_failure_is_the_innermost_one() -> None:
-    told = (
+    failure = (
         "An exception was raised by the Python Proxy. Return Message: Traceback (most recent call last):\n"
         '  File "engine.py", line 114, in run_batch\n'
         "pyspark.errors.exceptions.captured.PythonException: An exception was thrown from the Python worker:\n"
@@ -143,7 +143,7 @@ def test_the_reason_of_a_failure_is_the_innermost_one() -> None:
         "NotADirectoryError: [Errno 20] Cannot create directory 'x'\n\n"
         "=== Streaming Query ===\nIdentifier: [id = 7]\nCurrent State: ACTIVE"
     )
-    assert reason(told) == "NotADirectoryError: [Errno 20] Cannot create directory 'x'"
+    assert reason(failure) == "NotADirectoryError: [Errno 20] Cannot create directory 'x'"
     assert reason("[STREAM_FAILED] it broke\n\tat org.apache.spark") == "[STREAM_FAILED] it broke"
 
 
@@ -166,9 +166,9 @@ def test_the_first_interrupt_is_noted_and_the_second_aborts() -> None:
 def test_what_cannot_run_is_refused_before_spark_starts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def refused(*options: str) -> str:
         assert main(["run", "--out", str(tmp_path), *options]) == 1
-        said = capsys.readouterr()
-        assert said.out == ""
-        return said.err
+        output = capsys.readouterr()
+        assert output.out == ""
+        return output.err
 
     assert "--seconds 0.0: out of range" in refused("--seconds", "0")
     assert "--rate -1.0: out of range" in refused("--rate", "-1")
@@ -201,7 +201,7 @@ class Command:
 
     def wait_for_a_window(self) -> None:
         assert self.process.stdout is not None
-        assert any("tuples/s" in said for said in self.process.stdout), "ended before a window was out"
+        assert any("tuples/s" in output for output in self.process.stdout), "ended before a window was out"
 
     def end(self) -> tuple[int, str, str]:
         out, err = self.process.communicate()
