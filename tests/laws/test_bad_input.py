@@ -76,7 +76,7 @@ CASES = [
     Case("slide longer than window", lambda: sliding("1 s", "2 s"), "longer than length"),
     Case("too many windows at once", lambda: sliding("1 day", "1 us"), "each tuple would belong to"),
     *fields(DropRatio, "ratio", [*NO_NUMBER, None, 0, 1, -0.1, 1.1, INF]),
-    *fields(FixedSlack, "delay", [value for value in NO_LENGTH if value is not False and value != 0]),
+    *fields(FixedSlack, "delay", NO_SPAN),
     *fields(skytide.Guard, "minimum", [*NO_WHOLE, None, 9]),
     *fields(skytide.Guard, "maximum", [*NO_WHOLE, None]),
     *fields(skytide.Guard, "step_factor", [*NO_NUMBER, None, 1, 0.5, -2]),

@@ -1,6 +1,7 @@
 """Pages and metrics of what really runs on Spark."""
 
 import json
+import re
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -115,3 +116,29 @@ def test_a_query_that_fails_says_why(spark: SparkSession, tmp_path: Path, closin
     latest = closing.enter_context(subjects(page))
     failed = until(lambda: (update := latest("query")).get("over") and update, "the failure on the page")
     assert failed["verdict"]["text"] == "Failed" and "the sink is full" in failed["verdict"]["more"]
+
+
+def test_jobs_of_any_dataframe_say_where_the_query_stands(spark: SparkSession, tmp_path: Path, closing: ExitStack) -> None:
+    rows = (
+        spark.readStream.format("rate")
+        .option("rowsPerSecond", 100)
+        .load()
+        .selectExpr("timestamp AS ts", "value % 7 AS x", "value AS y")
+    )
+    query = skytide.stream(rows, time="ts").window("1 second", slide="200 ms").skyline(low("x"), low("y"))
+    run = query.start("memory", checkpoint=tmp_path / "state", trigger="200 ms", name="described")
+    closing.callback(run.stop)
+    store = spark.sparkContext._jsc.sc().statusStore()
+
+    def descriptions() -> list[str]:
+        jobs = store.jobsList(None)
+        found = (jobs.apply(at).description() for at in range(jobs.size()))
+        return [each.get() for each in found if each.isDefined() and each.get().startswith("described")]
+
+    def counted() -> list[tuple[int, int]]:
+        found = (re.search(r"batch = (\d+)\nso far ([\d,]+) windows out, 0 of [\d,]+ tuples late", each) for each in descriptions())
+        return sorted({(int(each[1]), int(each[2].replace(",", ""))) for each in found if each})
+
+    counts = until(lambda: (found := counted()) and found[-1][1] > 2 and found, "descriptions with windows")
+    assert [windows for _, windows in counts] == sorted(windows for _, windows in counts)
+    assert all(each.count("so far") == 1 for each in descriptions() if "so far" in each)

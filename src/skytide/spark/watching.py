@@ -1,6 +1,7 @@
 """Looks at what runs on Spark, for pages and metrics."""
 
 import contextlib
+import re
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -52,10 +53,33 @@ def short(asked: str) -> str:
 
     >>> short("Skyline(preference=low('x0') * low('x1'), nulls='error', distinct=False)")
     "Skyline(low('x0') * low('x1'))"
+    >>> short("Aggregate(measures=(Measure(function='avg', column='price', name='mean'),), keys=('symbol',), time='ts') of city")
+    'avg(price) AS mean by symbol of city'
     """
     for default in ("preference=", ", nulls='error'", ", distinct=False"):
         asked = asked.replace(default, "")
-    return asked
+    return _AGGREGATE.sub(_aggregates, asked)
+
+
+_QUOTED = r"'((?:[^'\\]|\\.)*)'"
+_AGGREGATE = re.compile(
+    r"Aggregate\(measures=\((?P<measures>.*?)\), keys=\((?P<keys>[^)]*)\), time='[^']*'(?:, results=\((?P<results>.*?)\))?\)(?!,)"
+)
+
+
+def _aggregates(found: re.Match[str]) -> str:
+    """Return aggregates as SQL writes them."""
+    measures = [
+        f"{function}({column}) AS {name}"
+        for function, column, name in re.findall(
+            rf"Measure\(function={_QUOTED}, column={_QUOTED}, name={_QUOTED}", found["measures"]
+        )
+    ]
+    results = [
+        f"{text} AS {name}" for name, text in re.findall(rf"Result\(name={_QUOTED}, text={_QUOTED}\)", found["results"] or "")
+    ]
+    keys = re.findall(_QUOTED, found["keys"])
+    return ", ".join(results or measures) + (f" by {', '.join(keys)}" if keys else "")
 
 
 class _LatestPoints:

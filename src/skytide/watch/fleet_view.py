@@ -100,7 +100,7 @@ def verdict(now: FleetLook) -> Verdict:
         return Verdict(BAD, "Falls behind", f"{count(status.buffered)} tuples wait, which is {span(behind_s)} of work")
     if status.missing or status.invalid or status.skipped:
         return Verdict(WARN, "Keeps up, with losses", lost(now) or "")
-    return Verdict(GOOD, "Keeps up", f"{count(status.streams)} streams in {count(status.splits)} splits")
+    return Verdict(GOOD, "Keeps up", f"{count(status.streams)} streams in {count(status.splits)} split{'s' * (status.splits != 1)}")
 
 
 def lost(now: FleetLook) -> str:

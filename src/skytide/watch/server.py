@@ -69,6 +69,10 @@ class Page:
         self._unsubscribe = watch.subscribe(self._news)
         self._thread.start()
 
+    def __repr__(self) -> str:
+        """Say where it is."""
+        return f"Page({self.url})"
+
     @property
     def url(self) -> str:
         """The address with the token, which lets people do more than look; on this machine, the address alone is enough to look."""

@@ -10,6 +10,7 @@ from pyspark.sql.types import StructType
 
 from skytide.batch import InSource, PaneReport, Sent, Way
 from skytide.keyed import SlotReport
+from skytide.records import Status
 from skytide.spark.checkpoint import Files
 from skytide.spark.engine import pane_level, window_level
 from skytide.spark.engine.key_level import KeyTask
@@ -17,6 +18,10 @@ from skytide.spark.engine.pane_level import REPORT, PaneTask
 from skytide.spark.engine.pinning import Pins
 from skytide.spark.engine.tasks import one_task, tasks
 from skytide.spark.query.binding import map_in_arrow, spark_schema
+
+DESCRIPTION = "spark.job.description"
+STANDING = "\nso far "
+"""Where Spark's own description of a batch ends, and ours begins."""
 
 
 class Jobs(Protocol):
@@ -101,6 +106,14 @@ class SparkJobs:
         """Return a DataFrame of the table."""
         bounds = StructType(self._known.fields[:2])  # otherwise a time without a zone would be taken for local time
         return self._spark.createDataFrame(table, spark_schema(bounds, table.schema))
+
+
+def describe(spark: SparkSession, status: Status) -> None:
+    """Add to Spark's own description of the jobs of a batch, which its pages show, where the query stood before it."""
+    context = spark.sparkContext
+    known = (context.getLocalProperty(DESCRIPTION) or "").partition(STANDING)[0]
+    late = f", {status.late:,} of {status.tuples:,} tuples late"
+    context.setJobDescription(f"{known}{STANDING}{status.windows_out:,} windows out{late}, {status.open_panes:,} panes open")
 
 
 def _partition() -> int:

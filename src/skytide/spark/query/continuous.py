@@ -16,7 +16,7 @@ from skytide.queries import Query
 from skytide.routing import EVEN, TB_RR, Splitting, strategy_of
 from skytide.spark.checkpoint import SparkNotes, Store, checkpoint_place
 from skytide.spark.engine.engine import Engine, Plan
-from skytide.spark.engine.jobs import SparkJobs
+from skytide.spark.engine.jobs import SparkJobs, describe
 from skytide.spark.engine.pinning import Pins
 from skytide.spark.query.binding import bind, bounded, spark_schema
 from skytide.spark.query.checks import check_asked, check_start, check_streamed
@@ -156,6 +156,7 @@ class ContinuousQuery:
             rows, trigger_us = load_panes(spark, reader, plan, pace), POLL_US if pace else interval_us
 
         def run_batch(batch: DataFrame, batch_id: int) -> None:
+            describe(batch.sparkSession, engine.status())
             engine.run_batch(self._jobs(batch.sparkSession, known, pins), batch, batch_id)
 
         writer = rows.writeStream.foreachBatch(run_batch).option("checkpointLocation", place.spark)
