@@ -45,12 +45,12 @@ def run(console: Console) -> dict[str, Any]:
 
 
 def _seconds(cache: str) -> dict[str, float]:
-    said = subprocess.run(
+    output = subprocess.run(
         [sys.executable, "-c", PROGRAM],
         env=os.environ | {"NUMBA_CACHE_DIR": cache},
         check=True,
         stdout=subprocess.PIPE,
         text=True,
     ).stdout
-    measured: dict[str, float] = json.loads(said)
+    measured: dict[str, float] = json.loads(output)
     return measured

@@ -93,11 +93,11 @@ def _difference(answer: NDArray[Any], expected: NDArray[Any]) -> str:
 
 def announce(console: Console, goals: Iterable[Goal]) -> list[dict[str, Any]]:
     """Print goals, and give them for the machine-readable copy."""
-    told = []
+    announced = []
     for goal in goals:
         console.print(str(goal), style="green" if goal.reached else "bold red")
-        told.append(asdict(goal) | {"reached": goal.reached})
-    return told
+        announced.append(asdict(goal) | {"reached": goal.reached})
+    return announced
 
 
 def geometric_mean(ratios: Iterable[float]) -> float:

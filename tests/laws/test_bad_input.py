@@ -175,8 +175,8 @@ def test_commands_refuse_bad_input_in_a_line(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert main(arguments) == 1
-    said = capsys.readouterr()
-    assert said.err.startswith("skytide: ") and said.err.count("\n") == 1 and part in said.err
+    output = capsys.readouterr()
+    assert output.err.startswith("skytide: ") and output.err.count("\n") == 1 and part in output.err
     assert not (tmp_path / "out").exists() or not any((tmp_path / "out").rglob("*.parquet"))
 
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 MAX_POINTS = 2_000
 EVENTS = 50
 STREAMS = 20
+ID_SHOWN = 8  # characters
 
 
 def query_subject(run: "Run", engine: "Engine") -> Subject:
@@ -44,11 +45,11 @@ def query_subject(run: "Run", engine: "Engine") -> Subject:
         )
 
     about = f"{short(asked['query'])} over windows of {asked['windows']}"
-    return Subject(str(query.id), "query", query.name or f"query {str(query.id)[:8]}", about, look)
+    return Subject(str(query.id), "query", query.name or f"query {str(query.id)[:ID_SHOWN]}", about, look)
 
 
 def short(asked: str) -> str:
-    """Return a query as it was asked, without what nobody chose.
+    """Return a query as it was written, without default arguments.
 
     >>> short("Skyline(preference=low('x0') * low('x1'), nulls='error', distinct=False)")
     "Skyline(low('x0') * low('x1'))"
@@ -82,7 +83,7 @@ def _aggregates(found: re.Match[str]) -> str:
 
 
 class _LatestPoints:
-    """The rows of the latest window, where two columns are compared; read again only when something came out."""
+    """The rows of the latest window, if two columns are compared; read again only when something came out."""
 
     def __init__(self, engine: "Engine") -> None:
         self._engine, self._columns = engine, _two_columns(engine)
@@ -94,7 +95,7 @@ class _LatestPoints:
         sequence, output = self._engine.latest_output
         few = bool(output.rows) and output.rows[-1].kept <= MAX_POINTS
         if sequence != self._sequence and output.results and few:
-            with contextlib.suppress(OSError, pa.ArrowInvalid, KeyError):  # files of batches before may be gone
+            with contextlib.suppress(OSError, pa.ArrowInvalid, KeyError):  # files of earlier batches may be gone
                 self._points = _points(self._table(sequence, output.results), self._columns)
                 self._sequence = sequence
         return self._points
@@ -129,7 +130,7 @@ def scaler_subject(scaler: "Scaler", query: Any, about: ScalerAbout) -> Subject:
     def look() -> ScalerLook:
         return ScalerLook(time.time(), about, scaler.status(), tuple(scaler.cycles()), tuple(scaler.events()[-EVENTS:]))
 
-    name = query.name or f"query {str(query.id)[:8]}"
+    name = query.name or f"query {str(query.id)[:ID_SHOWN]}"
     does = f"{about.controller} every {about.interval_s:g} s: {about.limits}"
     return Subject(f"scaler-{query.id}", "scaler", name, does, look, {"pause": scaler.pause, "resume": scaler.resume})
 
@@ -150,7 +151,7 @@ def fleet_subject(fleet: "Fleet") -> Subject:
 
 
 def streams_shown(streams: pa.Table) -> tuple[StreamRow, ...]:
-    """Return the streams of the highest rates, and some of those that are not read.
+    """Return the streams with the highest rates, and some of those that are not read.
 
     >>> names = pa.table({"stream": ["a", "b", "c"], "split": [0, 0, 1], "rate_hz": [1.0, 9.0, 0.0], "expected_hz": [1.0, 9.0, 0.0],
     ...     "buffered": [0, 5, 2], "suspended": [False, False, True], "missing": [False, False, False]})
