@@ -148,7 +148,7 @@ def test_jumps_go_by_the_clock_if_their_phase_is_known(now_s: float, expected: f
 
 @pytest.mark.parametrize(("now_s", "expected"), [(0, 34), (5, 40), (20, 40), (30, 28), (40, 16), (45, 10), (50, 10), (65, 16)])
 def test_trends_by_the_clock(now_s: float, expected: float) -> None:
-    """At 40 for 15 s of each 80 s from second 20 on, then down by 1.2 a second for 25 s, at 10 for 15 s, and up again."""
+    """At 40 for 15 s of each 80 s from second 20 on, then down by 1.2 per second for 25 s, at 10 for 15 s, and up again."""
     trend = Profile(max_hz=40, min_hz=10, high="15 s", low="15 s", period="80 s", phase="20 s", transition="trend")
     assert expectation(trend, [], now_s) == pytest.approx(expected)
 
@@ -252,7 +252,7 @@ def test_a_split_may_be_left_alone_until_it_is_late() -> None:
 
 
 def test_what_waits_of_a_suspended_stream_makes_nobody_late() -> None:
-    """4.5 s wait, which is below the bound; would it be late, one of both had to go, as 450 of a stream of 45 a second are too many."""
+    """4.5 s wait, which is below the bound; would it be late, one of both had to go, as 450 of a stream of 45 per second are too many."""
     planner = Admission(strategy=Drf(), capacity_hz=100, period_s=PERIOD_S).build()
     for at in range(6):
         seen = told(at * PERIOD_S, dict.fromkeys("abc", 225 * at), {"a": 450, "c": 9_000}, suspended="c")
@@ -294,7 +294,7 @@ def test_no_split_is_given_up_while_another_one_is_opened() -> None:
 def test_a_fleet_that_is_there_before_us_is_spread_by_what_waits() -> None:
     planner = Admission(capacity_hz=100, period_s=PERIOD_S).build()
     plan = planner.plan(told(0, dict.fromkeys("abcd", 900), dict.fromkeys("abcd", 900)), {})
-    assert plan.splits.tolist() == [0, 1, 2, 3]  # 900 in 15 s are 60 a second each
+    assert plan.splits.tolist() == [0, 1, 2, 3]  # 900 in 15 s are 60 per second each
 
 
 def test_splits_may_be_fewer_after_a_restart() -> None:

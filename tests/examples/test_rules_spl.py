@@ -13,7 +13,7 @@ from skytide.records import Allocation, Decision, Evaluation, Observation
 
 
 def seen(utilisation: float, workers: int, rate_hz: float | None = None, settled: bool = True) -> Evaluation:
-    """What is served of a stream that would be the work of `utilisation * workers`, each of which does 100 tuples a second."""
+    """What is served of a stream that would be the work of `utilisation * workers`, each of which does 100 tuples per second."""
     served = min(utilisation, 1.0) * workers * 100 if rate_hz is None else rate_hz
     now = Observation(0.0, 1.0, Allocation(workers), utilisation * workers * 100, served, utilisation, 0.01)
     return Evaluation(now, now.arrival_rate_hz, 0.01, utilisation, 0.0, settled)

@@ -1,4 +1,4 @@
-"""Which split reads which stream: Algorithm 1 of P1 §2.2, once a period; new streams are placed at once.
+"""Which split reads which stream: Algorithm 1 of P1 §2.2, once per period; new streams are placed at once.
 
 Nobody moves without need. A stream moves only if its split is overloaded, or if its split is given up because all streams together
 need at least one split fewer, with a margin. (`Par` moves everybody, which is what the others are compared with.)
@@ -25,7 +25,7 @@ GOAL = 0.9  # of what a split is filled up to: a split is given up only if the o
 
 @dataclass(frozen=True)
 class Admission:
-    """How streams are assigned to splits, each of which reads `capacity_hz` tuples a second.
+    """How streams are assigned to splits, each of which reads `capacity_hz` tuples per second.
 
     A split is overloaded if the average of its queue-based latency is above `bound_s` (SPEC A5, P1 §2.5), and, if `early`, as soon as
     more than its capacity is expected (as in P1's figure 5): more streams are redirected then, and fewer are late. Rates are observed once in `period_s`, and forecasts look `ahead` periods on. Splits are filled up to `fill` of their capacity,
@@ -52,7 +52,7 @@ class Admission:
         """Refuse what cannot be planned with."""
         kind_of("strategy", self.strategy, Strategy, reason="not a strategy", remedy="choose one, as Drfm()")
         kind_of("holt", self.holt, Holt, reason="not Holt's method", remedy="give its weights, as Holt(level=0.5, trend=0.1)")
-        real("capacity_hz", self.capacity_hz, above=0, meaning="tuples a second, more than 0")
+        real("capacity_hz", self.capacity_hz, above=0, meaning="tuples per second, more than 0")
         real("bound_s", self.bound_s, above=0, meaning="seconds, more than 0")
         real("period_s", self.period_s, above=0, meaning="seconds, more than 0")
         real("fill", self.fill, above=0, up_to=1, meaning="a share of the capacity, above 0 and up to 1")
@@ -93,7 +93,7 @@ class Planner:
         """Return which split reads each stream from now on; `capacity_hz` is that of a split, if it was measured."""
         if capacity_hz is None:
             capacity_hz = self._config.capacity_hz
-        real("capacity_hz", capacity_hz, above=0, meaning="tuples a second, more than 0")
+        real("capacity_hz", capacity_hz, above=0, meaning="tuples per second, more than 0")
         streams, strategy = self._streams, self._config.strategy
         streams.align(sample.names)
         arrived, waiting = (column[streams.order].astype(np.int64) for column in (sample.arrived, sample.waiting))

@@ -22,7 +22,7 @@ Length = str | timedelta
 class Profile:
     """Ten characteristics of a stream, of which any may be declared. What is not declared is observed, or is that of an average stream.
 
-    Rates are tuples a second. A stream that goes up and down spends `high` of each `period` at its highest rate and `low` at its lowest;
+    Rates are tuples per second. A stream that goes up and down spends `high` of each `period` at its highest rate and `low` at its lowest;
     by `transition` it jumps from one to the other, or goes there by a trend in what is left of the period. Two of the three lengths give
     the third of a stream that jumps; a period alone is halved. Highs begin at `phase` after the zero of the planner's clock and every
     period from then on ("9.5 hours": half past nine of each day, if the clock counts from a midnight); for zero itself write a whole period.
@@ -57,7 +57,7 @@ class Profile:
         for name in RATES:
             rate = getattr(self, name)
             if rate is not None and not (is_finite(rate) and rate >= 0):
-                raise refused(name, rate, "not a rate", "give tuples a second, 0 or more")
+                raise refused(name, rate, "not a rate", "give tuples per second, 0 or more")
         if self.growth_hz_per_s is not None and not is_finite(self.growth_hz_per_s):
             raise refused("growth_hz_per_s", self.growth_hz_per_s, "not a growth", "give the change of the rate in a second")
         if self.transition is not None:

@@ -10,7 +10,7 @@ from skytide.records import Allocation, Decision, Evaluation
 SETPOINT = 0.9  # a level is a little faster than what comes in
 TWICE_AS_FAST = 0.5
 TOO_SLOW = 1.3
-MODERATE, INTENSIVE = 1.5, 4.5  # partitions a pane: the quartiles of what P0 saw
+MODERATE, INTENSIVE = 1.5, 4.5  # partitions per pane: the quartiles of what P0 saw
 
 Grades = dict[str, float]
 """Of each term, how far it applies: 0 to 1."""

@@ -57,7 +57,7 @@ class _Sizes(ControllerLogic):
         demand_hz = max(seen.demand_hz, expected_hz + now.backlog / self._config.bound_s if late else 0.0)
         wanted = sizing(demand_hz, service_s, capacity_hz=0.0, merge_cost_s=0.0, headroom=self._config.headroom).processing
         known = "expected" if now.expected_rate_hz is not None else "measured"
-        why = f"{demand_hz:,.0f} tuples a second ({known}) of {service_s * 1e6:,.3g} µs each take {wanted} workers"
+        why = f"{demand_hz:,.0f} tuples per second ({known}) of {service_s * 1e6:,.3g} µs each take {wanted} workers"
         return Decision(present.with_workers(wanted), why)
 
     def snapshot(self) -> State:

@@ -17,7 +17,7 @@ class Sizing:
 def sizing(forecast_hz: float, cost_s: float, *, capacity_hz: float, merge_cost_s: float, headroom: float = 0.1) -> Sizing:
     """Return the fewest nodes that serve a forecast and leave some head room.
 
-    `cost_s` is the time of a node for a tuple. Every processing node is taken to send `capacity_hz` results a second, each of which
+    `cost_s` is the time of a node for a tuple. Every processing node is taken to send `capacity_hz` results per second, each of which
     costs a merging node `merge_cost_s`: P1 sizes the merge for processing nodes that are used to their limit.
 
     >>> sizing(9_000, 0.001, capacity_hz=1_000, merge_cost_s=0.0002, headroom=0.1)
