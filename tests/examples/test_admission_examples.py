@@ -325,7 +325,7 @@ def test_a_clock_that_is_put_back_does_no_harm() -> None:
         ({"min_hz": 5, "average_hz": 2}, "the lowest rate is above the average"),
         ({"growth_hz_per_s": "fast"}, "not a growth"),
         ({"burstiness": 0.5, "max_hz": 1}, "give 1 or more"),
-        ({"burstiness": 2}, "it says nothing without a rate"),
+        ({"burstiness": 2}, "it means nothing without a rate"),
         ({"burstiness": 2, "max_hz": 9, "average_hz": 4}, "leave one of the three out"),
         ({"transition": "leap"}, "choose one of jump, trend"),
         ({"period": "soon"}, "period='soon': not a length of time"),
@@ -334,7 +334,7 @@ def test_a_clock_that_is_put_back_does_no_harm() -> None:
         ({"high": "1 min"}, "one alone makes no cycle"),
         ({"high": "1 min", "transition": "trend"}, "how long a trend takes is unknown"),
         ({"period": "1 min", "high": "1 min", "transition": "trend"}, "no time for a trend"),
-        ({"phase": "1 min"}, "without a period there is none"),
+        ({"phase": "1 min"}, "there is no phase without a period"),
         ({"period": "1 min", "phase": "61 s"}, "longer than the period"),
     ],
 )
@@ -370,7 +370,7 @@ def test_samples_that_do_not_belong_together_are_refused() -> None:
     for name, column, why in (
         ("arrived", good.arrived[:1], "not a number of tuples for each of 2 streams"),
         ("waiting", [0, 0], "not a number of tuples"),
-        ("suspended", good.arrived, "not a yes or no for each of 2 streams"),
+        ("suspended", good.arrived, "not true or false for each of 2 streams"),
         ("arrived", np.array([1, -1]), "some are below 0"),
         ("now_s", float("inf"), "not a time"),
         ("names", ["a", "b"], "not a tuple"),

@@ -24,7 +24,7 @@ MERGED = 10_000  # tuples behind each of the two results that are merged
 def calibrate(algorithm: str, tell: Callable[[str], None], out: Path | None = None) -> Costs:
     """Measure and return the costs of "bnl", the papers' algorithm, or of "skytide", the kernels of this package; the best of three."""
     if algorithm not in KERNELS:
-        raise InvalidInput(value=f"{algorithm=}", reason="unknown algorithm", remedy=f"choose one of {', '.join(KERNELS)}")
+        raise InvalidInput(value=f"{algorithm=}", reason="not known", remedy=f"choose one of {', '.join(KERNELS)}")
     kernel = KERNELS[algorithm]
     kernel(points("independent", 100, DIMENSIONS))  # compiles
     curves = {}
