@@ -252,7 +252,7 @@ def test_a_split_may_be_left_alone_until_it_is_late() -> None:
 
 
 def test_what_waits_of_a_suspended_stream_makes_nobody_late() -> None:
-    """4.5 s wait, which is below the bound; would it be late, one of both had to go, as 450 of a stream of 45 per second are too many."""
+    """4.5 s wait, which is below the bound; if it were late, one of the two would have to go, as 450 of a stream of 45 per second are too many."""
     planner = Admission(strategy=Drf(), capacity_hz=100, period_s=PERIOD_S).build()
     for at in range(6):
         seen = told(at * PERIOD_S, dict.fromkeys("abc", 225 * at), {"a": 450, "c": 9_000}, suspended="c")

@@ -1,4 +1,4 @@
-"""NumPy arrays in, NumPy arrays out: the compiled inner loops, and the only layer that imports numba."""
+"""The compiled inner loops, on NumPy arrays: the only layer that imports numba."""
 
 from skytide.kernels.first import NO_TURN, first_dominators
 from skytide.kernels.groups import by_group
