@@ -10,7 +10,8 @@ from skytide.errors import InvalidInput
 from skytide.kernels.order import dense_ranks, first_non_finite
 
 Points = NDArray[np.float64]
-EXACT_INTEGER = 2**53  # beyond it, neighbouring integers may be equal in float64
+EXACT_INTEGER = 2**53
+"""Beyond it, neighbouring integers may be equal in float64."""
 
 
 def as_points(values: Any, names: Sequence[str] = ()) -> Points:
