@@ -36,8 +36,8 @@ def main() -> None:
         seconds = race(query, rows, times, layouts)
         show(
             console,
-            f"{name} of 1 s, {RATE_HZ:,} tuples a second, d = {DIMENSIONS}: processor time of {SECONDS} s of stream, best of 3",
-            ["slide", "panes a window", "time", "against 200 ms"],
+            f"{name} of 1 s, {RATE_HZ:,} tuples per second, d = {DIMENSIONS}: processor time of {SECONDS} s of stream, best of 3",
+            ["slide", "panes per window", "time", "against 200 ms"],
             [
                 [slide, str(layouts[slide].panes_per_window), duration(each), f"{each / seconds['200 ms']:.2f}"]
                 for slide, each in seconds.items()

@@ -17,7 +17,7 @@ from skytide.kernels import fit_windows
 
 WINDOW, SLIDE, DEGREE, AHEAD_US = 1_000, 25, 2, 1_000_000
 QUOTES, SEED = 30_000, 3
-MEAN_GAPS_US = {"calm, 50 quotes a second": 20_000.0, "a burst, 2,000 quotes a second": 500.0}
+MEAN_GAPS_US = {"calm, 50 quotes per second": 20_000.0, "a burst, 2,000 quotes per second": 500.0}
 AT_LEAST = 5.0
 AGREE = 1e-8  # over the price
 

@@ -1,4 +1,4 @@
-"""Thousands of streams: rows a second and milliseconds of a batch, against what a user would have instead."""
+"""Thousands of streams: rows per second and milliseconds of a batch, against what a user would have instead."""
 
 import argparse
 import json
@@ -76,7 +76,7 @@ class _Bench:
                 ),  # type: ignore[misc]
                 Timed(ONE_READER, feeds[ONE_READER], plain_files(self.spark, feeds[ONE_READER].folder)),
             ]
-            if streams == 1_000:  # with ten times as many these two take minutes a batch
+            if streams == 1_000:  # with ten times as many these two take minutes per batch
                 contestants.append(Timed(CLOSED, feeds[CLOSED], closed_files(self.spark, feeds[CLOSED].folder)))
                 contestants.append(
                     Timed(A_TASK_EACH, feeds[A_TASK_EACH], plain_files(self.spark, feeds[A_TASK_EACH].folder, one_each=True))
@@ -140,7 +140,7 @@ class _Bench:
             query.stop()
             moved = median(later - earlier for earlier, later in pairwise(query.planning_s))
             self.console.print(
-                f"{strategy}: {query.median_s * 1e3:.0f} ms a batch with {moved:.0f} redirections in each, {len(fleets[strategy].splits())} splits"
+                f"{strategy}: {query.median_s * 1e3:.0f} ms per batch with {moved:.0f} redirections in each, {len(fleets[strategy].splits())} splits"
             )
         return {name: query.seconds for name, query in timed.items()}
 
@@ -197,8 +197,8 @@ class _Bench:
             [query.name, f"{query.median_s * 1e3:,.0f}", f"{ROWS / query.median_s:,.0f}", f"{query.median_s / mine.median_s:.2f} x"]
             for query in contestants
         ]
-        heading = f"{title}, {ROWS:,} rows a batch, median of {ROUNDS}"
-        show(self.console, heading, ["contestant", "ms a batch", "rows/s", "takes"], rows)
+        heading = f"{title}, {ROWS:,} rows per batch, median of {ROUNDS}"
+        show(self.console, heading, ["contestant", "ms per batch", "rows/s", "takes"], rows)
         planning_s = mine.median_planning_s
         self.console.print(f"Looking, planning and noting offsets took {planning_s * 1e3:.0f} ms of {mine.median_s * 1e3:.0f} ms")
         for query in contestants:

@@ -145,7 +145,7 @@ class Bench:
             seconds = self._timed(self._keyed(folder, "mean", 10), self.place / f"with {keys}", to_function=False)["seconds"]
             found[str(keys)] = QUOTES / FILES / median(seconds[2:])
         rows = [[f"{int(keys):,}", f"{rate:,.0f}"] for keys, rate in found.items()]
-        title = f"mean of windows of 10: quotes a second, by the median batch of {QUOTES // FILES:,}"
+        title = f"mean of windows of 10: quotes per second, by the median batch of {QUOTES // FILES:,}"
         show(self.console, title, ["keys", "quotes/s"], rows)
         return found
 
@@ -169,7 +169,7 @@ class Bench:
     def _shown(self, name: str, work: str, length: int, timed: dict[str, dict[str, Any]]) -> None:
         rates = {who: QUOTES / FILES / median(each["seconds"][1:]) for who, each in timed.items()}
         rows = [[who, f"{rate:,.0f}", f"{rates['skytide'] / rate:.1f} x"] for who, rate in rates.items()]
-        title = f"{work}, {KEYS:,} keys, {name}, windows of {length}: quotes a second, by the median batch of {QUOTES // FILES:,}"
+        title = f"{work}, {KEYS:,} keys, {name}, windows of {length}: quotes per second, by the median batch of {QUOTES // FILES:,}"
         show(self.console, title, ["contestant", "quotes/s", "skytide is faster"], rows)
         best = max(rate for who, rate in rates.items() if who != "skytide")
         self.goals.append(Goal(f"{work}, {name}: times Spark's faster one", rates["skytide"] / best, 5))

@@ -62,7 +62,7 @@ def main() -> None:
     """Run and print."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.stream", description=__doc__)
     parser.add_argument("only", nargs="*", help="numbers of the entries to run, from 0")
-    parser.add_argument("--rates", help="tuples a second to try instead of each entry's own, as 150000,300000")
+    parser.add_argument("--rates", help="tuples per second to try instead of each entry's own, as 150000,300000")
     parser.add_argument("--trigger", default=TRIGGER, help='the interval of batches, or "auto" for skytide\'s own pace')
     options = parser.parse_args()
     wanted = [int(number) for number in options.only] or list(range(len(ENTRIES)))
@@ -94,7 +94,7 @@ def climb(spark: SparkSession, entry: Entry, console: Console, trigger: str) -> 
         verdict = "kept up" if found.kept_up else f"did not keep up ({found.why})"
         console.print(
             f"{entry.family:9} {entry.points:14} {entry.name:26} {rate_hz:>9,}/s: {verdict}, {found.windows} windows, "
-            f"latency {found.latency_mean_s:.2f} s (p99 {found.latency_p99_s:.2f}), {found.cpu_s_per_million:.2f} CPU s a million"
+            f"latency {found.latency_mean_s:.2f} s (p99 {found.latency_p99_s:.2f}), {found.cpu_s_per_million:.2f} CPU s per million"
         )
         if not found.kept_up:
             break
@@ -160,7 +160,10 @@ def _report(console: Console, results: list[dict[str, Any]], trigger: str) -> No
         rows.append([f"{result['family']}, {result['points']}", result["name"], *cells])
         if result["name"] == "skytide, own source" and result["family"] == "skyline" and result["points"] == "independent":
             most = quick or 0
-            goals = [Goal("tuples a second with windows out within 1 s on average", most, 150_000), Goal("the same", most, 300_000)]
+            goals = [
+                Goal("tuples per second with windows out within 1 s on average", most, 150_000),
+                Goal("the same", most, 300_000),
+            ]
     title = f"Highest load sustained for {MEASURED_S:.0f} s in real time, trigger {trigger}"
     show(
         console,
@@ -169,7 +172,7 @@ def _report(console: Console, results: list[dict[str, Any]], trigger: str) -> No
         rows,
     )
     console.print(
-        f"For orientation: the papers' own C++ program sustains {PAPER_HZ:,} tuples a second on this kind of machine (skyline)."
+        f"For orientation: the papers' own C++ program sustains {PAPER_HZ:,} tuples per second on this kind of machine (skyline)."
     )
     announce(console, goals)
 

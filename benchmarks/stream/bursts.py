@@ -32,7 +32,9 @@ def main() -> None:
     parser.add_argument("--points", default="independent")
     parser.add_argument("--window", default="2 s")
     parser.add_argument(
-        "--slide", default="1 s", help="panes are as long: with panes of several batches a batch has one pane to split"
+        "--slide",
+        default="1 s",
+        help="length of the slide, and so of panes: if a pane spans several batches, a batch has only one pane to split",
     )
     parser.add_argument("--dispersion", type=float, default=6_000)
     parser.add_argument("--seconds", type=float, default=25)
@@ -56,7 +58,7 @@ def main() -> None:
         best = {what: min(each[what] for each in rounds) for what in rounds[0]}
         rows.append([name, *(f"{value:.2f}" for value in best.values())])
     first = next(iter(seen.values()))[0]
-    title = f"I = {options.dispersion:,.0f}, {options.rate:,} {options.points} tuples a second, windows of {options.window} every {options.slide}, {options.slots} slots, the best of {options.rounds}"
+    title = f"I = {options.dispersion:,.0f}, {options.rate:,} {options.points} tuples per second, windows of {options.window} every {options.slide}, {options.slots} slots, the best of {options.rounds}"
     show(console, title, ["strategy", *first], rows)
     console.print(f"All gave the same windows ({min(map(len, windows.values()))} were compared).")
     out = ROOT / "out" / "bench-bursts.json"

@@ -30,7 +30,7 @@ def main() -> None:
     """Run, print a table, and fail if something grows."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.stream.soak", description=__doc__)
     parser.add_argument("--minutes", type=float, default=10.0)
-    parser.add_argument("--rate", type=int, default=225_000, help="tuples a second (default: %(default)s)")
+    parser.add_argument("--rate", type=int, default=225_000, help="tuples per second (default: %(default)s)")
     options = parser.parse_args()
     console = Console(width=130, highlight=False)
     spark = local_session("skytide soak", **{"spark.driver.memory": "2g"})
@@ -51,7 +51,7 @@ def main() -> None:
         started.query.stop()
         spark.stop()
         shutil.rmtree(folder, ignore_errors=True)
-    report(console, samples, f"at {options.rate:,} tuples a second", "soak")
+    report(console, samples, f"at {options.rate:,} tuples per second", "soak")
 
 
 def live_mb(spark: SparkSession) -> float:

@@ -141,4 +141,4 @@ def test_fits_are_timed_and_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "numpy polyfit" in out.file.getvalue()  # type: ignore[attr-defined]
     monkeypatch.setattr(trading, "by_polyfit", lambda x, y, later: float(y[-1]))
     with pytest.raises(Disagreement, match="numpy polyfit predicts otherwise than skytide"):
-        trading.measure("calm, 50 quotes a second", n=1_200, most=2)
+        trading.measure("calm, 50 quotes per second", n=1_200, most=2)

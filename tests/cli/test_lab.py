@@ -132,7 +132,7 @@ def test_all_experiments_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
         assert known.title in listed
         assert known.question.endswith("?")
     assert main(["lab", "run", "X99"]) == 1
-    assert "experiment 'X99': there is no such; choose one of X1, X2" in capsys.readouterr().err
+    assert "experiment 'X99': there is no such experiment; choose one of X1, X2" in capsys.readouterr().err
 
 
 def test_costs_are_measured_and_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -148,7 +148,7 @@ def test_jumps_go_by_the_clock_if_their_phase_is_known(now_s: float, expected: f
 
 @pytest.mark.parametrize(("now_s", "expected"), [(0, 34), (5, 40), (20, 40), (30, 28), (40, 16), (45, 10), (50, 10), (65, 16)])
 def test_trends_by_the_clock(now_s: float, expected: float) -> None:
-    """At 40 for 15 s of each 80 s from second 20 on, then down by 1.2 a second for 25 s, at 10 for 15 s, and up again."""
+    """At 40 for 15 s of each 80 s from second 20 on, then down by 1.2 per second for 25 s, at 10 for 15 s, and up again."""
     trend = Profile(max_hz=40, min_hz=10, high="15 s", low="15 s", period="80 s", phase="20 s", transition="trend")
     assert expectation(trend, [], now_s) == pytest.approx(expected)
 
@@ -252,7 +252,7 @@ def test_a_split_may_be_left_alone_until_it_is_late() -> None:
 
 
 def test_what_waits_of_a_suspended_stream_makes_nobody_late() -> None:
-    """4.5 s wait, which is below the bound; would it be late, one of both had to go, as 450 of a stream of 45 a second are too many."""
+    """4.5 s wait, which is below the bound; if it were late, one of the two would have to go, as 450 of a stream of 45 per second are too many."""
     planner = Admission(strategy=Drf(), capacity_hz=100, period_s=PERIOD_S).build()
     for at in range(6):
         seen = told(at * PERIOD_S, dict.fromkeys("abc", 225 * at), {"a": 450, "c": 9_000}, suspended="c")
@@ -294,7 +294,7 @@ def test_no_split_is_given_up_while_another_one_is_opened() -> None:
 def test_a_fleet_that_is_there_before_us_is_spread_by_what_waits() -> None:
     planner = Admission(capacity_hz=100, period_s=PERIOD_S).build()
     plan = planner.plan(told(0, dict.fromkeys("abcd", 900), dict.fromkeys("abcd", 900)), {})
-    assert plan.splits.tolist() == [0, 1, 2, 3]  # 900 in 15 s are 60 a second each
+    assert plan.splits.tolist() == [0, 1, 2, 3]  # 900 in 15 s are 60 per second each
 
 
 def test_splits_may_be_fewer_after_a_restart() -> None:
@@ -325,7 +325,7 @@ def test_a_clock_that_is_put_back_does_no_harm() -> None:
         ({"min_hz": 5, "average_hz": 2}, "the lowest rate is above the average"),
         ({"growth_hz_per_s": "fast"}, "not a growth"),
         ({"burstiness": 0.5, "max_hz": 1}, "give 1 or more"),
-        ({"burstiness": 2}, "it says nothing without a rate"),
+        ({"burstiness": 2}, "it means nothing without a rate"),
         ({"burstiness": 2, "max_hz": 9, "average_hz": 4}, "leave one of the three out"),
         ({"transition": "leap"}, "choose one of jump, trend"),
         ({"period": "soon"}, "period='soon': not a length of time"),
@@ -334,7 +334,7 @@ def test_a_clock_that_is_put_back_does_no_harm() -> None:
         ({"high": "1 min"}, "one alone makes no cycle"),
         ({"high": "1 min", "transition": "trend"}, "how long a trend takes is unknown"),
         ({"period": "1 min", "high": "1 min", "transition": "trend"}, "no time for a trend"),
-        ({"phase": "1 min"}, "without a period there is none"),
+        ({"phase": "1 min"}, "there is no phase without a period"),
         ({"period": "1 min", "phase": "61 s"}, "longer than the period"),
     ],
 )
@@ -370,7 +370,7 @@ def test_samples_that_do_not_belong_together_are_refused() -> None:
     for name, column, why in (
         ("arrived", good.arrived[:1], "not a number of tuples for each of 2 streams"),
         ("waiting", [0, 0], "not a number of tuples"),
-        ("suspended", good.arrived, "not a yes or no for each of 2 streams"),
+        ("suspended", good.arrived, "not true or false for each of 2 streams"),
         ("arrived", np.array([1, -1]), "some are below 0"),
         ("now_s", float("inf"), "not a time"),
         ("names", ["a", "b"], "not a tuple"),

@@ -130,9 +130,9 @@ def test_what_is_no_number_is_passed_over() -> None:
 
 
 def test_what_cannot_be_forecast_is_refused() -> None:
-    with pytest.raises(InvalidInput, match="nothing was seen yet"):
+    with pytest.raises(InvalidInput, match="there is no value yet"):
         Holt().build().forecast(1)
-    with pytest.raises(InvalidInput, match="not a step to come"):
+    with pytest.raises(InvalidInput, match="not a future step"):
         fed(Holt(), float, 3).forecast(0)
     with pytest.raises(InvalidInput, match="level=0: not a weight"):
         Holt(level=0)

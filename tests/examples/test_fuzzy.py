@@ -116,7 +116,7 @@ def test_rounding_does_not_hide_an_increase_for_ever() -> None:
 
 
 def test_rounding_does_not_take_what_is_needed() -> None:
-    """Two workers used 0.52 are to become 1.05: one would be used 1.04, and be behind."""
+    """Two workers with a utilisation of 0.52 should become 1.05: one would have a utilisation of 1.04, and fall behind."""
     assert scaled(2, 0.525, 0.52) == 2
     assert scaled(2, 0.5, 0.5) == 1
 

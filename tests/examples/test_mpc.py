@@ -113,9 +113,11 @@ def test_it_gives_what_keeps_up_and_says_why() -> None:
     steady = decided(Mpc.throughput(), seen(2_620))
     assert steady.allocation.workers == 3
     assert steady.reason == (
-        "measured 2,620 tuples/s, used 131 %; forecast up to 2,620 tuples/s in 1 s (+0 %); modelled: 2 workers would be used 131 %: 2 to 3"
+        "measured 2,620 tuples/s, utilisation 131 %; forecast up to 2,620 tuples/s in 1 s (+0 %); modelled: 2 workers would have a utilisation of 131 %: 2 to 3"
     )
-    assert decided(Mpc.throughput(), seen(2_620, workers=3)).reason.endswith("3 workers would be used 87 %: stays 3")
+    assert decided(Mpc.throughput(), seen(2_620, workers=3)).reason.endswith(
+        "3 workers would have a utilisation of 87 %: stays at 3"
+    )
 
 
 @pytest.mark.parametrize("scale", [1, 10, 1_000])
@@ -169,9 +171,9 @@ def test_it_keeps_a_latency() -> None:
     found = decided(Mpc.latency("50 ms"), *many)
     assert found.allocation.workers == 3
     assert "latency 0.076 s; forecast" in found.reason
-    assert "2 workers would be used 75 % and latency be 0.076 s of 0.05 s" in found.reason
+    assert "2 workers would have a utilisation of 75 % and a latency of 0.076 s (bound 0.05 s)" in found.reason
     first = decided(Mpc.latency("50 ms"), slow)  # what is modelled agrees with what is measured from the first time on
-    assert "and latency be 0.076 s" in first.reason
+    assert "and a latency of 0.076 s" in first.reason
 
 
 def test_a_bound_that_no_size_keeps_does_not_take_all_there_is() -> None:
@@ -200,9 +202,9 @@ def test_power_takes_more_and_slower_cores() -> None:
 def test_without_a_time_for_a_tuple_the_load_says_it() -> None:
     assert decided(Mpc.throughput(), seen(1_000, workers=2, service_s=None, utilisation=1.8)).allocation.workers == 4
     unknown = decided(Mpc.throughput(), seen(1_000, workers=2, service_s=None, utilisation=0.0))
-    assert unknown == Decision(Allocation(2), "neither the time for a tuple nor a load was measured: stays 2")
+    assert unknown == Decision(Allocation(2), "neither the time per tuple nor a load was measured: stays at 2")
     nothing = decided(Mpc.throughput(), seen(float("nan"), workers=2))
-    assert nothing == Decision(Allocation(2), "no input rate was measured: stays 2")
+    assert nothing == Decision(Allocation(2), "no input rate was measured: stays at 2")
 
 
 @pytest.mark.parametrize(("rate_hz", "utilisation"), [(5e-324, 50.0), (1e-300, 1.0), (1e-12, 50.0)])

@@ -222,7 +222,7 @@ def test_tuples_without_a_key_are_refused_or_put_aside(spark: SparkSession, tmp_
     symbols = pa.array([None if n % 50 == 0 else value for n, value in enumerate(table["symbol"].to_pylist())])
     folder = written(table.set_column(1, "symbol", symbols), tmp_path / "in", 1)
     asked = windows(skytide.stream(streamed(spark, folder)).keyed("symbol")).aggregate("count(*)")
-    with pytest.raises(Exception, match="tuples without symbol: a NULL is no key; filter them out"):
+    with pytest.raises(Exception, match="tuples without symbol: a NULL is not a key; filter them out"):
         asked.start("memory", checkpoint=tmp_path / "c", trigger="availableNow").await_termination()
     run = asked.start("memory", checkpoint=tmp_path / "d", trigger="availableNow", invalid=str(tmp_path / "odd"))
     run.await_termination()

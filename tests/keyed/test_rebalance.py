@@ -392,9 +392,9 @@ def test_no_more_keys_than_asked_get_groups() -> None:
     for group in (0, 4, 8):
         tuples[group] = 2_000.0
     heavy = tuple((key_of(group), 1_990) for group in (0, 4, 8))
-    moves = Rebalancer(most_own=2).build().plan(RoutingTable.even(4), 4, Loads(tuples, heavy))
+    moves = Rebalancer(max_own=2).build().plan(RoutingTable.even(4), 4, Loads(tuples, heavy))
     assert moves.table.own == (key_of(0), key_of(4))
-    assert "2 keys have groups of their own: 1 more get none" in moves.reason
+    assert "2 keys have groups of their own: 1 more cannot get one" in moves.reason
 
 
 @given(cases(), st.randoms(use_true_random=False), st.integers(2, 5))
@@ -451,7 +451,7 @@ def test_what_makes_no_sense_is_refused() -> None:
         ({"target": 1.3}, "target=1.3: out of range"),
         ({"own_share": 0.0}, "own_share=0.0: out of range"),
         ({"smoothing": 2.0}, "smoothing=2.0: out of range"),
-        ({"most_own": -1}, "most_own=-1: out of range"),
+        ({"max_own": -1}, "max_own=-1: out of range"),
     ):
         with pytest.raises(InvalidInput, match=message):
             Rebalancer(**bad)  # type: ignore[arg-type]

@@ -108,7 +108,7 @@ def law_every_stream_has_one_split(planner: Any, history: History) -> None:
 
 
 def law_capacity_is_kept(planner: Any, history: History) -> None:
-    """Once a period no split has more than it can do, unless one stream alone is more than that."""
+    """Once per period no split has more than it can do, unless one stream alone is more than that."""
     for step in steps(planner, history):
         for split in step.plan.open:
             members = step.members(step.after, split)

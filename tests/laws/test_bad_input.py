@@ -155,7 +155,7 @@ def test_bad_input_is_refused_with_value_reason_and_remedy(case: Case) -> None:
 
 COMMANDS = [
     (["run", "--seconds", "-1"], "--seconds -1"), (["run", "--seconds", "nan"], "--seconds nan"), (["run", "--rate", "0"], "--rate 0"),
-    (["run", "--rate", "nan"], "--rate nan"), (["run", "--rate", "1e30"], "tuples a second"), (["run", "--out", "/dev/null/x"], "--out"),
+    (["run", "--rate", "nan"], "--rate nan"), (["run", "--rate", "1e30"], "tuples per second"), (["run", "--out", "/dev/null/x"], "--out"),
     (["hotels", "--out", "/dev/null/x"], "cannot be written to"), (["hotels", "--out", "/dev/null"], "cannot be written to"),
     (["lab", "run", "X99"], "there is no such"), (["lab", "run", "X1", "--out", "/dev/null/x"], "cannot be written to"),
     (["lab", "report", "--out", "/dev/null/x"], "cannot be written to"), (["lab", "calibrate", "magic"], "not known"),

@@ -133,5 +133,5 @@ def test_few_operators_leave() -> None:
 def test_names_are_told_apart() -> None:
     with pytest.raises(InvalidInput, match="the name 'a': it is given twice; give each operator and host its own name"):
         first_fit([Item("a", 0.1), Item("a", 0.2)], [])
-    with pytest.raises(InvalidInput, match="an operator takes nothing or more"):
+    with pytest.raises(InvalidInput, match="a load is negative"):
         Item("a", -0.1)

@@ -179,7 +179,7 @@ def test_a_regulator_stays_within_its_bounds_and_recovers(measured: list[float |
 
 @pytest.mark.parametrize("slope", [0.2, 1.0, 3.0])
 def test_a_tuned_regulator_finds_the_setpoint(slope: float) -> None:
-    """The level answers a larger factor with more utilisation, a period late."""
+    """The level answers a larger factor with more utilisation, one period late."""
     pid = Pid(relay_step=0.2).build()
     factor = previous = 1.0
     seen = []

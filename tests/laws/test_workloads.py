@@ -343,10 +343,10 @@ def test_fields_survive_as_texts(stream: Workload) -> None:
     ("fields", "message"),
     [
         ({}, "arrivals='poisson': rate is missing; give rate with it"),
-        ({"rate": 0}, "rate=0: out of range; give tuples a second, more than 0"),
+        ({"rate": 0}, "rate=0: out of range; give tuples per second, more than 0"),
         ({"rate": float("inf")}, "rate=inf: out of range"),
         ({"rate": "5"}, "rate='5': out of range"),
-        ({"rate": 1e12}, "up to 1,000,000,000,000 tuples a second: more than 4,194,304 in a tick .* choose shorter ticks"),
+        ({"rate": 1e12}, "up to 1,000,000,000,000 tuples per second: more than 4,194,304 in a tick .* choose shorter ticks"),
         ({"rate": 5, "arrivals": "chaotic"}, "arrivals='chaotic': not known; choose one of constant, poisson, steps, map"),
         ({"rate": 5, "arrivals": "map"}, "arrivals='map': dispersion is missing"),
         ({"rate": 5, "arrivals": "map", "dispersion": 1}, "dispersion=1: out of range; give a number above 1"),

@@ -91,7 +91,7 @@ def test_forecasts_have_nodes_there_before_the_load() -> None:
 def test_nodes_follow_what_is_expected() -> None:
     traffic = steady([400] * 5, 20)
     assign = elastic(Admission(strategy=Ard(), capacity_hz=1_000, period_s=5.0), traffic, MACHINES)
-    assert played(traffic, assign)[-1].processing == 3  # 2,000 tuples a second, of which a node does 900
+    assert played(traffic, assign)[-1].processing == 3  # 2,000 tuples per second, of which a node does 900
 
 
 def test_a_change_moves_few_keys_of_ours_and_nearly_all_by_rests() -> None:

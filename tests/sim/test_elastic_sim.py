@@ -40,7 +40,7 @@ def check_complete(plant: ElasticPlant, came: Traffic, given_up: int) -> None:
 def play(
     came: Traffic, sizes: Sequence[tuple[int, int]], strategy: Splitting = AS_PID, costs: Costs = FLAT
 ) -> tuple[ElasticPlant, int]:
-    """Resize both levels a few times a second, and count the tuples of partitions that were given up on the way."""
+    """Resize both levels a few times per second, and count the tuples of partitions that were given up on the way."""
     plant = ElasticPlant(came, costs, SLIDING, strategy=strategy)
     given_up, number = 0, 0
     while not plant.finished and number < 4_000:
@@ -107,7 +107,7 @@ def levels(cycles: Sequence[Cycle], begin_s: float, end_s: float) -> float:
 
 
 def test_slots_follow_a_step_of_the_rate() -> None:
-    """50 us a tuple: 10,000 a second are the work of half a slot, 50,000 that of two and a half."""
+    """50 us per tuple: 10,000 per second are the work of half a slot, 50,000 that of two and a half."""
     came = steps()
     plant = ElasticPlant(came, CHEAP_WINDOWS, SLIDING)
     cycles = run_elastic(plant, Fuzzy(maximum=20), came.length_s, interval_s=1.0, threads=20)
@@ -178,7 +178,7 @@ def coarse(rates: list[float], workers: int = 1, lead_s: float = 2.0) -> CoarseP
 
 
 def test_by_counts_what_is_not_served_waits() -> None:
-    """A worker serves 20,000 tuples a second."""
+    """A worker serves 20,000 tuples per second."""
     plant = coarse([30_000.0] * 4 + [0.0] * 4)
     seen = plant.observe(4.0)
     assert seen is not None

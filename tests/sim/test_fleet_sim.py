@@ -57,7 +57,7 @@ def test_a_redirection_buffers_what_comes_meanwhile() -> None:
     periods = 8
     assert outcome.redirections * periods == pytest.approx(1)
     assert outcome.buffered * periods == pytest.approx(700 * 2)
-    # 500 tuples of it had waited before; with the 1,400 its new split takes them in at 1,000 a second.
+    # 500 tuples of it had waited before; with the 1,400 its new split takes them in at 1,000 per second.
     assert outcome.delay_s * periods == pytest.approx(2 + 1.9, abs=TICK_S)
     assert outcome.splits == pytest.approx((1 + 7 * 2) / 8)
     assert outcome.optimal == 2

@@ -85,7 +85,7 @@ class TalkingScaler:
         evaluation = Evaluation(seen, rate_hz, 1e-4, utilisation, lead_s=6.0)
         expected = Expected(20.0, 1.2 * rate_hz, 0.9 * rate_hz, 1.5 * rate_hz)
         decided = Decision(Allocation(wanted), reason, expected)
-        left = Decision(Allocation(limited), reason if limited == wanted else f"{reason}; at most 2 times in a step")
+        left = Decision(Allocation(limited), reason if limited == wanted else f"{reason}; at most 2 times as many per step")
         action = f"{present.workers} to {limited}" if limited != present.workers else ""
         cycle = Cycle(at_s, evaluation, decided, left, action)
         status = replace(

@@ -199,7 +199,7 @@ def test_nobody_starves_over_the_turns(streams: int, budget: int) -> None:
 
 
 def test_budgets_that_are_missing_are_refused() -> None:
-    with pytest.raises(InvalidInput, match="these splits have none, or one below 0; give each split a budget"):
+    with pytest.raises(InvalidInput, match="these splits have no budget, or one below 0; give each split a budget"):
         admit(np.array([1, 2]), np.array([0, 4], np.int32), {0: 5})
     with pytest.raises(InvalidInput, match="not the number of a split"):
         admit(np.array([1, 2]), np.array([0, -1], np.int32), {0: 5})

@@ -15,17 +15,17 @@ from skytide.lab.experiment import SEEDS, Experiment, Findings, Piece, Row
 from skytide.lab.verdict import Claim, of_all
 from skytide.sim.plants.elastic import ElasticPlant, run_elastic
 
-TENS = 10  # samples per interval
+TENS = 10  # the least number of samples per interval that counts as "tens"
 
 
 @dataclass(frozen=True)
 class Sensitivity(Experiment):
-    """Game1 with skyline, over lengths of the control interval and of the PID's samples."""
+    """Plays the skyline of Game1 with several lengths of the control interval and of the PID's sampling period."""
 
     id = "F17"
     title = "control interval and PID period"
     source = "P0 Fig. 17"
-    question = "How exactly is the setpoint kept, and how steady is the throughput, by the lengths of control interval and sampling period?"
+    question = "How do the lengths of the control interval and of the sampling period affect how exactly the setpoint is kept and how steady the throughput is?"
     seconds = 150.0
 
     seeds: Sequence[int] = SEEDS
@@ -34,7 +34,7 @@ class Sensitivity(Experiment):
     periods_s: Sequence[float] = (0.25, 0.5, 1.0)
 
     def pieces(self) -> Sequence[Piece]:
-        """Return a seed and an interval each."""
+        """Return one piece per seed and interval."""
         return list(product(self.seeds, self.intervals_s))
 
     def play(self, *piece: Any) -> list[Row]:
@@ -63,13 +63,13 @@ class Sensitivity(Experiment):
             [
                 Claim(
                     "with tens of samples per interval the error is 1 to 2 %",
-                    f"with {TENS} and more samples: "
+                    f"with {TENS} or more samples: "
                     + ", ".join(f"{error:.1%} ({i:g} s, {p:g} s)" for (i, p), error in many.items()),
                     of_all(error.mean <= 0.025 for error in many.values()),
                 ),
                 Claim(
                     "with fewer it is larger",
-                    f"with fewer samples {means[1]:.1%} on average, in place of {means[0]:.1%}",
+                    f"with fewer samples {means[1]:.1%} on average, instead of {means[0]:.1%}",
                     means[1] > means[0],
                 ),
                 Claim(
@@ -78,8 +78,8 @@ class Sensitivity(Experiment):
                     of_all(one.mean <= two.mean for one, two in pairwise(cvs)),
                 ),
             ],
-            "Means over seeds with intervals of 95 %, on the first 200 s of Game1. The lengths are ours, as P0's are in its figure only; periods from 250 ms on, as in P0: shorter ones "
-            "than the 200 ms in which a pane arrives see one pane only. The error is that of the plain mean of all samples after the first 25 s. P0's figure plots values other "
+            "Means over seeds with 95 % confidence intervals, on the first 200 s of Game1. The lengths are ours, as P0 shows its own only in the figure; periods are at least 250 ms, as in P0: shorter ones "
+            "than the 200 ms in which a pane arrives see only one pane. The error is that of the plain mean of all samples after the first 25 s. P0's figure plots values other "
             f"than its published run outputs, which show no trend. {p0_costs().origin}",
         )
 

@@ -42,7 +42,7 @@ class FleetTraffic:
 
 
 def fleet_traffic(workload: str, streams: int, rate_hz: float, seconds: float, seed: int) -> FleetTraffic:
-    """Draw one of P1's workloads: so many streams with so many tuples a second together.
+    """Draw one of P1's workloads: so many streams with so many tuples per second together.
 
     What is declared is what P1 §6.2.1 gave to DRF-M: peak rates, whether rates jump or have a trend, and the lengths of bursts.
     """

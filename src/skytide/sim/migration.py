@@ -46,7 +46,7 @@ class Scene:
     before: Numbers
     after: Numbers
     rates: Sequence[tuple[float, float]]
-    """Tuples a second, and for how many seconds, one after the other from time 0 on."""
+    """Tuples per second, and for how many seconds, one after the other from time 0 on."""
     change_s: float
     costs: Costs = field(default_factory=Costs)
     slide: int = 25

@@ -195,7 +195,7 @@ class PaneOutcome:
     """The mean of all samples after the warm-up, each counting the same, as in P3's scheduler and P0's controller."""
     splitting_factor: float
     throughput: float
-    """Panes a second until the last one is done, over those that the stream has: below 1 if the level falls behind."""
+    """Panes per second until the last one is done, over those that the stream has: below 1 if the level falls behind."""
     kept_per_pane: float
     imbalance: float
     """Load of the most over that of the least loaded slot."""

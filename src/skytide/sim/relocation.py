@@ -1,4 +1,4 @@
-"""What a changing number of nodes does to keys: which of them move, and how many partial results a window has then (P1 §6.4.3)."""
+"""What a changing number of nodes does to keys: which of them move, and how many partial results a window then has (P1 §6.4.3)."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence

@@ -121,7 +121,7 @@ class WindowOutcome:
 
     windows: int
     throughput: float
-    """Windows a second until the last one is out, over those that the stream asks for."""
+    """Windows per second until the last one is out, over those that the stream asks for."""
     imbalance: float
     idle_share: float
     merge_share: float

@@ -9,13 +9,13 @@ from numpy.typing import NDArray
 
 from skytide.errors import InvalidInput
 from skytide.errors.checks import words
+from skytide.kernels.border import EXACT_INTEGER
 from skytide.kernels.candles import Candles, candles
 from skytide.kernels.order import Indices
 
 Floats = NDArray[np.float64]
 
 EXACT_DIGITS = 15  # so many digits float64 tells apart
-EXACT_INTEGER = 2**53
 UNITS_NS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
 
 

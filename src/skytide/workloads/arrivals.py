@@ -27,7 +27,7 @@ class Arrivals(ABC):
     @property
     @abstractmethod
     def mean_hz(self) -> float:
-        """Return the tuples a second over a long time."""
+        """Return the tuples per second over a long time."""
 
     @property
     def peak_hz(self) -> float:
@@ -114,7 +114,7 @@ class Steps(Modulated):
     array([500., 500.,   0.,   0.,   0.,   0.])
     """
 
-    steps: tuple[tuple[float, float], ...]  # seconds, and tuples a second
+    steps: tuple[tuple[float, float], ...]  # seconds, and tuples per second
 
     @classmethod
     def parse(cls, text: str) -> "Steps":

@@ -15,7 +15,7 @@ HIGH, LOW = 1.6, 0.4  # times the mean rate of a stream
 
 @dataclass(frozen=True)
 class Fleet(Modulated):
-    """So many streams with `rate_hz` tuples a second together; how uneven they are follows from the seed.
+    """So many streams with `rate_hz` tuples per second together; how uneven they are follows from the seed.
 
     constw: every stream is steady. psfcw and ptfcw: streams go up and down in opposite pairs, in steps or by a trend, and the total
     stays. sfvar and tfvar: all go up and down at about the same time, so the total does too.

@@ -45,7 +45,7 @@ class Quotes:
 
 @dataclass(frozen=True)
 class QuoteDay:
-    """So many symbols, with `rate_hz` quotes a second together on average; the same ones for whoever asks for which part.
+    """So many symbols, with `rate_hz` quotes per second together on average; the same ones for whoever asks for which part.
 
     >>> day = QuoteDay(symbols=3)
     >>> part, whole = day.quotes(60 * SECOND_US, 90 * SECOND_US), day.quotes(0, 90 * SECOND_US)
@@ -60,7 +60,7 @@ class QuoteDay:
     def __post_init__(self) -> None:
         """Refuse what cannot be made."""
         whole("symbols", self.symbols, 1, MAX_SYMBOLS)
-        real("rate_hz", self.rate_hz, above=0, up_to=1e6, meaning="quotes a second, more than 0")
+        real("rate_hz", self.rate_hz, above=0, up_to=1e6, meaning="quotes per second, more than 0")
 
     @cached_property
     def names(self) -> tuple[str, ...]:

@@ -30,7 +30,7 @@ class Workload:
     """A generated stream. The same fields give the same tuples, whoever asks for which part of it.
 
     `arrivals`: "constant", "poisson", "map" (bursts with this `dispersion`), "selfsimilar" (with this `hurst`), "walk", "onoff" (for
-    `on_us` and `off_us` on average), or P1's `streams` "constw", "psfcw", "ptfcw", "sfvar", "tfvar", all at `rate` tuples a second;
+    `on_us` and `off_us` on average), or P1's `streams` "constw", "psfcw", "ptfcw", "sfvar", "tfvar", all at `rate` tuples per second;
     "steps", which are written in `steps` as "seconds:rate, seconds:rate, ..."; or "replay" of a recorded `series`. `delays`:
     "uniform" up to `delay_us`, or "exponential" or "pareto" with that mean, of the `late_share` of the tuples; "replay" of a
     recorded `delay_series`; "none" unless there is a delay. `points`: see `skytide.workloads.points`; "drifting" between them.
@@ -79,7 +79,7 @@ class Workload:
         for name in sorted({name for _, fields in ARRIVALS.values() for name in fields}):
             given_if(name in needed, name, getattr(self, name), because=f"arrivals={self.arrivals!r}")
         if self.rate is not None:
-            real("rate", self.rate, above=0, meaning="tuples a second, more than 0")
+            real("rate", self.rate, above=0, meaning="tuples per second, more than 0")
         if self.dispersion is not None:
             real("dispersion", self.dispersion, above=1, meaning="a number above 1, which is the one of Poisson arrivals")
         if self.hurst is not None:
@@ -94,7 +94,7 @@ class Workload:
         peak = self.process.peak_hz
         if peak * self.tick_us / SECOND_US > MAX_PER_TICK:
             raise InvalidInput(
-                value=f"up to {peak:,.0f} tuples a second",
+                value=f"up to {peak:,.0f} tuples per second",
                 reason=f"more than {MAX_PER_TICK:,} in a tick of {self.tick_us:,} microseconds, so that ids would run out",
                 remedy="choose shorter ticks or a lower rate",
             )

@@ -57,7 +57,7 @@ class Operators:
     load: Floats
     """By point and operator, the share of a host it takes."""
     rate_hz: Floats
-    """By point and operator, events a second."""
+    """By point and operator, events per second."""
     window_s: Floats
     """By operator; 0 for filters, which have no state."""
     event_s: Floats

@@ -172,7 +172,7 @@ class _Choice:
 
     def keys_seen(self) -> Frequencies:
         """Return how often keys came here: as many of the most frequent as the driver wants to know."""
-        return self._counter.frequencies().most(self._keys.config.remembered) if self._keys else Frequencies()
+        return self._counter.frequencies().top(self._keys.config.remembered) if self._keys else Frequencies()
 
 
 class _Work:

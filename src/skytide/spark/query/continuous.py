@@ -22,6 +22,7 @@ from skytide.spark.query.binding import bind, bounded, spark_schema
 from skytide.spark.query.checks import check_asked, check_start, check_streamed
 from skytide.spark.query.run import Run
 from skytide.spark.query.windows_of_rows import windows_of_rows
+from skytide.spark.session.failure import cut_off
 from skytide.spark.sinks.outlets import Sinks
 from skytide.spark.sinks.parquet import ParquetSink, claim_all
 from skytide.spark.sinks.sinks import MemorySink, SideSink, Sink, TableSink, side_sink_of, sink_of
@@ -157,7 +158,12 @@ class ContinuousQuery:
 
         def run_batch(batch: DataFrame, batch_id: int) -> None:
             describe(batch.sparkSession, engine.status())
-            engine.run_batch(self._jobs(batch.sparkSession, known, pins), batch, batch_id)
+            try:
+                engine.run_batch(self._jobs(batch.sparkSession, known, pins), batch, batch_id)
+            except Exception as error:
+                if (short := cut_off(error)) is not None:
+                    raise short from None
+                raise
 
         writer = rows.writeStream.foreachBatch(run_batch).option("checkpointLocation", place.spark)
         if name:

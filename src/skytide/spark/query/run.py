@@ -29,7 +29,7 @@ from skytide.spark.session.interrupt import Interrupt
 from skytide.spark.sinks.outlets import window_table
 from skytide.spark.sinks.sinks import MemorySink
 from skytide.spark.sources.panes import OwnSource
-from skytide.spark.watching import fleet_subject, query_subject
+from skytide.spark.watching import fleet_subject, query_subject, short
 from skytide.watch.looks import Subject
 from skytide.watch.serving import export, serve
 
@@ -102,7 +102,7 @@ class Run(Printed):
     def lines(self) -> list[tuple[str, str]]:
         """Return what runs, and how it is doing."""
         asked = self._engine.plan.identity()
-        query = textwrap.shorten(asked["query"], QUERY_WIDTH, placeholder=" ...")
+        query = textwrap.shorten(short(asked["query"]), QUERY_WIDTH, placeholder=" ...")
         return [("query", f"{f'{self.name}: ' if self.name else ''}{query}, windows of {asked['windows']}"), *self.status().lines()]
 
     def __repr__(self) -> str:
