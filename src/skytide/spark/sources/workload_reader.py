@@ -14,9 +14,9 @@ from skytide.errors import InvalidInput
 from skytide.routing import Router
 from skytide.spark.engine.pane_level import PaneTask, Tuples
 from skytide.spark.sources.playback import Playback
+from skytide.workloads.arrivals import SECOND_US
 from skytide.workloads.workload import Workload
 
-SECOND_US = 1_000_000
 LATEST_US = 8_000 * 365 * 86_400 * SECOND_US
 
 Offset = dict[str, int]
