@@ -22,11 +22,11 @@ from skytide.spark.checkpoint import Files
 from skytide.spark.engine.pane_level import PaneTask, Tuples
 from skytide.spark.sources.quiet_end import end_quietly
 from skytide.windows.duration import Duration, duration_us
+from skytide.workloads.arrivals import SECOND_US
 from skytide.workloads.workload import Workload, typed
 
 FORMAT = "skytide-workload"
 PACES = ("real", "fast")
-SECOND_US = 1_000_000
 FAST_BATCH_US = 500_000
 LATEST_US = 8_000 * 365 * 86_400 * SECOND_US
 
