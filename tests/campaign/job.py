@@ -141,9 +141,9 @@ def main(settings: str) -> None:
     line = sys.stdin.readline()
     if not line:
         return
-    told = json.loads(line)
-    case = cases.draw(told["seed"], told["case"])
-    life, folder = case.lives[told["life"]], Path(told["folder"])
+    order = json.loads(line)
+    case = cases.draw(order["seed"], order["case"])
+    life, folder = case.lives[order["life"]], Path(order["folder"])
     run = start(spark, case, life, folder)
     threading.Thread(target=watch, args=(run, life), daemon=True).start()
     run.await_termination()

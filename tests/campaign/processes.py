@@ -58,20 +58,20 @@ class Job:
                 },
             )
         self.lines: list[str] = []
-        self._said = threading.Condition()
+        self._output = threading.Condition()
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
     def _read(self) -> None:
         assert self.process.stdout
-        with self.process.stdout as said:
-            for line in said:
-                with self._said:
+        with self.process.stdout as output:
+            for line in output:
+                with self._output:
                     self.lines.append(line.strip())
-                    self._said.notify_all()
+                    self._output.notify_all()
         self.process.wait()
-        with self._said:
-            self._said.notify_all()
+        with self._output:
+            self._output.notify_all()
 
     def go(self, orders: str) -> None:
         """Let the job start."""
@@ -81,8 +81,8 @@ class Job:
 
     def until(self, moment: Callable[[], bool], timeout_s: float = DEADLINE_S) -> bool:
         """Wait for a moment that the job tells of; say whether it came before the job ended."""
-        with self._said:
-            self._said.wait_for(lambda: moment() or self.done() or self.ended(), timeout_s)
+        with self._output:
+            self._output.wait_for(lambda: moment() or self.done() or self.ended(), timeout_s)
         return not self.ended() and moment()
 
     def watch(self, moment: Callable[[], bool], timeout_s: float = DEADLINE_S) -> bool:

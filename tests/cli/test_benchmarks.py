@@ -38,9 +38,9 @@ def test_block_nested_loops_finds_the_skyline(cloud: Points) -> None:
 def test_the_table_names_all_contestants_and_the_goals() -> None:
     out = Console(file=StringIO(), width=130)
     results = kernel.run(out, contestants=QUICK, sizes=(50, 100), budget_s=0)
-    output = out.file.getvalue()  # type: ignore[attr-defined]
+    printed = out.file.getvalue()  # type: ignore[attr-defined]
     for word in (*QUICK, "correlated 50", "anticorrelated 100", "best peer, worst cell", "geometric mean"):
-        assert word in output
+        assert word in printed
     for cell in results["cells"]:
         ours, *peers = cell["best_s"].values()
         assert cell["over_best_peer"] == pytest.approx(min(peers) / ours)
@@ -70,8 +70,8 @@ def test_a_missing_row_is_caught() -> None:
 
 def test_a_goal_is_reached_or_missed() -> None:
     out = Console(file=StringIO(), width=130)
-    verdicts = announce(out, [Goal("ratio", 2.0, 2.0), Goal("ratio", 1.99, 2.0)])
-    assert [goal["reached"] for goal in verdicts] == [True, False]
+    announced = announce(out, [Goal("ratio", 2.0, 2.0), Goal("ratio", 1.99, 2.0)])
+    assert [goal["reached"] for goal in announced] == [True, False]
     assert out.file.getvalue().splitlines() == [  # type: ignore[attr-defined]
         "Goal reached: ratio: 2.00 (goal: 2)",
         "Goal MISSED: ratio: 1.99 (goal: 2)",

@@ -136,20 +136,20 @@ def test_a_plant_is_driven_to_its_end(make: Callable[[], SimulatedPlant]) -> Non
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ({"processed_rate_hz": 1e9}, "never came"),
         ({"loads": (("1", 1.5),)}, "busier than always"),
         ({"at_s": 0.0}, "does not go on"),
     ],
 )
-def test_a_plant_that_measures_nonsense_breaks_the_contract(change: dict[str, Any], said: str) -> None:
+def test_a_plant_that_measures_nonsense_breaks_the_contract(change: dict[str, Any], message: str) -> None:
     class Boasting(Operator):
         def observe(self, now_s: float) -> Observation | None:
             seen = super().observe(now_s)
             return None if seen is None else replace(seen, **change)
 
-    with pytest.raises(AssertionError, match=said):
+    with pytest.raises(AssertionError, match=message):
         contract_of_metrics(Boasting([100.0] * 100, 0.01, start=Allocation(2)))
 
 
@@ -161,8 +161,8 @@ def contract(plant: Plant) -> None:
     now_s = 1.0
     plant.pass_time(now_s)
     for workers in (5, 3, 3, 4, 2):
-        said = actuator.apply(actuator.current().with_workers(workers), now_s)
-        assert said.strip()
+        message = actuator.apply(actuator.current().with_workers(workers), now_s)
+        assert message.strip()
         now_s += actuator.lead_s + 10.0
         plant.pass_time(now_s)
         plant.pass_time(now_s + 1.0)

@@ -60,7 +60,7 @@ def test_listing_means_pareto() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given_", "said"),
+    ("given_", "message"),
     [
         ((), "nothing says which rows are better"),
         ((diff("city"),), "nothing says which rows are better"),
@@ -71,10 +71,10 @@ def test_listing_means_pareto() -> None:
         ((None,), "not a preference; say what is better, for instance low('price')"),
     ],
 )
-def test_what_makes_no_sense_is_refused(given_: tuple[object, ...], said: str) -> None:
+def test_what_makes_no_sense_is_refused(given_: tuple[object, ...], message: str) -> None:
     with pytest.raises(InvalidInput) as error:
         combine(given_)
-    assert said in str(error.value)
+    assert message in str(error.value)
 
 
 def test_combining_with_something_else_is_refused() -> None:

@@ -195,10 +195,10 @@ def test_booleans_are_ordered() -> None:
 
 
 def test_what_cannot_be_asked_is_refused_before_anything_runs() -> None:
-    def refused(build: Callable[[], Query], *said: str) -> None:
+    def refused(build: Callable[[], Query], *message: str) -> None:
         with pytest.raises(InvalidInput) as error:
             build().check(pa.schema([("price", pa.float64()), ("city", pa.string()), ("level", pa.int32())]))
-        assert all(text in str(error.value) for text in said), error.value
+        assert all(text in str(error.value) for text in message), error.value
 
     refused(lambda: Skyline(low("prize")), "no column 'prize'", "did you mean 'price'?")
     refused(lambda: Skyline(low("city")), "of type string", "diff('city')")
@@ -243,11 +243,11 @@ def test_aggregates_leave_null_out_as_sql_does() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [("median(a)", "not an aggregate"), ("sum(*)", "not an aggregate"), ("sum(g)", "does not add up"), ("sum(z)", "no column 'z'")],
 )
-def test_what_is_no_aggregate_is_refused(text: str, said: str) -> None:
-    with pytest.raises(InvalidInput, match=said):
+def test_what_is_no_aggregate_is_refused(text: str, message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
         Aggregate((Measure.parse(text),)).check(SCHEMA)
 
 

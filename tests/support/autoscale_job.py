@@ -135,8 +135,8 @@ class Site:
     def failed(self) -> int:
         return sum(each.failed_tasks for each in self.cluster.executors())
 
-    def note(self, *said: Any) -> None:
-        print(f"{time.time() - self.began_s:6.1f}", *said, flush=True)
+    def note(self, *reported: Any) -> None:
+        print(f"{time.time() - self.began_s:6.1f}", *reported, flush=True)
 
     def resize(self, total: int) -> None:
         """Bring the executors to a number, by hand."""
@@ -161,7 +161,7 @@ def step(site: Site, folder: Path) -> dict[str, Any]:
     feeder.rate_hz = HIGH_HZ
     site.note("the load is high")
     up_s = site.until(lambda: len(site.active()) == ROOM, "all executors that the cluster has are there")
-    short_s = site.until(lambda: said(scaler, "of the"), "it is noticed that the cluster gives too few")
+    short_s = site.until(lambda: reported(scaler, "of the"), "it is noticed that the cluster gives too few")
     site.local.add_worker(MAX_EXECUTORS - ROOM)
     more_s = site.until(lambda: len(site.active()) == MAX_EXECUTORS, "the rest is there, too")
     settled_s = site.until(lambda: scaler.history()[-1].utilisation < 1, "the query keeps up") + up_s + short_s + more_s
@@ -183,7 +183,7 @@ def step(site: Site, folder: Path) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def said(scaler: Scaler, text: str) -> bool:
+def reported(scaler: Scaler, text: str) -> bool:
     return any(text in event.text for event in scaler.events())
 
 
@@ -227,12 +227,12 @@ def levels(site: Site, folder: Path) -> dict[str, Any]:
     up_s = site.until(lambda: len(site.active()) == MAX_EXECUTORS, "all executors are there")
     settled_s = up_s + site.until(lambda: scaler.history()[-1].utilisation < 1, "the query keeps up")
     site.until(lambda: run.status().pane_slots == MAX_EXECUTORS, "each executor has a slot")
-    site.until(lambda: said(scaler, "may go"), "an executor is let go")
+    site.until(lambda: reported(scaler, "may go"), "an executor is let go")
     failed = site.failed()
     leaving = next(event.text.split("executor ")[-1].split(" ")[0] for event in scaler.events() if "may go" in event.text)
     victim = next(each for each in site.active() if each.id != leaving)
     kill(victim, site)
-    site.until(lambda: said(scaler, f"executor {victim.id} is gone"), "it is noticed that an executor died")
+    site.until(lambda: reported(scaler, f"executor {victim.id} is gone"), "it is noticed that an executor died")
     site.until(lambda: len(site.active()) == 1, "one executor is left")
     latest = run.status().batch
     site.until(lambda: run.status().batch > latest, "the query goes on")

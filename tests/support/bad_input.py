@@ -51,5 +51,5 @@ NO_LENGTH: list[Any] = [
     None, "", "fast", "0 s", "-1 s", "1e400 s", "inf s", "nan s", f"{10**30} days", "9" * 5000 + " s", "0.5 us", "5", "s", "1 parsec",
     5, 0, -1, 1.5, NAN, True, b"1 s", [], ("1 s",), Opaque(),
 ]  # fmt: skip
-NO_SPAN: list[Any] = [value for value in NO_LENGTH if isinstance(value, Opaque) or value != 0]
+NO_SPAN: list[Any] = [value for value in NO_LENGTH if isinstance(value, Opaque) or value not in (0, "0 s")]
 NO_BOOL: list[Any] = [None, "no", "True", 0, 1, 2.0, [], Opaque()]

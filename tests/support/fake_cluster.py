@@ -51,5 +51,5 @@ class FakeCluster:
         self.change(executor, active=False)
 
 
-def executors(cluster: FakeCluster, said: list[str] | None = None, **options: Any) -> ClusterExecutors:
-    return ClusterExecutors(cluster, tell=(said if said is not None else []).append, **options)
+def executors(cluster: FakeCluster, reported: list[str] | None = None, **options: Any) -> ClusterExecutors:
+    return ClusterExecutors(cluster, tell=(reported if reported is not None else []).append, **options)

@@ -66,7 +66,7 @@ def keyed(query: TalkingQuery) -> None:
     """Make it one with an operator on keys."""
     from dataclasses import replace
 
-    query.told = replace(query.told, status=replace(query.told.status, slots=4, imbalance=1.4, moved_groups=7))
+    query.latest = replace(query.latest, status=replace(query.latest.status, slots=4, imbalance=1.4, moved_groups=7))
 
 
 def test_the_numbers_are_those_of_the_records(running: Running) -> None:
@@ -99,7 +99,7 @@ def test_a_query_that_ended_says_so(running: Running) -> None:
 
 
 def test_a_port_that_is_taken_is_refused(running: Running) -> None:
-    with pytest.raises(InvalidInput, match="cannot be listened on"):
+    with pytest.raises(InvalidInput, match="cannot listen there"):
         Exporter(running.watch, running.exporter.port)
 
 
@@ -123,9 +123,9 @@ def test_board_and_alerts_ask_for_metrics_that_exist(running: Running) -> None:
 def test_every_metric_is_in_the_documentation(running: Running) -> None:
     keyed(running.query)
     running.watch.see()
-    told = (MONITORING.parent / "operating.md").read_text()
+    latest = (MONITORING.parent / "operating.md").read_text()
     names = {re.sub(r"_(bucket|count|sum|created)$", "", name) for name in running.samples()}
-    assert {name for name in names if f"`{name}`" not in told} == set()
+    assert {name for name in names if f"`{name}`" not in latest} == set()
 
 
 @pytest.fixture

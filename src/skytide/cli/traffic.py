@@ -1,4 +1,4 @@
-"""What `skytide fleet` reads: streams that are made up, or the cabs of a city, as lines that come in real time."""
+"""What `skytide fleet` reads: made-up streams, or the cabs of a city, as lines that come in real time."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -21,38 +21,38 @@ from skytide.workloads.identity import derive
 
 SEED = 3
 BROKEN_EVERY_S = 2.0
-BURST = (0.4, 0.6)  # of the time: when the first stream bursts
+BURST = (0.4, 0.6)  # of the period: when the first stream bursts
 BURST_SHARE = 0.5  # of the rate of all streams, which the burst adds
 MEAN_DELAY_US = 300_000
 GONE_AFTER_S = 3.0
 
 
 class Traffic(ABC):
-    """Streams with a time of their own, which begins at `first_us` and goes `speed` times as fast as that of the day."""
+    """Streams with a time of their own, which begins at `first_us` and runs `speed` times faster than real time."""
 
     schema: ClassVar[str]
     format: ClassVar[str] = "jsonl"
 
     title: str
     seconds: float
-    """How long there is something to write, in seconds of the day."""
+    """How long there is something to write, in seconds of real time."""
     speed: float
 
     @property
     @abstractmethod
     def first_us(self) -> int | None:
-        """The time at which the streams begin; None: at the time of the day when they are written."""
+        """The time at which the streams begin; None: the time of day when they are written."""
 
     @abstractmethod
     def due(self, begin_s: float, end_s: float, began_us: int) -> Iterator[tuple[str, bytes]]:
-        """Return what comes of each stream between two times since the beginning, which was at some time of the day."""
+        """Yield what comes of each stream between two times since the beginning, which was at `began_us`."""
 
     def gone(self, at_s: float) -> list[str]:
-        """Return the streams that are no more."""
+        """Return the streams that have ended."""
         return []
 
     def in_real_time(self, row: WindowRow, began_us: int) -> WindowRow:
-        """Return a window as if its times were those of the day when its tuples were written, and its latency counted from then."""
+        """Return a window with the times of day when its tuples were written, and its latency counted from then."""
         first_us = began_us if self.first_us is None else self.first_us
         out_us = row.window_end_us + row.latency_s * 1e6
         start_us, end_us = (began_us + round((at - first_us) / self.speed) for at in (row.window_start_us, row.window_end_us))
@@ -60,7 +60,7 @@ class Traffic(ABC):
 
 
 class FleetTraffic(Traffic):
-    """Streams of which windows are asked."""
+    """Streams with the windows that a query makes of them."""
 
     measures: ClassVar[tuple[str, ...]]
     window: ClassVar[tuple[str, str]]  # length and slide
@@ -70,8 +70,8 @@ class FleetTraffic(Traffic):
 class Generated(FleetTraffic):
     """Uneven streams that rise and fall together, once in a period.
 
-    A tenth joins late, a twentieth falls silent, of which some vanish; a tenth has tuples that come late; the first one bursts; and now and
-    then a record is broken.
+    A tenth of them joins later, a twentieth falls silent and some of these vanish; a tenth has tuples that come late; the first one bursts;
+    and now and then a record is broken.
     """
 
     streams: int
@@ -87,16 +87,16 @@ class Generated(FleetTraffic):
     def __post_init__(self) -> None:
         """Refuse what cannot be written."""
         whole("streams", self.streams, 1, 100_000)
-        real("rate", self.rate_hz, above=0, up_to=1e7, meaning="tuples a second, more than 0")
+        real("rate", self.rate_hz, above=0, up_to=1e7, meaning="tuples per second, more than 0")
 
     @property
     def title(self) -> str:  # type: ignore[override]
-        """Say what it is."""
+        """What it is, in a few words."""
         return f"{self.streams:,} streams that rise and fall together"
 
     @property
     def first_us(self) -> int | None:
-        """Begin when they are written."""
+        """None: they begin when they are written."""
         return None
 
     @cached_property
@@ -126,7 +126,7 @@ class Generated(FleetTraffic):
         return counts
 
     def due(self, begin_s: float, end_s: float, began_us: int) -> Iterator[tuple[str, bytes]]:
-        """Return lines."""
+        """Yield the lines of each stream."""
         counts = np.maximum(self.arrived(end_s) - self.arrived(begin_s), 0)
         rng = derive(SEED, "tick", str(begin_s))
         stream = np.repeat(np.arange(self.streams), counts)
@@ -153,7 +153,7 @@ class Generated(FleetTraffic):
 
 @dataclass(frozen=True)
 class Cabs(FleetTraffic):
-    """The cabs of a Parquet file with the columns ts, cab, lat, lon and occupied: one stream each, some times as fast as they were."""
+    """The cabs of a Parquet file with the columns ts, cab, lat, lon and occupied: one stream each, `speed` times faster than they were."""
 
     file: Path
     speed: float
@@ -163,24 +163,24 @@ class Cabs(FleetTraffic):
     window = ("20 minutes", "10 minutes")
 
     def __post_init__(self) -> None:
-        """Refuse a file that is something else."""
-        real("speed", self.speed, above=0, up_to=1e5, meaning="how many times as fast as they were, from above 0 to 100000")
+        """Refuse a file that holds something else."""
+        real("speed", self.speed, above=0, up_to=1e5, meaning="how many times faster than they were, above 0 and up to 100000")
         if not len(self._times_us):
             raise self._refused("it has no rows")
 
     @property
     def title(self) -> str:  # type: ignore[override]
-        """Say what it is."""
-        return f"{len(np.unique(self._columns['cab'])):,} cabs, {self.speed:,g} times as fast"
+        """What it is, in a few words."""
+        return f"{len(np.unique(self._columns['cab'])):,} cabs, {self.speed:,g} times faster"
 
     @property
     def first_us(self) -> int | None:
-        """Begin with the first report."""
+        """The time of the first report."""
         return int(self._times_us[0])
 
     @property
     def seconds(self) -> float:  # type: ignore[override]
-        """End with the last one."""
+        """The time from the first report to the last, at this speed."""
         return float(self._times_us[-1] - self._times_us[0]) / 1e6 / self.speed
 
     @cached_property
@@ -200,7 +200,7 @@ class Cabs(FleetTraffic):
         return times
 
     def due(self, begin_s: float, end_s: float, began_us: int) -> Iterator[tuple[str, bytes]]:
-        """Return lines."""
+        """Yield the lines of each cab."""
         times = self._times_us
         begin, end = np.searchsorted(times, times[0] + np.array([begin_s, end_s]) * 1e6 * self.speed)
         order = begin + np.argsort(self._columns["cab"][begin:end], kind="stable")

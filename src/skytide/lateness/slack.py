@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from skytide.errors.checks import is_finite, is_whole, refused
+from skytide.errors.checks import is_finite, refused
 from skytide.lateness.crowds import FEW
 from skytide.lateness.delays import BUCKETS, Arrivals, bucket_end_us
 from skytide.windows import Duration, duration_us
@@ -54,7 +54,7 @@ class FixedSlack(Slack):
     is_learned: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        """Refuse invalid durations; no slack at all is written as 0."""
+        """Refuse what is no length of time."""
         self._delay_us()
 
     def build(self, resume: State | None = None) -> SlackLogic:
@@ -62,7 +62,7 @@ class FixedSlack(Slack):
         return _Fixed(self._delay_us())
 
     def _delay_us(self) -> int:
-        return 0 if is_whole(self.delay, 0, 0) else duration_us(self.delay, "delay")
+        return duration_us(self.delay, "delay", or_none=True)
 
 
 class _Fixed(SlackLogic):

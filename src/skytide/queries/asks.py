@@ -16,7 +16,7 @@ Answer = TypeVar("Answer")
 class Asks(ABC, Generic[Answer]):
     """Something with rows, or windows of rows, that can be queried.
 
-    Preferences (`low`, `high`, `diff`) take a column's name, an SQL expression or a Column. `nulls` says what happens to rows with NULL
+    Preferences (`low`, `high`, `diff`) take a column's name, an SQL expression or a Column; a text alone means `high`. `nulls` says what happens to rows with NULL
     or NaN there: an "error", "drop", or "worst".
     """
 
@@ -24,23 +24,23 @@ class Asks(ABC, Generic[Answer]):
     def apply(self, query: Query) -> Answer:
         """Return the answer to any query, which may be your own."""
 
-    def skyline(self, *preferences: Preference, distinct: bool = False, nulls: Nulls = "error") -> Answer:
+    def skyline(self, *preferences: Preference | str, distinct: bool = False, nulls: Nulls = "error") -> Answer:
         """Return the rows that no other row dominates; `distinct` keeps only one of those that are equal in all preferred columns."""
         return self.apply(Skyline(combine(preferences), nulls, distinct))
 
-    def skyband(self, *preferences: Preference, k: int, nulls: Nulls = "error") -> Answer:
+    def skyband(self, *preferences: Preference | str, k: int, nulls: Nulls = "error") -> Answer:
         """Return the rows that fewer than `k` other rows dominate."""
         return self.apply(Skyband(combine(preferences), nulls, k))
 
-    def levels(self, *preferences: Preference, up_to: int | None = None, nulls: Nulls = "error") -> Answer:
+    def levels(self, *preferences: Preference | str, up_to: int | None = None, nulls: Nulls = "error") -> Answer:
         """Return every row with its `level`: 1 for the skyline, 2 for the skyline of the rest, and so on, to `up_to` if given."""
         return self.apply(Levels(combine(preferences), nulls, up_to))
 
-    def k_dominant(self, *preferences: Preference, k: int, nulls: Nulls = "error") -> Answer:
+    def k_dominant(self, *preferences: Preference | str, k: int, nulls: Nulls = "error") -> Answer:
         """Return the rows that no other row beats in any `k` of the preferred columns."""
         return self.apply(KDominant(combine(preferences), nulls, k))
 
-    def top_delta(self, *preferences: Preference, delta: int, nulls: Nulls = "error") -> Answer:
+    def top_delta(self, *preferences: Preference | str, delta: int, nulls: Nulls = "error") -> Answer:
         """Return the k-dominant skyline of the smallest k that holds at least `delta` rows, each row with its own `k`."""
         return self.apply(TopDelta(combine(preferences), nulls, delta))
 

@@ -1,10 +1,11 @@
-"""What a page shows of one subject, as plain values: a verdict, tiles, charts, tables. A page draws any panel; it knows no kind of subject."""
+"""What a page shows of one subject, as plain values: a verdict, tiles, charts, tables. A page draws any panel, whatever its subject is."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 GOOD, WARN, BAD, QUIET = "good", "warn", "bad", "quiet"
+ROOM_BELOW = 0.8  # a load below this leaves room
 
 
 @dataclass(frozen=True)
@@ -18,7 +19,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Tile:
-    """A number that stands out."""
+    """A number shown large."""
 
     label: str
     value: str
@@ -52,14 +53,14 @@ class Chart:
     band: tuple[str, str] | None = None
     """Fields between which the area is filled."""
     marked: bool = False
-    """Whether it shows what happened."""
+    """Whether it shows the marks of the panel."""
     wide: bool = False
     note: str = ""
 
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of texts; numbers stand on the right."""
+    """Rows of texts; numbers are aligned to the right."""
 
     title: str
     columns: tuple[str, ...]
@@ -105,7 +106,7 @@ class Mark:
 
 @dataclass(frozen=True)
 class Panel:
-    """All that is shown of a subject but its points over time."""
+    """All that is shown of a subject, except its points over time."""
 
     verdict: Verdict
     tiles: tuple[Tile, ...] = ()
@@ -118,12 +119,12 @@ class Panel:
     over: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain values."""
+        """Return the panel as plain values."""
         return asdict(self)
 
 
 def count(value: float) -> str:
-    """Write a number of things so that it fits anywhere.
+    """Return a count as a short text.
 
     >>> count(999.4), count(12_345), count(1_234_567), count(25_000_000_000)
     ('999', '12,345', '1.23 M', '25.00 G')
@@ -135,7 +136,7 @@ def count(value: float) -> str:
 
 
 def span(seconds: float) -> str:
-    """Write a time.
+    """Return a length of time as text.
 
     >>> span(0.0042), span(0.42), span(1.234), span(75), span(7_300)
     ('4 ms', '420 ms', '1.23 s', '75 s', '2.0 h')
@@ -148,7 +149,7 @@ def span(seconds: float) -> str:
 
 
 def share(value: float) -> str:
-    """Write a share.
+    """Return a share as text, in percent.
 
     >>> share(0.4231), share(0.00421), share(0)
     ('42 %', '0.42 %', '0 %')
@@ -157,12 +158,12 @@ def share(value: float) -> str:
 
 
 def load_level(value: float) -> str:
-    """Judge a load: good while there is room.
+    """Return how good a load is: good while there is room.
 
     >>> load_level(0.5), load_level(0.9), load_level(1.2)
     ('good', 'warn', 'bad')
     """
-    return GOOD if value < 0.8 else WARN if value <= 1 else BAD
+    return GOOD if value < ROOM_BELOW else WARN if value <= 1 else BAD
 
 
 def highest(values: Sequence[float | None]) -> float:

@@ -27,8 +27,8 @@ UNITS_US = {
 }
 
 
-def duration_us(value: object, name: str) -> int:
-    """Return a duration in microseconds; `name` is the user's name for it, for errors.
+def duration_us(value: object, name: str, *, or_none: bool = False) -> int:
+    """Return a duration in microseconds; `name` is the user's name for it, for errors. With `or_none` no time at all may be written 0.
 
     >>> duration_us("200 ms", "slide"), duration_us("1.5 seconds", "window"), duration_us(timedelta(minutes=1), "window")
     (200000, 1500000, 60000000)
@@ -37,6 +37,8 @@ def duration_us(value: object, name: str) -> int:
     ...
     skytide.errors.InvalidInput: trigger='fast': not a length of time; write a number and a unit, for instance "200 ms"
     """
+    if or_none and is_whole(value, 0, 0):
+        return 0
     if isinstance(value, timedelta):
         exact = Fraction(value // timedelta(microseconds=1))
     elif (
@@ -47,7 +49,7 @@ def duration_us(value: object, name: str) -> int:
         exact = Fraction(found[1]) * unit
     else:
         raise refused(name, value, "not a length of time", 'write a number and a unit, for instance "200 ms"')
-    if exact.denominator != 1 or exact <= 0:
+    if exact.denominator != 1 or exact < 0 or (exact == 0 and not or_none):
         raise refused(name, value, "not a positive whole number of microseconds", "choose a longer or rounder one")
     if exact > MAX_DURATION_US:
         raise refused(name, value, "longer than a century", "choose a shorter one")
@@ -55,12 +57,12 @@ def duration_us(value: object, name: str) -> int:
 
 
 def duration_s(value: object, name: str) -> float:
-    """Return a duration in seconds; no time at all is written 0.
+    """Return a duration in seconds, which may be no time at all.
 
-    >>> duration_s("1.5 min", "cool_down"), duration_s(0, "cool_down")
-    (90.0, 0.0)
+    >>> duration_s("1.5 min", "cool_down"), duration_s(0, "cool_down"), duration_s("0 s", "cool_down")
+    (90.0, 0.0, 0.0)
     """
-    return 0.0 if is_whole(value, 0, 0) else duration_us(value, name) / 1e6
+    return duration_us(value, name, or_none=True) / 1e6
 
 
 def shown(length_us: int) -> str:
