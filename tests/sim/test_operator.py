@@ -1,4 +1,4 @@
-"""The elastic operator: nothing is lost, the same seed gives the same run, and time passes as it was told to."""
+"""The elastic operator: nothing is lost, the same seed means the same run, and time passes as requested."""
 
 import numpy as np
 import pytest

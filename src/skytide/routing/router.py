@@ -220,7 +220,7 @@ class Router:
                 room = threshold - opened.sent.get(opened.owner, 0)
             # If every slot has its share already, tuples are sent a few at a time.
             n = tuples if room >= tuples else int(room) if room >= 1 else max(1, tuples // (4 * len(self.slots)))
-            self._give(opened, opened.owner, n, queued, given)
+            self._send(opened, opened.owner, n, queued, given)
             tuples -= n
         return given
 
@@ -230,7 +230,7 @@ class Router:
         if opened is None:
             opened = self.open[pane] = OpenPane(next(iter(shares)))
         for slot, n in shares.items():
-            self._give(opened, slot, n, queued, {})
+            self._send(opened, slot, n, queued, {})
             opened.owner = slot
         return shares
 
@@ -264,7 +264,7 @@ class Router:
         if self.keys:
             self.keys.resize(slots)
 
-    def _give(self, opened: OpenPane, slot: int, n: int, queued: Queued, given: Given) -> None:
+    def _send(self, opened: OpenPane, slot: int, n: int, queued: Queued, given: Given) -> None:
         opened.sent[slot] = opened.sent.get(slot, 0) + n
         queued[slot] = queued.get(slot, 0) + n
         given[slot] = given.get(slot, 0) + n
