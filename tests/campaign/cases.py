@@ -113,7 +113,7 @@ class Life:
     """One life of a job: what it runs on, and what befalls it."""
 
     master: str
-    """What Spark is told, or "cluster"."""
+    """The master of Spark, or "cluster"."""
     partitions: int
     """Of the DataFrame, or of skytide's own source; 0 leaves files where Spark puts them."""
     files_per_batch: int

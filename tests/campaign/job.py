@@ -1,7 +1,7 @@
 """One life of a job, in a process of its own: `python -m campaign.job SETTINGS`, which starts Spark, waits for orders, and runs to the end.
 
-SETTINGS are those of the session, as JSON. Orders are one line of JSON on standard input, as `orders` writes it. What happens is told
-line by line on standard output: "ready APPLICATION", "batch 3", "sink 4", "done".
+SETTINGS are those of the session, as JSON. Orders are one line of JSON on standard input, as `orders` writes it. What happens is
+printed line by line on standard output: "ready APPLICATION", "batch 3", "sink 4", "done".
 """
 
 import inspect
@@ -46,7 +46,7 @@ def die() -> None:
 
 
 def hook_of(blow: cases.Blow) -> sinks.Hook:
-    """Return what is told of every moment of every sink."""
+    """Return what is reported at every moment of every sink."""
     calls = count(1)
     now = 0
 

@@ -27,7 +27,7 @@ class Scene:
     """How long an undisturbed life takes."""
     random: Random
     tell: Callable[[str], None]
-    """Is told of everything that is hit."""
+    """Called with everything that is hit."""
 
     def hit(self, name: str, whether: bool) -> Hits:
         """Count something, if it was hit."""

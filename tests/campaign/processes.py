@@ -112,7 +112,7 @@ class Job:
         return self.until(lambda: bool(self.lines))
 
     def batches(self) -> int:
-        """Count the batches that the job told of."""
+        """Return how many batches the job has reported."""
         return sum(line.startswith("batch") for line in self.lines)
 
     def application(self) -> str:

@@ -282,7 +282,7 @@ def test_slots_follow_the_workers() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ({"horizon": 0}, "horizon=0: no step would be planned"),
         ({"headroom": 1.0}, "headroom=1.0: not a share of a worker"),
@@ -292,8 +292,8 @@ def test_slots_follow_the_workers() -> None:
         ({"bound_s": 0.0}, "bound_s=0.0: no latency is that low"),
     ],
 )
-def test_what_cannot_be_planned_with_is_refused(options: dict[str, Any], said: str) -> None:
-    with pytest.raises(InvalidInput, match=said):
+def test_what_cannot_be_planned_with_is_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
         Mpc(**options)
     with pytest.raises(InvalidInput, match="bound='soon': not a length of time"):
         Mpc.latency("soon")

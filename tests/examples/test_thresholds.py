@@ -30,10 +30,10 @@ def verdicts(judge: Judge, loads: dict[str, float], now_s: float) -> list[tuple[
 
 def test_only_violations_in_a_row_count() -> None:
     judge = LocalThresholds().judge()
-    said = [
+    found = [
         verdicts(judge, {"1": load, "2": 0.5}, 10.0 * n) for n, load in enumerate([0.9, 0.9, 0.7, 0.9, 0.9, 0.95, 0.2, 0.2, 0.2])
     ]
-    assert said == [[], [], [], [], [], [("1", "out")], [], [], [("1", "in")]]
+    assert found == [[], [], [], [], [], [("1", "out")], [], [], [("1", "in")]]
 
 
 def test_a_host_rests_after_a_change_and_others_do_not() -> None:

@@ -87,7 +87,7 @@ def ours(table: RoutingTable, slots: int, loads: Loads) -> Moves:
 
 
 def every_group_has_a_slot(plan: Plan, case: Case) -> None:
-    """All groups are on slots that there are, and what is said to have moved did."""
+    """All groups are on existing slots, and exactly the reported groups have moved."""
     moves = plan(case.table, case.slots, case.tuples)
     assert len(moves.table.slots) == GROUPS
     assert all(0 <= slot < case.slots for slot in moves.table.slots)

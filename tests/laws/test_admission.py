@@ -91,7 +91,7 @@ def steps(planner: Any, history: History) -> list[Step]:
 
 
 def law_every_stream_has_one_split(planner: Any, history: History) -> None:
-    """Splits are those that streams are in, empty ones are closed, and what is said of changes is so."""
+    """Open splits are those with streams, empty ones are closed, and reported changes are true."""
     for step in steps(planner, history):
         plan, names = step.plan, step.seen.names
         assert plan.splits.shape == (len(names),), "lost or doubled"
@@ -236,7 +236,7 @@ def test_every_strategy_is_found() -> None:
     assert exported - {Strategy} == set(STRATEGIES.values())
 
 
-# Guilty specimens: planners whose plans are changed before they are told.
+# Guilty specimens: planners whose plans are altered before they are returned.
 
 Change = Callable[[Plan, Sample], dict[str, Any]]
 HISTORY: History = [

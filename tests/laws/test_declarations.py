@@ -1,4 +1,4 @@
-"""What is said in one place is the same everywhere: queries as functions, methods and SQL; limits; names in messages."""
+"""What is declared in one place is the same everywhere: queries as functions, methods and SQL; limits; names in messages."""
 
 import ast
 import inspect

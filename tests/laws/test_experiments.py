@@ -6,10 +6,10 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
+from support.experiments import play_all
 
 from skytide.lab.catalogue import MODULES
 from skytide.lab.experiment import Experiment, Row, finish
-from skytide.lab.runner import play_all
 from skytide.lab.verdict import HOLDS, Claim
 
 pytestmark = pytest.mark.slow

@@ -154,7 +154,7 @@ def test_a_plant_that_measures_nonsense_breaks_the_contract(change: dict[str, An
 
 
 def contract(plant: Plant) -> None:
-    """What is asked for is there after the lead time, more or fewer; and each step is said in words."""
+    """What is requested is there after the lead time, more or fewer workers; and each step is described in words."""
     actuator = plant.actuator
     assert actuator.acts and actuator.lead_s >= 0
     assert actuator.current().workers >= 1

@@ -206,7 +206,7 @@ def test_what_cannot_be_asked_is_refused_before_anything_runs() -> None:
     refused(lambda: Levels(low("price")), "column level", "rename")
     refused(lambda: Skyband(low("price"), k=0), "k=0", "at least 1")
     refused(lambda: KDominant(low("price"), k=2), "k=2", "from 1 to 1")
-    refused(lambda: KDominant(low("price") & low("level"), k=1), "no meaning for priorities")
+    refused(lambda: KDominant(low("price") & low("level"), k=1), "not defined for priorities")
     refused(lambda: TopDelta(low("price"), delta=1.5), "delta=1.5")  # type: ignore[arg-type]
     refused(lambda: TopK(low("price") * low("level"), k=1), "one score")
 

@@ -56,7 +56,7 @@ class Slow:
         self.queue: list[deque[int | None]] = [deque() for _ in range(n)]
         self.busy = [False] * n
         self.to_save: list[deque[int]] = [deque() for _ in range(n)]
-        self.told = [False] * n
+        self.notified = [False] * n
         self.rolled: list[deque[int]] = [deque() for _ in range(n)]
         self.aside: dict[int, list[int]] = {}
         self.missing = [[k for k in range(len(scene.shares)) if scene.moved[k] and scene.after[k] == r] for r in range(n)]
@@ -141,17 +141,17 @@ class Slow:
             elif self.rolled[replica]:
                 index = self.rolled[replica].popleft()
                 self.start(replica, float(self.tuples.cost_s[index]), "tuple", index)
-            elif self.told[replica] and ready:
+            elif self.notified[replica] and ready:
                 self.start(replica, costs.acquire_s, "acquire", ready[0][1])
-            elif (self.told[replica] and self.missing[replica] and self.protocol == "R-BLK") or not self.queue[replica]:
+            elif (self.notified[replica] and self.missing[replica] and self.protocol == "R-BLK") or not self.queue[replica]:
                 return
             else:
                 index_or_message = self.queue[replica].popleft()
                 if index_or_message is None:
-                    self.told[replica] = True
+                    self.notified[replica] = True
                     moving = np.flatnonzero(self.scene.moved & (self.scene.before == replica))
                     self.to_save[replica].extend(moving.tolist())
-                elif self.told[replica] and (key := int(self.tuples.key[index_or_message])) in self.missing[replica]:
+                elif self.notified[replica] and (key := int(self.tuples.key[index_or_message])) in self.missing[replica]:
                     self.aside.setdefault(key, []).append(index_or_message)
                 else:
                     self.start(replica, float(self.tuples.cost_s[index_or_message]), "tuple", index_or_message)

@@ -303,7 +303,7 @@ def durations(query: StreamingQuery, count: int) -> list[float]:
 
 
 def refusal(site: Site) -> str:
-    """Return what is said as long as Spark's own allocation is at work."""
+    """Return the message that appears as long as Spark's own allocation is active."""
     try:
         site.cluster.check()
     except skytide.InvalidInput as refused:

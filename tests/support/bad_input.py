@@ -1,4 +1,4 @@
-"""Cases of bad input: what is called, and a part of what is said about it."""
+"""Cases of bad input: what is called, and a part of the message."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass

@@ -120,7 +120,7 @@ def test_windows_are_fitted_as_scipy_does(rows: Any, degree: int) -> None:
     fits = fitted(rows, degree=degree, ahead_us=5_000)
     for window, (begin, end) in enumerate(ranges):
         expected = twin(times[begin:end], prices[begin:end], degree, 5_000, MS, by_scipy)
-        if expected is None or expected.near < 1e-6:  # beyond that SciPy, which is told to stop at 1e-15, is the rougher one
+        if expected is None or expected.near < 1e-6:  # beyond that SciPy, which stops at 1e-15, is the less exact one
             check(fits, window, expected)
 
 

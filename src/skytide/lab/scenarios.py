@@ -8,6 +8,7 @@ from skytide.sim.traffic import Bursts
 from skytide.windows import Windows
 from skytide.workloads.workload import Workload
 
+START_US = 1_700_000_000_000_000  # event time at which streams on the real engine begin
 PANES_PER_CLOUD = 10
 CLOUDS = ("independent", "correlated", "anticorrelated")
 STEP_US = 10_000

@@ -1,4 +1,4 @@
-"""What a series of counts says of its process: the index of dispersion, and the Hurst parameter (SPEC L2)."""
+"""Estimates the index of dispersion and the Hurst parameter of a series of counts (SPEC L2)."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -7,7 +7,7 @@ MIN_INTERVALS = 200
 
 
 def index_of_dispersion(counts: NDArray[np.int64], tolerance: float = 0.05) -> float:
-    """Estimate lim Var(N_t) / E(N_t): intervals grow until the ratio no longer does (P3 §6.1 after Gusella 1991).
+    """Return an estimate of lim Var(N_t) / E(N_t): intervals grow until the ratio no longer does (P3 §6.1 after Gusella 1991).
 
     >>> index_of_dispersion(np.random.default_rng(0).poisson(50, 100_000)) < 1.2
     True
@@ -26,7 +26,7 @@ def index_of_dispersion(counts: NDArray[np.int64], tolerance: float = 0.05) -> f
 
 
 def hurst(counts: NDArray[np.int64]) -> float:
-    """Estimate the Hurst parameter from the lowest frequencies (local Whittle: Robinson 1995).
+    """Return an estimate of the Hurst parameter from the lowest frequencies (local Whittle: Robinson 1995).
 
     >>> 0.45 < hurst(np.random.default_rng(0).poisson(50, 2**16)) < 0.55
     True

@@ -1,4 +1,4 @@
-"""Many input streams at once, as P1 §6.1 generates them: steady, in opposite pairs, or all going up and down."""
+"""Many input streams at once, as generated in P1 §6.1: steady, in opposite pairs, or all going up and down."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -15,7 +15,7 @@ HIGH, LOW = 1.6, 0.4  # times the mean rate of a stream
 
 @dataclass(frozen=True)
 class Fleet(Modulated):
-    """So many streams with `rate_hz` tuples per second together; how uneven they are follows from the seed.
+    """`streams` streams with `rate_hz` tuples per second together; how uneven they are follows from the seed.
 
     constw: every stream is steady. psfcw and ptfcw: streams go up and down in opposite pairs, in steps or by a trend, and the total
     stays. sfvar and tfvar: all go up and down at about the same time, so the total does too.
@@ -46,14 +46,14 @@ class Fleet(Modulated):
         if self.shape == "steady":
             return np.repeat(means[:, None], len(times_s), axis=1)
         pairs = np.arange(self.streams) // 2
-        spread = 1.0 if self.paired else 0.1  # of a period, over which the phases lie
+        spread = 1.0 if self.paired else 0.1  # share of a period within which the phases are
         phases = derive(seed, "fleet", "phases").random(self.streams)[pairs if self.paired else slice(None)] * spread
         at = (times_s[None, :] / PERIOD_S + phases[:, None]) % 1
         wave = np.where(at < 0.5, 1.0, -1.0) if self.shape == "step" else 1 - 4 * np.abs(at - 0.5)
         if self.paired:
             signs = np.where(np.arange(self.streams) % 2, -1.0, 1.0)
             if self.streams % 2:
-                signs[-1] = 0.0  # one without a partner stays
+                signs[-1] = 0.0  # one without a partner is steady
             wave = wave * signs[:, None]
         return means[:, None] * (1 + (HIGH - LOW) / 2 * wave)
 
