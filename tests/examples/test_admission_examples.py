@@ -1,4 +1,4 @@
-"""Admission by example: P1's figure 5, what is expected of declared streams, streams that begin again, splits that are late."""
+"""Admission by example: P1's figure 5, expectations of declared streams, streams that restart, splits that are late."""
 
 from datetime import timedelta
 from typing import Any
@@ -43,7 +43,7 @@ NEW = {"s7": 5.0, "s8": 3.0, "s9": 2.0}
 
 
 def figure_5(strategy: Strategy) -> tuple[Planner, dict[str, float]]:
-    """Return a planner that has seen two periods of s1 to s6, which give the rates and forecasts of the table, in their splits."""
+    """Return a planner that has seen two periods of s1 to s6 in their splits, with the rates and forecasts of the table."""
     config = Admission(strategy=strategy, capacity_hz=10.0, period_s=PERIOD_S, ahead=1, fill=1.0)
     planner = config.build()
     arrived = dict.fromkeys(FIGURE_5, 0.0)
@@ -85,7 +85,7 @@ def test_without_what_was_declared_others_are_moved(strategy: Strategy, victim: 
 
 
 def expectation(profile: Profile | None, rates_hz: list[float], phase_s: float = 0.0) -> float:
-    """Return what is expected 15 s after so many periods of 5 s."""
+    """Return the rate expected in 15 s, after some periods of 5 s."""
     planner = Admission(strategy=Drfm(), capacity_hz=1e6, period_s=PERIOD_S, ahead=3).build()
     profiles, count = {"s": profile} if profile else {}, 0.0
     plan = planner.plan(sample(phase_s, {"s": count}), profiles)
@@ -130,8 +130,8 @@ JUMPS = Profile(max_hz=40, min_hz=10, high="20 s", low="40 s", transition="jump"
         ([10, 25.5], 40),  # has risen 2.6 s ago, high until 17.4 s from now
         ([40, 10, 10, 10, 10], 10),  # low for 20 s
         ([40, 10, 10, 10, 10, 10], 40),  # low for 25 s: at 40 s it rises
-        ([40] * 5, 10),  # should have fallen just now: it will
-        ([40] * 6, 40),  # keeps to no cycle: what is observed is believed
+        ([40] * 5, 10),  # should have fallen just now, so it will
+        ([40] * 6, 40),  # keeps to no cycle, so observations count
         ([10] * 20, 10),
     ],
 )
@@ -141,7 +141,7 @@ def test_jumps_go_by_the_last_one_seen(rates_hz: list[float], expected: float) -
 
 @pytest.mark.parametrize(("now_s", "expected"), [(0, 40), (4.9, 40), (5, 10), (44.9, 10), (45, 40), (60, 40), (3_604, 40)])
 def test_jumps_go_by_the_clock_if_their_phase_is_known(now_s: float, expected: float) -> None:
-    """High from 0 to 20 s of each minute; what counts is 15 s from now."""
+    """High from 0 to 20 s of each minute; the rate 15 s from now counts."""
     by_clock = Profile(max_hz=40, min_hz=10, high="20 s", period="1 min", phase="60 s", transition="jump")
     assert expectation(by_clock, [], now_s) == expected
 
@@ -183,7 +183,7 @@ def test_a_count_that_goes_back_is_another_stream_in_the_same_place() -> None:
     planner = Admission(strategy=Drf(), capacity_hz=100, period_s=PERIOD_S).build()
     for at in range(4):
         plan = planner.plan(sample(at * PERIOD_S, {"a": 250 * at, "b": 400 * at}), {})
-    assert plan.splits.tolist() == [1, 0]  # neither grows, so the first name left
+    assert plan.splits.tolist() == [1, 0]  # neither grows, so the first by name leaves
     plan = planner.plan(sample(20, {"a": 7, "b": 1_600}), {})
     assert plan.splits.tolist() == [1, 0]
     assert plan.rate_hz.tolist() == [80, 80]  # nothing is known of it: an average stream
@@ -251,7 +251,7 @@ def test_a_split_may_be_left_alone_until_it_is_late() -> None:
     assert planner.plan(sample(20, dict.fromkeys("ab", 1_200), {"a": 700}), {}).redirected.tolist() == [0]
 
 
-def test_what_waits_of_a_suspended_stream_makes_nobody_late() -> None:
+def test_the_backlog_of_a_suspended_stream_makes_no_split_late() -> None:
     """4.5 s wait, which is below the bound; if it were late, one of the two would have to go, as 450 of a stream of 45 per second are too many."""
     planner = Admission(strategy=Drf(), capacity_hz=100, period_s=PERIOD_S).build()
     for at in range(6):
@@ -269,8 +269,8 @@ def test_a_new_split_does_not_inherit_the_latency_of_an_old_one() -> None:
     assert planner.plan(sample(13, {"b": 0, "c": 0}), {}).splits.tolist() == [0, 0]
 
 
-def test_overload_is_looked_at_once_a_period() -> None:
-    """Two streams of 40, one of which is declared to become 90: nobody moves before the period is over."""
+def test_overload_is_checked_once_per_period() -> None:
+    """Two streams of 40, one of which is declared to become 90: nothing moves before the period is over."""
     planner = Admission(capacity_hz=100, period_s=PERIOD_S).build()
     for at in range(3):
         planner.plan(sample(at * PERIOD_S, {"a": 200 * at, "b": 200 * at}), {})
@@ -280,7 +280,7 @@ def test_overload_is_looked_at_once_a_period() -> None:
 
 
 def test_no_split_is_given_up_while_another_one_is_opened() -> None:
-    """Streams that fell from 90 to 30 fit into one split, but a new one needs a split for itself: they stay until the next period."""
+    """Streams that fell from 90 to 30 fit into one split, but a new stream needs a split of its own: they stay until the next period."""
     planner = Admission(strategy=Ard(), capacity_hz=100, period_s=PERIOD_S).build()
     for at in range(3):
         plan = planner.plan(sample(at * PERIOD_S, dict.fromkeys("ab", 450 * at)), {})

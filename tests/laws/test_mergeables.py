@@ -23,7 +23,7 @@ NUMBERS = st.lists(st.none() | st.floats(-1e6, 1e6), min_size=1, max_size=30)
 
 
 def divided(query: Aggregate, rows: pa.Table, parts: int) -> pa.Table:
-    """Answer from parts, of which some are merged before."""
+    """Return the answer from parts, some of which are merged before."""
     of = np.arange(len(rows)) % parts
     kept = [query.pane(rows.filter(pa.array(of == part))) for part in range(parts)]
     early = query.merge(pa.concat_tables(kept[: parts // 2])) if parts > 1 else kept[0].slice(0, 0)

@@ -1,4 +1,4 @@
-"""A fleet in virtual time: what redirections cost, what splits can do, and how few splits there could be."""
+"""A fleet in virtual time: the costs of redirections, the capacity of splits, and a bound on their number."""
 
 from dataclasses import replace
 from itertools import product
@@ -16,7 +16,7 @@ from skytide.sim.fleet import TICK_S, WORKLOADS, FleetTraffic, fleet_traffic, ru
 
 
 def by_brute_force(sizes: list[int], capacity: int) -> int:
-    """Try every way to put items into so many bins, for more and more bins."""
+    """Return the smallest number of bins by trying all assignments, for more and more bins."""
     for bins in range(len(sizes) + 1):
         for places in product(range(bins), repeat=len(sizes)):
             if all(sum(size for size, at in zip(sizes, places, strict=True) if at == each) <= capacity for each in range(bins)):
@@ -31,7 +31,7 @@ def test_no_packing_is_below_the_bound(sizes: list[int]) -> None:
 
 
 def test_the_bound_is_tight() -> None:
-    """It is the optimum for most small sets, also where the sum of the sizes is far below it, and one bin less for the others."""
+    """It is the optimum for most small sets, even where the sum of the sizes is far below it, and one bin less for the others."""
     drawn = np.random.default_rng(7).integers(1, 13, (100, 5)).tolist()
     off = [by_brute_force(sizes, 12) - min_bins(sizes, 12) for sizes in drawn]
     assert set(off) <= {0, 1}

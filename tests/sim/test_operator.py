@@ -72,7 +72,7 @@ def test_utilisation_is_load_over_capacity() -> None:
 
 
 def test_what_is_left_over_waits() -> None:
-    """100 come, 62.5 are served a second: after 8 s 300 wait, and those served had to wait for half of that on average."""
+    """Per second 100 come and 62.5 are served: after 8 s 300 wait, and those served had to wait for half of that on average."""
     operator = plant(start=Allocation(1))
     found = observed(operator, 8)
     assert found.backlog == pytest.approx(300)
