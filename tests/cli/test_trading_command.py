@@ -30,7 +30,7 @@ LENGTH, SLIDE = 100, 25
 
 
 def results(symbol: str, first: int, count: int, *, slope: float = 0.01) -> pa.Table:
-    """Windows of a symbol with a quote a second, whose price rises by `slope` with each."""
+    """Windows of a symbol with one quote per second, whose price rises by `slope` with each."""
     starts = np.arange(first, first + count) * SLIDE
     ends = starts + LENGTH - 1
     times = {
