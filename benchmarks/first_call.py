@@ -1,4 +1,4 @@
-"""What the first call of a kernel costs: compiling, or loading what an earlier process compiled."""
+"""The cost of the first call of a kernel: compiling, or loading what an earlier process compiled."""
 
 import json
 import os
@@ -29,7 +29,7 @@ print(json.dumps({"import_s": imported - start, "first_s": seconds[0], "second_s
 
 
 def run(console: Console) -> dict[str, Any]:
-    """Start fresh processes, the first of them without any cache."""
+    """Time fresh processes, the first of them without a cache, print the table, and return the figures."""
     with tempfile.TemporaryDirectory() as folder:
         processes = {
             "compiles": _seconds(folder),

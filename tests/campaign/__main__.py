@@ -20,7 +20,7 @@ OTHERS = ("full disk", "clock jump")
 
 
 def available() -> tuple[str, ...]:
-    """Return the kinds of cases that this machine can run, and say which it cannot."""
+    """Return the kinds of cases that this machine can run, and print which it cannot."""
     kinds = list(cases.KINDS)
     with tempfile.TemporaryDirectory() as folder:
         mounts = shutil.which("mount") and os.geteuid() == 0
@@ -33,7 +33,7 @@ def available() -> tuple[str, ...]:
 
 
 def line(outcome: Outcome, kills: int, wanted: int) -> str:
-    """Return what happened in a case as a line."""
+    """Return what happened in a case, in one line."""
     verdict = outcome.verdict
     verdict_text = (
         "ok"
@@ -61,7 +61,7 @@ def summary(outcomes: list[Outcome], seconds: float) -> str:
 
 
 def explain(outcome: Outcome, runner: Runner) -> str:
-    """Say what was wrong with a case, and how to see it again."""
+    """Print what was wrong with a case, and how to repeat it."""
     case, shown = outcome.case, outcome.verdict.reasons[:8]
     more = len(outcome.verdict.reasons) - len(shown)
     reasons = "\n".join(f"      {reason}" for reason in shown) + (f"\n      and {more} more" if more else "")
@@ -70,7 +70,7 @@ def explain(outcome: Outcome, runner: Runner) -> str:
 
 
 def chosen(options: argparse.Namespace) -> Iterator[cases.Case]:
-    """Return the cases to run: one alone, or all from the first on."""
+    """Return the cases to run: a single one, or all from the first on."""
     if options.case is not None:
         return iter([cases.draw(options.seed, options.case)] * options.times)
     kinds = [kind for kind in available() if not options.only or kind in options.only]
@@ -78,7 +78,7 @@ def chosen(options: argparse.Namespace) -> Iterator[cases.Case]:
 
 
 def fight(options: argparse.Namespace, outcomes: list[Outcome]) -> None:
-    """Run cases until enough was killed, and tell of each."""
+    """Run cases until enough has been killed, and print each."""
     began, kills = time.monotonic(), 0
 
     def tell(text: str) -> None:
@@ -98,7 +98,7 @@ def fight(options: argparse.Namespace, outcomes: list[Outcome]) -> None:
 
 
 def main() -> int:
-    """Run the campaign; the exit status says whether all windows came out once and right."""
+    """Run the campaign; the exit status tells whether all windows came out once and right."""
     parser = argparse.ArgumentParser(prog="campaign", description=__doc__)
     parser.add_argument("--kills", type=int, default=200, help="how many kills are enough")
     parser.add_argument("--seed", type=int, default=1)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from matplotlib.figure import Figure
+from support.experiments import play_all
 
 from skytide.cli import main
 from skytide.errors import InvalidInput
@@ -16,7 +17,7 @@ from skytide.lab import calibrate, report
 from skytide.lab.catalogue import MODULES, experiment
 from skytide.lab.experiment import Experiment, Findings, Outcome, Piece, Row, finish
 from skytide.lab.report import write_report
-from skytide.lab.runner import play_all, run
+from skytide.lab.runner import run
 from skytide.lab.verdict import HOLDS, NOT, OPEN, PART, Claim, Verdict, in_a_line, together
 from skytide.sim import Costs, known_costs
 

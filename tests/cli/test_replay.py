@@ -56,7 +56,7 @@ def test_a_controller_follows_the_hill_with_less() -> None:
 
 def test_a_recording_without_load_is_refused() -> None:
     idle = [Observation(10, 10, Allocation(1), 0, 0, 0)]
-    for seen, message in ((idle, "no interval says"), ([], "empty recording")):
+    for seen, message in ((idle, "the time per tuple is unknown"), ([], "empty recording")):
         with pytest.raises(InvalidInput, match=message):
             plant_of(seen, lead_s=0, cold_s=0)
 

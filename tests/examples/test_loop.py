@@ -1,4 +1,4 @@
-"""The control cycle between a plant that can be told anything and a controller that wants anything."""
+"""The control cycle between a plant that can be set to anything and a controller that wants anything."""
 
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -40,7 +40,7 @@ class WantsLogic(ControllerLogic):
 
 @dataclass
 class Plant:
-    """Gives what is asked for, up to what it has, and measures what it is told to measure."""
+    """Provides the requested workers, up to what it has, and measures what it is set to measure."""
 
     workers: int = 2
     most: int = 100

@@ -30,10 +30,10 @@ def verdicts(judge: Judge, loads: dict[str, float], now_s: float) -> list[tuple[
 
 def test_only_violations_in_a_row_count() -> None:
     judge = LocalThresholds().judge()
-    said = [
+    found = [
         verdicts(judge, {"1": load, "2": 0.5}, 10.0 * n) for n, load in enumerate([0.9, 0.9, 0.7, 0.9, 0.9, 0.95, 0.2, 0.2, 0.2])
     ]
-    assert said == [[], [], [], [], [], [("1", "out")], [], [], [("1", "in")]]
+    assert found == [[], [], [], [], [], [("1", "out")], [], [], [("1", "in")]]
 
 
 def test_a_host_rests_after_a_change_and_others_do_not() -> None:
@@ -43,7 +43,7 @@ def test_a_host_rests_after_a_change_and_others_do_not() -> None:
     assert verdicts(judge, {"1": 0.9, "2": 0.5}, 129) == []
     assert verdicts(judge, {"1": 0.9, "2": 0.5}, 130) == [("1", "out")]
     judge.acted(["1"], touched=["1"], now_s=1_000)
-    assert verdicts(judge, {"1": 0.9}, 5) == [("1", "out")]  # the clock was put back
+    assert verdicts(judge, {"1": 0.9}, 5) == [("1", "out")]  # the clock was set back
 
 
 def test_the_mean_hides_what_hosts_differ_by() -> None:
@@ -84,7 +84,7 @@ def test_others_take_what_they_have_room_for_first() -> None:
     assert decision.allocation.workers == 3
     assert decision.reason.endswith("but the others have room for 0.50 up to the target 0.60: stays at 3")
     arriving = LocalThresholds(intervals=1).build().decide(seen({"1": 0.95, "2": 0.9}, workers=4), now_s=0)
-    assert arriving.allocation.workers == 4  # two that nothing is known of yet have room for 1.2
+    assert arriving.allocation.workers == 4  # two unknown workers have room for 1.2
 
 
 def test_a_worker_goes_only_when_the_others_can_take_its_load() -> None:

@@ -1,4 +1,4 @@
-"""A fleet as people use it, on Spark: a DataFrame, a format, windows, and what can be asked and told meanwhile."""
+"""A fleet as people use it, on Spark: a DataFrame, a format, windows, and its status and settings meanwhile."""
 
 import datetime
 import gc

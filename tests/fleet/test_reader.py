@@ -219,7 +219,7 @@ def test_a_burst_does_not_hold_up_the_others(asked: Asked) -> None:
 
 
 def test_a_split_that_takes_less_than_what_comes_is_relieved_at_once(asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It takes 700 per second of the 1,000 that it could do if it did nothing else, and 800 come."""
+    """It reads 700 per second of the 1,000 that it could if it did nothing else, and 800 come."""
     monkeypatch.setattr(asked.reader._capacity, "measured", lambda *_: None)
     asked.reader._capacity.hz = 1_000
     for second in range(20):

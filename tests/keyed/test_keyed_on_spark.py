@@ -21,7 +21,7 @@ START_US = 1_700_000_000_000_000
 
 
 def quotes(rows: int, symbols: int = 12, *, seed: int = 0) -> pa.Table:
-    """Quotes of symbols of which some come much more often than others, a few of them out of order."""
+    """Return quotes of symbols, some of which are much more frequent than others, a few of them out of order."""
     rng = np.random.default_rng(seed)
     times = np.sort(rng.integers(0, rows * 1_000, rows)) + START_US
     times -= np.where(rng.random(rows) < 0.05, rng.integers(0, 20_000, rows), 0)
@@ -136,7 +136,7 @@ class Later(Spread):
 
 
 class Upgraded(Later):
-    """The same, and it knows the version before."""
+    """The same, with an upgrade from the version before."""
 
     def upgrade(self, state: Any, version: int) -> Any:
         assert version == 1

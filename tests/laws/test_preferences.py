@@ -14,7 +14,7 @@ COLUMNS = ("a", "b", "c", "d", "e")
 
 @st.composite
 def preferences(draw: st.DrawFn) -> Preference:
-    """Any tree of * and & over different columns."""
+    """Draw any tree of * and & over different columns."""
     columns = draw(st.permutations(COLUMNS))[: draw(st.integers(1, len(COLUMNS)))]
     parts: list[Preference] = [Attribute(column, draw(st.sampled_from(["low", "high"]))) for column in columns]
     while len(parts) > 1:

@@ -1,4 +1,4 @@
-"""Laws of queries, applied to every query class there is, and each query against its definition."""
+"""Laws of queries, applied to all query classes, and each query against its definition."""
 
 import datetime
 import decimal
@@ -33,7 +33,7 @@ from skytide.queries import (
 
 
 def law_of_merging(query: Query, rows: pa.Table, draw: Callable[..., object]) -> bool:
-    """Any split into parts, in any order, with partial merges in between, gives the same window (SPEC W5)."""
+    """Any split into parts, in any order, with partial merges in between, results in the same window (SPEC W5)."""
     parts_of = np.array(draw(st.lists(st.integers(0, 4), min_size=rows.num_rows, max_size=rows.num_rows)), dtype=int)
     kept = [query.pane(rows.filter(pa.array(parts_of == part))) for part in draw(st.permutations(range(5)))]
     merged_early = draw(st.integers(0, 5))
@@ -206,7 +206,7 @@ def test_what_cannot_be_asked_is_refused_before_anything_runs() -> None:
     refused(lambda: Levels(low("price")), "column level", "rename")
     refused(lambda: Skyband(low("price"), k=0), "k=0", "at least 1")
     refused(lambda: KDominant(low("price"), k=2), "k=2", "from 1 to 1")
-    refused(lambda: KDominant(low("price") & low("level"), k=1), "no meaning for priorities")
+    refused(lambda: KDominant(low("price") & low("level"), k=1), "not defined for priorities")
     refused(lambda: TopDelta(low("price"), delta=1.5), "delta=1.5")  # type: ignore[arg-type]
     refused(lambda: TopK(low("price") * low("level"), k=1), "one score")
 

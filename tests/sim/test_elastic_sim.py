@@ -1,4 +1,4 @@
-"""Both levels in virtual time under the common loop: nothing is lost while slots come and go, and a step of the rate is answered."""
+"""Both levels in virtual time under the common loop: nothing is lost while slots come and go, and slots follow a step of the rate."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -40,7 +40,7 @@ def check_complete(plant: ElasticPlant, came: Traffic, given_up: int) -> None:
 def play(
     came: Traffic, sizes: Sequence[tuple[int, int]], strategy: Splitting = AS_PID, costs: Costs = FLAT
 ) -> tuple[ElasticPlant, int]:
-    """Resize both levels a few times per second, and count the tuples of partitions that were given up on the way."""
+    """Resize both levels a few times per second, and return the tuples of partitions that were given up meanwhile."""
     plant = ElasticPlant(came, costs, SLIDING, strategy=strategy)
     given_up, number = 0, 0
     while not plant.finished and number < 4_000:
@@ -145,7 +145,7 @@ def test_utilisation_is_what_came_over_what_could_be_served() -> None:
 
 
 def test_the_utilisation_of_an_interval_is_the_plain_mean_of_its_samples() -> None:
-    """However many tuples came in each: so P0's controller and P3's scheduler read it."""
+    """However many tuples came in each: this is how P0's controller and P3's scheduler read it."""
     plant = ElasticPlant(BURSTS, FLAT, SLIDING, strategy=TB_RR, slots=(2, 8), period_s=0.25)
     seen = plant.observe(4.0)
     samples = [sample.utilisation for sample in plant.panes.samples if sample.utilisation is not None]

@@ -1,4 +1,4 @@
-"""X10 at toy size: a hundredth of the tuples, and all that is measured and claimed."""
+"""X10 at toy size: a hundredth of the tuples, with all measures and claims."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""The simulator: nothing is lost, known queues behave as the textbooks say, and the same seed gives the same run."""
+"""The simulator: nothing is lost, known queues behave as in textbooks, and the same seed means the same run."""
 
 from itertools import pairwise
 

@@ -1,4 +1,4 @@
-"""Looks at a query that the test plays: batch by batch, as an engine would."""
+"""Views of a query that the test plays batch by batch, as an engine would."""
 
 from dataclasses import replace
 
@@ -76,7 +76,7 @@ class TalkingScaler:
         )
 
     def cycle(self, *, rate_hz: float, wanted: int, limited: int, utilisation: float, reason: str) -> None:
-        """See a rate, want so many workers, and get what the guard leaves."""
+        """Observe a rate, want some workers, and get what the guard allows."""
         at_s, before = self.latest.at_s + 10, self.latest.status
         present = Allocation(before.wanted)
         seen = Observation(

@@ -30,18 +30,18 @@ KEYS, COUNTED = 7, (20, 5)
 
 
 class Numbered:
-    """Counts the windows of a key, and tells the tuples of each."""
+    """Counts the windows of a key, and returns the tuples of each."""
 
     def open(self, key: int) -> bytes:
-        """Begin with none."""
+        """Start with no windows."""
         return b""
 
     def process(self, state: bytes, rows: pa.Table) -> Any:
-        """Count one more."""
+        """Count one more window."""
         return state + b".", {"number": [len(state)], "ids": [rows["id"].to_pylist()]}
 
     def schema(self, rows: pa.Schema) -> pa.Schema:
-        """Say what comes out."""
+        """Return the columns of the results."""
         return pa.schema([("number", pa.int64()), ("ids", pa.list_(pa.int64()))])
 
 

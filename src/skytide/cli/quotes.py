@@ -15,7 +15,8 @@ import pyarrow.parquet as pq
 from skytide.cli.traffic import Traffic
 from skytide.errors import InvalidInput
 from skytide.errors.checks import real
-from skytide.workloads.quotes import LENGTH_S, OPEN_S, SECOND_US, QuoteDay
+from skytide.workloads.arrivals import SECOND_US
+from skytide.workloads.quotes import LENGTH_S, OPEN_S, QuoteDay
 
 FEED = "quotes"
 DAY_US = 24 * 3_600 * SECOND_US

@@ -8,6 +8,8 @@ from math import hypot
 from skytide.records import Allocation
 
 STEP_GHZ = 0.1  # frequencies count in steps, as in P2 §5.3.4
+KEEPS_UP = 0.95
+"""The share of the input that has to be processed in an interval: less is a violation (SPEC E8)."""
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from skytide.kernels.order import Indices, Points
 from skytide.kernels.scan import Mask, beaten, count_dominators, dominates
 
 FEW = 128  # up to this number, points are compared pair by pair
+PAYS = 0.7  # a pass pays if it leaves at most this share of the points
 HEAD = 8192  # the sample whose skyline sifts a large array
 
 
@@ -109,7 +110,7 @@ def sift(points: Points) -> Indices:
             if better:
                 alive[left] = i
                 left += 1
-        pays = left > FEW and left < 0.7 * len(alive)
+        pays = left > FEW and left < PAYS * len(alive)
         alive = alive[:left]
     return alive
 

@@ -14,7 +14,7 @@ from skytide.control.controllers.fuzzy import Fuzzy
 from skytide.control.controllers.mpc import Mpc
 from skytide.control.controllers.static import Static
 from skytide.control.guard import Guard
-from skytide.control.saso import Step, saso
+from skytide.control.saso import KEEPS_UP, Step, saso
 from skytide.lab.experiment import Experiment, Findings, Piece, Row
 from skytide.lab.real_data import data
 from skytide.lab.verdict import Claim, of_all
@@ -29,7 +29,6 @@ COSTS = Costs(
     "a tuple costs 1 ms of a worker", {"independent": Curve((1, 10_000), (1.0, 10_000.0), (TUPLE_S, 10_000 * TUPLE_S))}, 1e-9
 )
 STEP_S, INTERVAL_S, LEAD_S, PANE_S = 5.0, 10.0, 10.0, 0.1
-KEEPS_UP = 0.95  # the share of the input that has to be processed in an interval (SPEC E8)
 MINUTE_S, DAY_MINUTES = 60.0, 1_440
 CONTROLLERS: dict[str, Controller] = {
     "static peak": Static(MAX_WORKERS),

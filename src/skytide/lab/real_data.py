@@ -1,9 +1,12 @@
-"""Where the real data is."""
+"""Finds the real data, and has what several experiments need to know of it."""
 
 import os
 from pathlib import Path
 
 from skytide.errors import InvalidInput
+
+DAY_S = 86_400
+OPEN_S, CLOSE_S = 9.5 * 3_600, 16 * 3_600  # hours of the exchange, in seconds of the day
 
 
 def data(name: str) -> Path:

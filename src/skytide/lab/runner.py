@@ -137,8 +137,3 @@ def _played(experiment: Experiment, pieces: Sequence[Piece]) -> tuple[list[Row],
     began = time.perf_counter()
     rows = [row for piece in pieces for row in experiment.play(*piece)]
     return rows, time.perf_counter() - began
-
-
-def play_all(experiment: Experiment) -> list[Row]:
-    """Return the rows of an experiment, run piece after piece in this process."""
-    return _played(experiment, [*experiment.pieces(), *experiment.alone()])[0]

@@ -11,8 +11,8 @@ from skytide.control.controller import Controller
 from skytide.control.controllers.mpc import P2_FREQUENCIES_GHZ, Mpc
 from skytide.control.guard import Guard
 from skytide.control.models.operator import power_w
-from skytide.control.saso import Saso, Step, saso
-from skytide.lab.real_data import data
+from skytide.control.saso import KEEPS_UP, Saso, Step, saso
+from skytide.lab.real_data import CLOSE_S, DAY_S, OPEN_S, data
 from skytide.records import Allocation, Observation
 from skytide.sim.drive import drive
 from skytide.sim.plants.operator import Operator
@@ -23,10 +23,8 @@ REPLICAS, FASTEST_GHZ = 12, P2_FREQUENCIES_GHZ[-1]
 CAPACITY_HZ, PEAK_HZ, SLIDE = 8e5, 5.5e5, 25  # quotes per second in P2 Fig. 8 and 7, and quotes per triggering tuple
 SERVICE_S = REPLICAS * SLIDE / CAPACITY_HZ
 STEP_S = 0.1
-KEEPS_UP = 0.95
 WALK_S, WALK_STEP, WALK_MEAN_HZ = 180, 0.06, 297_000.0
 """Length of P2's random walk (§5.1), its change per second and its mean, as in P2's published rates, whose peak is 458,000."""
-OPEN_S, CLOSE_S = 9.5 * 3600, 16 * 3600  # of the exchange
 FASTER = 100
 ALPHAS = {"Th-Node": (200, 200), "Th-Power": (200, 300), "Lat-Node": (2, 3), "Lat-Power": (2, 4)}
 """The weights of P2 Tab. 6, for the random walk and for the real quotes."""
@@ -36,7 +34,7 @@ ALPHAS = {"Th-Node": (200, 200), "Th-Power": (200, 300), "Lat-Node": (2, 3), "La
 def real_rates() -> Floats:
     """Return the triggering tuples per second, step by step, of a trading day replayed in 234 s."""
     times = pq.read_table(data("quotes_20131007.parquet"), columns=["ts"])["ts"].cast("timestamp[us]").cast("int64").to_numpy()
-    of_day_s = times / 1e6 % 86_400
+    of_day_s = times / 1e6 % DAY_S
     open_s = of_day_s[(of_day_s >= OPEN_S) & (of_day_s < CLOSE_S)] - OPEN_S
     return _to_peak(np.bincount((open_s / FASTER / STEP_S).astype(int)).astype(float))
 
@@ -70,6 +68,9 @@ class Unprinted:
 
 
 CHOSEN = Unprinted()
+REAL_SERVICE_S = 0.00019
+OUR_OPERATOR = Unprinted(move_s=0.05, bound_s=4 * REAL_SERVICE_S, service_s=REAL_SERVICE_S)
+"""The costs of `AlgoTrader` on our engine, as X10 measured them on two quiet cores: per result, and how much longer keys waited that moved."""
 
 
 def strategy(name: str, *, real: bool, horizon: int = 1, switching: bool = True, chosen: Unprinted = CHOSEN) -> Mpc:

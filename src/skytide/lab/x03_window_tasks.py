@@ -17,7 +17,7 @@ from skytide.windows import Windows
 
 WINDOWS, RATE_HZ = Windows(1_000_000, 200_000), 50_000
 POLICIES: tuple[Policy, ...] = ("WIN_RR", "WIN_FB")
-STEADY, HIGHEST = 100, 8_000
+STEADY, MAX_DISPERSION = 100, 8_000
 PANE_SLOTS = {2_500: 3, 6_000: 4}  # of Fig. 13, by burstiness; Fig. 12 has as many as it needs
 MACHINE_SLOTS = 12  # P3's 20 cores minus four pane workers, generator, consumer and two emitters: "the best performance achieved"
 MAX_SLOTS, NEAR = 60, 0.01
@@ -35,7 +35,7 @@ class WindowTasks(Experiment):
 
     seeds: Sequence[int] = SEEDS
     length_s: float = 60.0
-    dispersions: Sequence[int] = (STEADY, 1_000, 2_500, 4_000, 6_000, HIGHEST)
+    dispersions: Sequence[int] = (STEADY, 1_000, 2_500, 4_000, 6_000, MAX_DISPERSION)
     slots: Sequence[int] = (4, 6, 8, 10, MACHINE_SLOTS)
 
     def pieces(self) -> Sequence[Piece]:
@@ -148,4 +148,4 @@ class WindowTasks(Experiment):
 
 
 EXPERIMENT = WindowTasks()
-TOY = WindowTasks(seeds=(0, 1), length_s=6.0, dispersions=(STEADY, HIGHEST), slots=(4, 8))
+TOY = WindowTasks(seeds=(0, 1), length_s=6.0, dispersions=(STEADY, MAX_DISPERSION), slots=(4, 8))

@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 from matplotlib.figure import Figure
 
 from skytide.lab.experiment import Experiment, Findings, Piece, Row
+from skytide.lab.scenarios import START_US
 from skytide.lab.verdict import Claim, of_all
 from skytide.lateness import FixedSlack
 from skytide.queries import Query, Skyline, combine, low
@@ -19,7 +20,6 @@ from skytide.spark.session.local import local_session
 from skytide.spark.sources.workload import workload
 
 CLOUDS = {"correlated": 8, "independent": 6, "anticorrelated": 4}  # kind of points: dimensions
-START_US = 1_700_000_000_000_000
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 from skytide.keyed import RoutingTable, hashes_of
 from skytide.lab.blocking import MP, R_BLK, S_BLK, Compared
 from skytide.lab.experiment import Row
+from skytide.lab.scenarios import START_US
 from skytide.lab.verdict import Claim, of_all
 from skytide.lateness import FixedSlack
 from skytide.spark.query.run import Run
@@ -34,7 +35,6 @@ OLD, NEW, CORES = 6, 8, 2
 BEFORE_HZ, AFTER_HZ = 15_000, 20_000  # a twentieth of P2's
 JUMP, CHANGE, END = 7, 8, 13  # seconds
 WARM_FILES = 12
-START_US = 1_700_000_000_000_000
 WARM_S = 60.0  # of event time
 REPEATS = 3
 COLUMNS = pa.schema([("ts", pa.timestamp("us", "UTC")), ("symbol", pa.string()), ("price", pa.float64())])

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from skytide.keyed import GROUPS, Loads, Rebalancer, RoutingTable
 from skytide.lab import x10_engine
+from skytide.lab.blocking import MP, R_BLK, S_BLK
 from skytide.lab.experiment import Experiment, Findings, Piece, Row
 from skytide.lab.verdict import Claim, of_all
 from skytide.sim.migration import PROTOCOLS, Costs, Outcome, Scene, Tuples, deal, deal_again, draw_tuples
@@ -24,7 +25,6 @@ SECOND_S = 1.0  # length of the second phase, in which latency decreases accordi
 SEEDS = tuple(range(8))
 INSERT_S = 1e-6
 ON_ENGINE = "on the engine"
-MP, R_BLK, S_BLK = "MP", "R-BLK", "S-BLK"
 
 
 @dataclass(frozen=True)

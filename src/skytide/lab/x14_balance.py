@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from matplotlib.figure import Figure
 
 from skytide.lab.experiment import SEEDS, Experiment, Findings, Piece, Row
-from skytide.lab.real_data import data
+from skytide.lab.real_data import CLOSE_S, DAY_S, OPEN_S, data
 from skytide.lab.verdict import Claim, of_all
 from skytide.routing import PB_RR, RATE, Keys, RateAware, Router, Splitting
 from skytide.sim.balance import jumping_rates, key_ratios, pane_loads, recent_ratios, zipf_keys
@@ -27,7 +27,7 @@ HEAVIEST = (0, 5, 10, 20, 50, 100, 200)
 KEYS, TUPLES = 16_000, 200_000
 EXPONENTS = (0.0, 0.5, 0.8, 1.0, 1.2, 1.5, 2.0)
 EQUAL = "Zipf 0"
-OPEN_S, CLOSE_S, HOUR_S = 9.5 * 3_600, 16 * 3_600, 3_600
+HOUR_S = 3_600
 METRES_PER_DEGREE = 111_320.0
 AS_WELL = 1.25  # P1 says "almost" and "equally well" without a number: up to this factor counts as that here
 REAL = ("cabs by 100 m", "cabs by 1000 m", "quotes by symbol", "quotes by exchange")
@@ -153,10 +153,10 @@ def real_keys(name: str, kind: str) -> list[Keys]:
         lat, lon = table["lat"].to_numpy(), table["lon"].to_numpy()
         north, east = lat * METRES_PER_DEGREE, lon * METRES_PER_DEGREE * np.cos(np.radians(np.median(lat)))
         columns = [pa.array(np.floor(place / metres).astype(np.int64)) for place in (north, east)]
-        of_day_s = table["ts"].cast("int64").to_numpy() / 1e6 % 86_400
+        of_day_s = table["ts"].cast("int64").to_numpy() / 1e6 % DAY_S
     else:
         table = pq.read_table(data("quotes_20131007.parquet"), columns=["ts", by])
-        of_day_s = table["ts"].cast("int64").to_numpy() / 1e6 % 86_400
+        of_day_s = table["ts"].cast("int64").to_numpy() / 1e6 % DAY_S
         open_ = pa.array((of_day_s >= OPEN_S) & (of_day_s < CLOSE_S))
         columns, of_day_s = [table[by].filter(open_)], of_day_s[open_.to_numpy(zero_copy_only=False)]
     number = np.arange(len(of_day_s)) * 2 // len(of_day_s) if kind == HALVES else (of_day_s - of_day_s[0]) // HOUR_S

@@ -15,7 +15,7 @@ from skytide.lab.experiment import Experiment, Findings, Piece, Row
 from skytide.lab.verdict import Claim
 from skytide.sim.balance import load_ratio
 from skytide.sim.elastic_fleet import Machines, Moment, elastic, run_elastic_fleet, static, trend_traffic
-from skytide.sim.relocation import ByRest, Consistent, Placement, partial_results, relocated
+from skytide.sim.relocation import ByRemainder, Consistent, Placement, partial_results, relocated
 from skytide.workloads.identity import derive
 
 STREAMS, MIN_NODES, MAX_NODES, SECONDS, SEEDS = 80, 4, 32, 600.0, tuple(range(10))
@@ -84,7 +84,7 @@ def placements(seed: int = 0) -> dict[str, Placement]:
     names = derive(seed, "X15", "keys").integers(0, 2**64, KEYS, dtype=np.uint64)
     shares = 1 / np.arange(1, KEYS + 1) ** EXPONENT
     shares /= shares.sum()
-    return {PLAIN: ByRest(names), RING: Consistent(names, shares), OURS: Consistent(names, shares, DIVIDED)}
+    return {PLAIN: ByRemainder(names), RING: Consistent(names, shares), OURS: Consistent(names, shares, DIVIDED)}
 
 
 @cache

@@ -16,11 +16,11 @@ from skytide.control.controllers.thresholds import GlobalThresholds, LocalThresh
 from skytide.control.hosts.judging import WorkersByLoad
 from skytide.lab.estimate import mean_of
 from skytide.lab.experiment import Experiment, Findings, Piece, Row
-from skytide.lab.real_data import data
+from skytide.lab.real_data import CLOSE_S, DAY_S, OPEN_S, data
 from skytide.lab.verdict import Claim, of_all
 from skytide.sim.plants.hosts import HOSTS, MEAN_LOAD, MOVE_S, Day, Floats, FuguOutcome, operators, run_fugu
 
-OPEN_S, CLOSE_S, POINTS, SECTORS = 9.5 * 3600, 16 * 3600, 700, 6
+POINTS, SECTORS = 700, 6
 MEAN_RATE_HZ = 1_000.0  # the same for every day, as P4 prints no rates
 DAYS = {"day 1": ("quotes", "AIG"), "day 2": ("quotes", "BAC"), "day 3": ("trades", None)}
 SETTINGS = {
@@ -138,7 +138,7 @@ def day_of(name: str, calm: int = 1) -> Day:
     table = pq.read_table(data(f"{file}_20131007.parquet"), columns=["ts", "symbol", "exchange"])
     if symbol:
         table = table.filter(pc.equal(table["symbol"], symbol))
-    of_day_s = table["ts"].cast("timestamp[us]").cast("int64").to_numpy() / 1e6 % 86_400
+    of_day_s = table["ts"].cast("timestamp[us]").cast("int64").to_numpy() / 1e6 % DAY_S
     open_ = (of_day_s >= OPEN_S) & (of_day_s < CLOSE_S)
     of_day_s = of_day_s[open_]
     _, exchange, events = np.unique(table["exchange"].to_numpy()[open_].astype(str), return_inverse=True, return_counts=True)

@@ -16,10 +16,11 @@ from skytide.errors.limits import MAX_ACCURACY
 from skytide.queries.extremes import has_order
 from skytide.queries.groups import normalised
 from skytide.queries.mergeable import Mergeable
+from skytide.queries.sums import MAX_DIGITS
 
 LG_REGISTERS = 12
-DISTINCT_ERROR = 1.04 / 2 ** (LG_REGISTERS / 2)
-"""The relative standard error of a number of distinct values: 1.6 %, so 19 of 20 are within 3.3 %. Up to a few hundred it is exact."""
+"""Registers of a sketch for distinct values, as a power of 2. The relative standard error is 1.04 / sqrt(2^12) = 1.6 %, so 19 of 20
+results are within 3.3 %. Up to a few hundred values it is exact."""
 SIZES = range(8, 65_536)  # the sizes of a sketch that the library accepts
 DEFAULT_ACCURACY = 10_000
 """The error of a quantile's rank is at most 1/accuracy, as in Spark, in 99 of 100 cases."""
@@ -117,7 +118,7 @@ class Quantile(Mergeable[kll_doubles_sketch]):
         values = [self.finish(self.load(state)) for state in states.to_pylist()]
         found = pa.array(values, pa.float64())
         if pa.types.is_decimal(kind):
-            return pc.round(found, kind.scale).cast(pa.decimal128(38, kind.scale)).cast(kind)
+            return pc.round(found, kind.scale).cast(pa.decimal128(MAX_DIGITS, kind.scale)).cast(kind)
         if pa.types.is_floating(kind):
             return found.cast(kind)
         largest = 2 ** (kind.bit_width - 1) - 1  # as a double it may be one more

@@ -1,4 +1,4 @@
-"""Lengths of time: exact whole microseconds inside, whatever people write outside."""
+"""Durations: whole microseconds internally, whatever people write."""
 
 import re
 from datetime import timedelta
@@ -8,7 +8,7 @@ from skytide.errors.checks import is_whole, refused
 from skytide.errors.limits import MAX_DURATION_US
 
 Duration = str | timedelta
-"""A length of time as people say it, wherever they do: a number and a unit, "200 ms", or a timedelta. Where none at all makes sense, it is written 0."""
+"""A duration as people write it: a number and a unit, such as "200 ms", or a timedelta. Where no time at all makes sense, it is written 0."""
 UNITS_US = {
     "us": 1,
     "microsecond": 1,
@@ -28,7 +28,7 @@ UNITS_US = {
 
 
 def duration_us(value: object, name: str, *, or_none: bool = False) -> int:
-    """Return a length of time in microseconds; `name` is what the user called it, for the error. No time at all, if that is allowed, may be written 0.
+    """Return a duration in microseconds; `name` is the user's name for it, for errors. With `or_none` no time at all may be written 0.
 
     >>> duration_us("200 ms", "slide"), duration_us("1.5 seconds", "window"), duration_us(timedelta(minutes=1), "window")
     (200000, 1500000, 60000000)
@@ -57,7 +57,7 @@ def duration_us(value: object, name: str, *, or_none: bool = False) -> int:
 
 
 def duration_s(value: object, name: str) -> float:
-    """Return a length of time in seconds, which may be none at all.
+    """Return a duration in seconds, which may be no time at all.
 
     >>> duration_s("1.5 min", "cool_down"), duration_s(0, "cool_down"), duration_s("0 s", "cool_down")
     (90.0, 0.0, 0.0)
@@ -66,7 +66,7 @@ def duration_s(value: object, name: str) -> float:
 
 
 def shown(length_us: int) -> str:
-    """Write a length of time as people read it.
+    """Return a duration in a form that people read easily.
 
     >>> shown(200_000), shown(90_000_000), shown(1)
     ('200 ms', '1.5 min', '1 us')
