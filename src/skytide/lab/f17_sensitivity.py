@@ -38,7 +38,7 @@ class Sensitivity(Experiment):
         return list(product(self.seeds, self.intervals_s))
 
     def play(self, *piece: Any) -> list[Row]:
-        """Play the stream with one control interval and all periods."""
+        """Play the stream with one control interval and all periods, and return the rows."""
         seed, interval_s = piece
         came = stream("Game1").traffic(seed, self.length_s)
         rows: list[Row] = []
@@ -51,7 +51,7 @@ class Sensitivity(Experiment):
         return rows
 
     def conclude(self, rows: Sequence[Row]) -> Findings:
-        """Compare many samples per interval with few."""
+        """Compare many samples per interval with few, and return the findings."""
         cases = sorted({(row["interval_s"], row["period_s"]) for row in rows})
         errors = {case: mean_of(column(rows, "error", interval_s=case[0], period_s=case[1])) for case in cases}
         many = {case: error for case, error in errors.items() if case[0] / case[1] >= TENS}

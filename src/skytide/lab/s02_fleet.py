@@ -52,7 +52,7 @@ class FleetOnSpark(Experiment):
         return [()]
 
     def play(self, *piece: Any) -> list[Row]:
-        """Play one workload under each strategy, and the cabs once."""
+        """Play one workload under each strategy, and the cabs once, and return the rows."""
         spark = local_session("skytide lab")
         rows: list[Row] = []
         for name in ("drfm", *self.strategies):  # the first run of a session is slower than the others, and does not count
@@ -62,7 +62,7 @@ class FleetOnSpark(Experiment):
         return [*rows[1:], cabs]
 
     def conclude(self, rows: Sequence[Row]) -> Findings:
-        """Compare the strategies."""
+        """Compare the strategies, and return the findings."""
         by = {row["strategy"]: row["redirections"] for row in rows if row["streams"] == WALK}
         rest = max(moved for name, moved in by.items() if name != "par")
         least = min(moved for name, moved in by.items() if name != "drfm")

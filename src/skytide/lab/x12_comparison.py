@@ -64,7 +64,7 @@ class Comparison(Experiment):
         return [(name, capacity_hz) for capacity_hz in CAPACITIES_HZ for name in CASES]
 
     def play(self, *piece: Any) -> list[Row]:
-        """Play a controller several times."""
+        """Play a controller several times, and return the rows."""
         name, capacity_hz = piece
         controller, interval_s = CASES[name]
         rates, chosen = (
@@ -89,7 +89,7 @@ class Comparison(Experiment):
         return rows
 
     def conclude(self, rows: Sequence[Row]) -> Findings:
-        """Judge the controllers with each capacity."""
+        """Judge the controllers with each capacity, and return the findings."""
         return Findings([_has_fewest(rows, measure, label) for measure, label in MEASURES.items() if measure != "amplitude"], NOTES)
 
     def draw(self, rows: Sequence[Row], figure: Figure) -> None:
@@ -116,7 +116,7 @@ def _mean(rows: Sequence[Row], name: str, capacity_hz: int, measure: str) -> Mea
 
 
 def _has_fewest(rows: Sequence[Row], measure: str, label: str) -> Claim:
-    """Judge P2's claim that its strategy has the fewest of something; if that depends on the capacity, it cannot be told."""
+    """Return the verdict on P2's claim that its strategy has the fewest of something; if that depends on the capacity, it cannot be told."""
     holds = {}
     text = []
     for capacity_hz in CAPACITIES_HZ:
