@@ -56,7 +56,7 @@ def _outlast_a_sample(points: Points) -> Mask:
 
 @compiled
 def _sweep(points: Points, order: Indices) -> Mask:
-    """Walk along the first dimension: only a point below all earlier ones in the second belongs to the skyline."""
+    """Return the skyline, walking along the first dimension: only a point below all earlier ones in the second belongs to the skyline."""
     mask = np.zeros(len(points), np.bool_)
     best = order[0]
     for i in order:
@@ -117,7 +117,7 @@ def sift(points: Points) -> Indices:
 
 @compiled
 def _nested_loops(points: Points, rows: Indices) -> Mask:
-    """Compare each row with those that are still unbeaten; a row that beats another moves to the front, as it may beat the next too."""
+    """Return the skyline, comparing each row with those that are still unbeaten; a row that beats another moves to the front, as it may beat the next too."""
     best = np.empty(len(rows), np.int64)
     size = 0
     for i in rows:

@@ -59,7 +59,7 @@ class SimulatorAgainstEngine(Experiment):
         return [()]
 
     def play(self, *piece: Any) -> list[Row]:
-        """Calibrate the simulator, predict and measure."""
+        """Calibrate the simulator, predict and measure, and return the rows."""
         local_session("skytide lab", cores=CORES)
         calibrated = [int(rate * self.scale) for rate in CALIBRATED_HZ]
         for rate in calibrated * self.warm_ups:  # the first runs of a session are slower than all others
@@ -81,7 +81,7 @@ class SimulatorAgainstEngine(Experiment):
         return rows
 
     def conclude(self, rows: Sequence[Row]) -> Findings:
-        """Judge how far the predictions are off."""
+        """Judge how far the predictions are off, and return the findings."""
         worst = {what: [abs(row[f"{what}_error"]) for row in rows] for what in PREDICTED}
         return Findings(
             [

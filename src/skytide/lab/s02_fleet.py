@@ -52,7 +52,7 @@ class FleetOnSpark(Experiment):
         return [()]
 
     def play(self, *piece: Any) -> list[Row]:
-        """Play one workload under each strategy, and the cabs once."""
+        """Play one workload under each strategy, and the cabs once, and return the rows."""
         spark = local_session("skytide lab")
         rows: list[Row] = []
         profiles = {f"s{n}": Profile(transition="jump", period=f"{PERIOD_S} s") for n in range(STREAMS)}
@@ -65,7 +65,7 @@ class FleetOnSpark(Experiment):
         return [*rows, cabs]
 
     def conclude(self, rows: Sequence[Row]) -> Findings:
-        """Compare the strategies."""
+        """Compare the strategies, and return the findings."""
         by = {row["strategy"]: row["redirections"] for row in rows if row["streams"] == WALK}
         rest = max(moved for name, moved in by.items() if name != "par")
         least = min(moved for name, moved in by.items() if name != "drfm")

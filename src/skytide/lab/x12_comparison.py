@@ -66,7 +66,7 @@ class Comparison(Experiment):
         return [(name, capacity_hz) for capacity_hz in (*CAPACITIES_HZ, OUR_HZ) for name in CASES]
 
     def play(self, *piece: Any) -> list[Row]:
-        """Play a controller several times."""
+        """Play a controller several times, and return the rows."""
         name, capacity_hz = piece
         controller, interval_s = CASES[name]
         rates, chosen = (

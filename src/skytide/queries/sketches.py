@@ -40,7 +40,7 @@ class Distinct(Mergeable[hll_sketch]):
         return hll_sketch(LG_REGISTERS, tgt_hll_type.HLL_8)
 
     def add(self, state: hll_sketch, values: pa.Array) -> hll_sketch:
-        """Add each different value once."""
+        """Return the sketch with each different value."""
         for value in _hashable(pc.unique(values)):
             state.update(value)
         return state
@@ -100,7 +100,7 @@ class Quantile(Mergeable[kll_doubles_sketch]):
         return kll_doubles_sketch(_size_of(self.accuracy))
 
     def add(self, state: kll_doubles_sketch, values: pa.Array) -> kll_doubles_sketch:
-        """Add values."""
+        """Return the sketch with more values."""
         state.update(_as_doubles(values))
         return state
 

@@ -105,7 +105,7 @@ class SarsaJudge(Judge):
         return {**super().snapshot(), "tables": {host: _plain(table) for host, table in self.tables.items()}}
 
     def judge(self, loads: Mapping[str, float], *, now_s: float) -> list[Verdict]:
-        """Learn from the latest action of each host, and choose the next."""
+        """Learn from the latest action of each host, and return the next actions."""
         self._forget(loads)
         self.tables = {host: self.tables.get(host) or self._new() for host in loads}
         verdicts = []
