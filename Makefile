@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check
 export PIP_CONSTRAINT := constraints.txt
 export PIP_BUILD_CONSTRAINT := constraints.txt
 
-.PHONY: help venv run fleet trading hotels test check docs bench bench-bursts bench-fleet bench-keyed bench-scaling bench-stream soak campaign clean
+.PHONY: help venv run fleet trading hotels test check docs bench bench-bursts bench-fleet bench-keyed bench-peers bench-scaling bench-stream soak campaign clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | while IFS='	' read -r name text; do printf 'make %-12s %s\n' "$$name" "$$text"; done
@@ -51,6 +51,9 @@ bench-keyed: $(READY) ## operators on keys against Spark's own keyed state (abou
 
 bench-fleet: $(READY) ## thousands of streams against a task a stream, one reader, and closed files (about ten minutes)
 	@$(BIN)/python -m benchmarks.fleet
+
+bench-peers: $(READY) ## the same stream on PyFlink, Bytewax, Pathway, Spark alone and a loop, each in .cache/peers (about twelve minutes; ARGS="--only flink")
+	@$(BIN)/python -m benchmarks.peers $(ARGS)
 
 bench-scaling: $(READY) ## all ways to size a query, on a real cluster (about an hour)
 	@$(BIN)/python -m benchmarks.scaling

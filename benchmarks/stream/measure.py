@@ -89,8 +89,8 @@ def cpu_s() -> float:
     return sum(family().values())
 
 
-def family() -> dict[int, float]:
-    """Return the processor time of this process and of each of its descendants, with that of children that ended."""
+def family(root: int | None = None) -> dict[int, float]:
+    """Return the processor time of a process, this one or another, and of each of its descendants, with that of children that ended."""
     seen: dict[int, tuple[int, int]] = {}
     for folder in Path("/proc").glob("[0-9]*"):
         try:
@@ -98,7 +98,7 @@ def family() -> dict[int, float]:
         except OSError:
             continue  # it ended meanwhile
         seen[int(folder.name)] = (int(values[1]), sum(map(int, values[11:15])))
-    found = {os.getpid()}
+    found = {root or os.getpid()}
     while grown := {pid for pid, (parent, _) in seen.items() if parent in found} - found:
         found |= grown
     return {pid: seen[pid][1] / os.sysconf("SC_CLK_TCK") for pid in found if pid in seen}

@@ -17,7 +17,7 @@ from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 
 import skytide
 from skytide import low
-from skytide.kernels import skyline
+from skytide.kernels import Mask, Points, skyline
 from skytide.spark.sources.workload import WorkloadStream
 
 WINDOW, SLIDE = "1 second", "200 milliseconds"
@@ -59,8 +59,10 @@ def skytide_chain(pushed_down: bool, ask: Callable[[Any, WorkloadStream], Any]) 
     return start
 
 
-def recompute(spark: SparkSession, source: WorkloadStream, folder: str, trigger: str) -> Started:
-    """Start peer (b): foreachBatch keeps the rows of the last second on the driver, and computes each window from its rows."""
+def recompute(
+    spark: SparkSession, source: WorkloadStream, folder: str, trigger: str, kernel: Callable[[Points], Mask] = skyline
+) -> Started:
+    """Start peer (b): foreachBatch keeps the rows of the last second on the driver, and computes each window anew from its rows."""
     kept: list[pa.Table] = []
     upcoming: list[int] = []
     latencies: Latencies = {}
@@ -76,7 +78,7 @@ def recompute(spark: SparkSession, source: WorkloadStream, folder: str, trigger:
         results = []
         while start + WINDOW_US <= times.max():
             inside = rows.filter(pa.array((times >= start) & (times < start + WINDOW_US)))
-            best = inside.filter(pa.array(skyline(np.column_stack([inside[name].to_numpy() for name in names]))))
+            best = inside.filter(pa.array(kernel(np.column_stack([inside[name].to_numpy() for name in names]))))
             results.append(best.append_column("window_start", pa.array([start] * best.num_rows, pa.timestamp("us", "UTC"))))
             start += SLIDE_US
         if results:

@@ -127,6 +127,7 @@ def test_a_report_of_nothing_is_refused(tmp_path: Path) -> None:
 def test_all_experiments_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["lab", "list"]) == 0
     listed = capsys.readouterr().out
+    assert len(listed.splitlines()) == len(MODULES), "one line per experiment, however long"
     for name in MODULES:
         known = experiment(name)
         assert known.id == name

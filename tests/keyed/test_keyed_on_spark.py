@@ -103,6 +103,18 @@ def test_a_stream_a_table_and_pandas_agree_while_slots_change_and_after_a_restar
     pd.testing.assert_frame_equal(found.reset_index(drop=True), expected, check_dtype=False)
 
 
+def test_a_format_of_spark_is_a_sink_with_its_options(spark: SparkSession, tmp_path: Path) -> None:
+    folder = written(quotes(400, 3), tmp_path / "in", 2)
+    places = {"checkpoint": tmp_path / "c", "path": tmp_path / "out"}
+    options = {"header": "true", "sep": ";"}
+    ask(streamed(spark, folder)).start(
+        "csv", **places, options=options, trigger="availableNow", flush=True, slots=1
+    ).await_termination()
+    found = spark.read.options(**options).csv(f"{tmp_path}/out/batch=*")
+    expected = ask(spark.read.parquet(str(folder)))
+    assert found.columns == expected.columns and found.count() == expected.count() > 0
+
+
 class Spread:
     """The distance of the highest and the lowest price so far."""
 

@@ -33,6 +33,14 @@ def test_a_query_has_the_same_arguments_everywhere(name: str) -> None:
         assert getattr(kind, name) is getattr(Asks, name)
 
 
+def test_operators_on_keys_start_as_other_queries_do() -> None:
+    start = inspect.signature(skytide.ContinuousQuery.start).parameters
+    keyed = inspect.signature(skytide.KeyedQuery.start).parameters
+    levels = {"splitting", "pane_slots", "window_slots"}
+    assert set(keyed) == set(start) - levels | {"slots"}
+    assert all(str(keyed[name]) == str(start[name]) for name in set(start) - levels)
+
+
 class Built(Asks[Query]):
     def apply(self, query: Query) -> Query:
         return query

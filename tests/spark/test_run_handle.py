@@ -66,7 +66,7 @@ def test_a_run_tells_its_state_and_why_it_failed(spark: SparkSession, tmp_path: 
     assert run.lastProgress["id"] == run.recentProgress[-1]["id"] == run.query.id
     assert not run.awaitTermination(0.01)
     printed = str(run)
-    assert "query    per_minute: Aggregate" in printed
+    assert "query    per_minute: count(*) AS count, windows of 1 min" in printed
     assert "state    idle, after batch 0" in printed
     assert "windows  3 out, the last 2014-05-13 16:55:00 to 16:56:00: 60 tuples, 1 rows" in printed
     assert "behind the clock" not in printed  # a recording of years ago has no backlog

@@ -57,7 +57,7 @@ class PaneTaskReport:
 
     @staticmethod
     def from_text(text: str) -> "PaneTaskReport":
-        """Read a report."""
+        """Return the report that a text holds."""
         known = json.loads(text)
         parts = tuple(PanePart(pane, tuples, Piece(*piece)) for pane, tuples, *piece in known["parts"])
         arrivals, keys = arrivals_from_json(known["arrivals"]), Frequencies.from_json(known["keys"])
@@ -161,7 +161,7 @@ class WindowReport:
 
     @staticmethod
     def from_text(text: str) -> "WindowReport":
-        """Read a report."""
+        """Return the report that a text holds."""
         known = json.loads(text)
         return WindowReport(**{**known, "windows": tuple(WindowFound(*found) for found in known["windows"])})
 
@@ -180,5 +180,5 @@ class StepReport:
 
     @staticmethod
     def from_text(text: str) -> "StepReport":
-        """Read a report."""
+        """Return the report that a text holds."""
         return StepReport(**json.loads(text))

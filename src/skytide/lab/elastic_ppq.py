@@ -8,11 +8,11 @@ from math import inf
 from statistics import fmean
 
 from skytide.lab.real_data import data
-from skytide.lab.scenarios import WHOLE, burst_stream, kernel_costs
+from skytide.lab.scenarios import WHOLE, burst_stream, kernel_costs, played
 from skytide.lateness import DropRatio
 from skytide.loop.cycle import Cycle
 from skytide.routing import TB_RR, LeastLoaded, Pid, PidLogic
-from skytide.sim import Costs, Traffic, run_panes, run_windows, traffic
+from skytide.sim import Costs, Traffic, run_panes, run_windows
 from skytide.sim.plants.elastic import PERIOD_S, ElasticPlant
 from skytide.windows import Windows
 from skytide.workloads.variable import Replay
@@ -97,7 +97,7 @@ class Stream:
     def traffic(self, seed: int = 0, length_s: float | None = None) -> Traffic:
         """Return what arrives, for the whole recording unless `length_s` is shorter; the games ran with a slack that drops 5 %."""
         slack = None if self.delay_ms is None else DropRatio(GAMES_DROP)
-        return traffic(self.workload(seed), WINDOWS, min(length_s or self.length_s, self.length_s), slack=slack)
+        return played(self.workload(seed), WINDOWS, min(length_s or self.length_s, self.length_s), slack=slack)
 
     @property
     def length_s(self) -> float:

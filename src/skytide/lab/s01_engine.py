@@ -46,11 +46,11 @@ class SimulatorAgainstEngine(Experiment):
     title = "the simulator against the engine"
     source = "no paper"
     question = "Does the simulator predict how busy and how late the real engine is?"
-    alone_seconds = 400.0
+    alone_seconds = 230.0
 
-    warm_up_s: float = 12.0
-    measured_s: float = 25.0
-    warm_ups: int = 2
+    warm_up_s: float = 8.0
+    measured_s: float = 20.0
+    warm_ups: int = 1
     scale: float = 1.0
     """A factor for all rates."""
 

@@ -41,9 +41,9 @@ class FleetOnSpark(Experiment):
     title = "80 streams on Spark under five strategies, and 500 cabs"
     source = "P1 Fig. 10 and 11, on Spark"
     question = "Do the strategies for many streams do on Spark what they do in the simulator?"
-    alone_seconds = 480.0
+    alone_seconds = 330.0
 
-    stream_s: float = 60.0
+    stream_s: float = 45.0
     warm_up_s: float = 10.0
     strategies: Sequence[str] = tuple(STRATEGIES)
 

@@ -1,6 +1,6 @@
 """The papers' streams, and the costs of the papers' machines, which several experiments share."""
 
-from functools import cache
+from functools import cache, lru_cache
 
 from skytide.routing import Splitting
 from skytide.sim import Costs, Traffic, known_costs, run_panes, traffic
@@ -39,7 +39,11 @@ def burst_stream(
     """Return a stream of the papers: bursts with an index of dispersion (None: Poisson), and evenly spread delays (P3 §4.3.2)."""
     arrivals = {"arrivals": "poisson"} if dispersion is None else {"arrivals": "map", "dispersion": dispersion}
     workload = Workload(rate=rate_hz, delay_us=2 * mean_delay_us, tick_us=STEP_US, seed=seed, **arrivals)
-    return traffic(workload, windows, length_s, cloud=changing_cloud if changing else None, bursts=bursts, in_order=in_order)
+    return played(workload, windows, length_s, cloud=changing_cloud if changing else None, bursts=bursts, in_order=in_order)
+
+
+played = lru_cache(maxsize=2)(traffic)
+"""The traffic of a workload; that of the latest two is kept, as the next piece of an experiment often plays the same stream."""
 
 
 @cache

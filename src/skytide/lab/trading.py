@@ -68,6 +68,9 @@ class Unprinted:
 
 
 CHOSEN = Unprinted()
+REAL_SERVICE_S = 0.00019
+OUR_OPERATOR = Unprinted(move_s=0.05, bound_s=4 * REAL_SERVICE_S, service_s=REAL_SERVICE_S)
+"""The costs of `AlgoTrader` on our engine, as X10 measured them on two quiet cores: per result, and how much longer keys waited that moved."""
 
 
 def strategy(name: str, *, real: bool, horizon: int = 1, switching: bool = True, chosen: Unprinted = CHOSEN) -> Mpc:

@@ -13,9 +13,9 @@ from skytide.lab.elastic_ppq import CATCH_UP_S, PANES, PANES_RATE_HZ, SETPOINT, 
 from skytide.lab.estimate import Mean, column, mean_of
 from skytide.lab.experiment import SEEDS, Experiment, Findings, Piece, Row
 from skytide.lab.real_data import data
+from skytide.lab.scenarios import played
 from skytide.lab.verdict import Claim, of_all
 from skytide.routing import AS_PID, PB_RR, Splitting
-from skytide.sim import traffic
 from skytide.sim.plants.elastic import INTERVAL_S, THREADS, ElasticPlant, run_elastic
 from skytide.workloads.workload import Workload
 
@@ -61,7 +61,7 @@ class TwoLevels(Experiment):
         else:
             made = Workload(**STREAMS[stream], seed=seed, **LATE)  # type: ignore[arg-type]
         length_s = self.steps * STEP_S if stream == STEPS else self.length_s
-        came = traffic(made, PANES, length_s, bursts="of events")
+        came = played(made, PANES, length_s, bursts="of events")
         plant = ElasticPlant(came, p0_pane_costs(), None, strategy=WAYS[way])
         cycles = run_elastic(plant, Fuzzy(maximum=THREADS), length_s)
         labels = {"stream": stream, "way": way, "seed": seed}

@@ -16,6 +16,7 @@ from skytide.lab.trading import (
     ALPHAS,
     CHOSEN,
     FASTEST_GHZ,
+    OUR_OPERATOR,
     REPLICAS,
     SERVICE_S,
     Unprinted,
@@ -42,8 +43,9 @@ SETTINGS = {
     "watts unscaled": replace(CHOSEN, watt_scale=float(power_w(1, FASTEST_GHZ))),
     "half the bound": replace(CHOSEN, bound_s=2 * SERVICE_S),
     "twice the bound": replace(CHOSEN, bound_s=8 * SERVICE_S),
+    "costs of our operator": OUR_OPERATOR,
 }
-"""Choices of the values that P2 does not print: ours, and others."""
+"""Choices of the values that P2 does not print: ours, others, and the costs that were measured on our own engine."""
 BAND = 2.0  # standard errors of the paired differences: a mean within them counts as no difference
 
 
@@ -84,7 +86,7 @@ class Strategies(Experiment):
         return rows
 
     def conclude(self, rows: Sequence[Row]) -> Findings:
-        """Judge the chosen values, and note what other choices change, and return the findings."""
+        """Judge the chosen values, note what other choices change, and return the findings."""
         claims = {setting: _claims([row for row in rows if row["setting"] == setting]) for setting in SETTINGS}
         base = claims["chosen"]
         turned = "; ".join(f"{setting}: {flips(base, found)}" for setting, found in claims.items() if setting != "chosen")

@@ -12,7 +12,7 @@ from skytide.control.controllers.rules import Rules
 from skytide.control.controllers.spl import Spl
 from skytide.lab.estimate import Mean, column, mean_of
 from skytide.lab.experiment import Experiment, Findings, Piece, Row
-from skytide.lab.trading import CHOSEN, SLIDE, play, real_rates, strategy
+from skytide.lab.trading import CHOSEN, OUR_OPERATOR, SLIDE, play, real_rates, strategy
 from skytide.lab.verdict import OPEN, Claim, Verdict, of_all
 
 START = 4  # replicas
@@ -44,6 +44,8 @@ OURS, RULES, SPLS = "Th-Node 4 s", ("rules 0.90/0.80", "rules 0.95/0.80"), ("SPL
 OTHERS = (*RULES, *SPLS)
 CAPACITIES_HZ = (50_000, 55_000, 60_000)
 """Quotes per second and replica: by P2 §5.2.2 between 50,000 and 66,667, as 6 replicas serve 300,000 but not 400,000, which 8 do."""
+OUR_HZ = round(SLIDE / OUR_OPERATOR.service_s)
+"""What a slot of our own operator serves."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,7 @@ class Comparison(Experiment):
 
     def pieces(self) -> Sequence[Piece]:
         """Return one piece per controller and capacity."""
-        return [(name, capacity_hz) for capacity_hz in CAPACITIES_HZ for name in CASES]
+        return [(name, capacity_hz) for capacity_hz in (*CAPACITIES_HZ, OUR_HZ) for name in CASES]
 
     def play(self, *piece: Any) -> list[Row]:
         """Play a controller several times, and return the rows."""
@@ -69,7 +71,7 @@ class Comparison(Experiment):
         controller, interval_s = CASES[name]
         rates, chosen = (
             real_rates()[: self.seconds_played and self.seconds_played * 10],
-            replace(CHOSEN, service_s=SLIDE / capacity_hz),
+            OUR_OPERATOR if capacity_hz == OUR_HZ else replace(CHOSEN, service_s=SLIDE / capacity_hz),
         )
         rows: list[Row] = []
         for seed in self.seeds:
@@ -90,7 +92,13 @@ class Comparison(Experiment):
 
     def conclude(self, rows: Sequence[Row]) -> Findings:
         """Judge the controllers with each capacity, and return the findings."""
-        return Findings([_has_fewest(rows, measure, label) for measure, label in MEASURES.items() if measure != "amplitude"], NOTES)
+        judged = [(measure, label) for measure, label in MEASURES.items() if measure != "amplitude"]
+        ours = [_has_fewest(rows, measure, label, (OUR_HZ,)) for measure, label in judged]
+        beside = "; ".join(f"{claim.verdict}: {claim.found}" for claim in ours)
+        return Findings(
+            [_has_fewest(rows, measure, label) for measure, label in judged],
+            f"{NOTES}. With the costs of our own operator, measured by X10: {beside}",
+        )
 
     def draw(self, rows: Sequence[Row], figure: Figure) -> None:
         """Draw each measure next to P2's, with the middle capacity."""
@@ -115,11 +123,11 @@ def _mean(rows: Sequence[Row], name: str, capacity_hz: int, measure: str) -> Mea
     return mean_of(column(rows, measure, controller=name, capacity_hz=capacity_hz))
 
 
-def _has_fewest(rows: Sequence[Row], measure: str, label: str) -> Claim:
+def _has_fewest(rows: Sequence[Row], measure: str, label: str, capacities_hz: Sequence[int] = CAPACITIES_HZ) -> Claim:
     """Return the verdict on P2's claim that its strategy has the fewest of something; if that depends on the capacity, it cannot be told."""
     holds = {}
     text = []
-    for capacity_hz in CAPACITIES_HZ:
+    for capacity_hz in capacities_hz:
         value = {name: _mean(rows, name, capacity_hz, measure) for name in (OURS, *OTHERS)}
         for spl in SPLS:
             holds[f"{capacity_hz:,} quotes per second and {spl}"] = all(

@@ -203,25 +203,37 @@ class Router:
     def least_loaded(self, queued: Queued) -> int:
         """Return the slot with the fewest waiting tuples; of several, the one that was chosen least often."""
         chosen = self._chosen
-        slot = min(self.slots, key=lambda slot: (queued.get(slot, 0), chosen.get(slot, 0)))
-        chosen[slot] = chosen.get(slot, 0) + 1
-        return slot
+        best, fewest, times = self.slots[0], inf, 0
+        for slot in self.slots:  # a loop, as this is asked for every few tuples
+            waiting = queued.get(slot, 0)
+            if waiting > fewest:
+                continue
+            often = chosen.get(slot, 0)
+            if waiting < fewest or often < times:
+                best, fewest, times = slot, waiting, often
+        chosen[best] = times + 1
+        return best
 
     def fill(self, pane: int, tuples: int, queued: Queued, threshold: float, choose: Choice) -> Given:
         """Send tuples to the owner of a pane up to the threshold, then to the next owner, and so on; return how many each gets."""
         opened = self.open.get(pane)
         if opened is None:
             opened = self.open[pane] = OpenPane(choose(None))
+        sent, owner, few = opened.sent, opened.owner, 4 * len(self.slots)
         given: Given = {}
         while tuples:
-            room = threshold - opened.sent.get(opened.owner, 0)
-            if room < 1 and opened.sent:
-                opened.owner = choose(opened.owner)
-                room = threshold - opened.sent.get(opened.owner, 0)
+            has = sent.get(owner, 0)
+            if threshold - has < 1 and sent:
+                owner = choose(owner)
+                has = sent.get(owner, 0)
+            room = threshold - has
             # If every slot has its share already, tuples are sent a few at a time.
-            n = tuples if room >= tuples else int(room) if room >= 1 else max(1, tuples // (4 * len(self.slots)))
-            self._send(opened, opened.owner, n, queued, given)
+            n = tuples if room >= tuples else int(room) if room >= 1 else max(1, tuples // few)
+            sent[owner] = has + n
+            queued[owner] = queued.get(owner, 0) + n
+            given[owner] = given.get(owner, 0) + n
             tuples -= n
+        opened.owner = owner
         return given
 
     def give(self, pane: int, shares: Given, queued: Queued) -> Given:
@@ -230,7 +242,8 @@ class Router:
         if opened is None:
             opened = self.open[pane] = OpenPane(next(iter(shares)))
         for slot, n in shares.items():
-            self._send(opened, slot, n, queued, {})
+            opened.sent[slot] = opened.sent.get(slot, 0) + n
+            queued[slot] = queued.get(slot, 0) + n
             opened.owner = slot
         return shares
 
@@ -263,11 +276,6 @@ class Router:
         self.slots = slots
         if self.keys:
             self.keys.resize(slots)
-
-    def _send(self, opened: OpenPane, slot: int, n: int, queued: Queued, given: Given) -> None:
-        opened.sent[slot] = opened.sent.get(slot, 0) + n
-        queued[slot] = queued.get(slot, 0) + n
-        given[slot] = given.get(slot, 0) + n
 
     def _set_threshold(self) -> None:
         self.base_threshold = self.sizes.threshold()

@@ -1,6 +1,5 @@
 """What a page shows of one subject, as plain values: a verdict, tiles, charts, tables. A page draws any panel, whatever its subject is."""
 
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -164,8 +163,3 @@ def load_level(value: float) -> str:
     ('good', 'warn', 'bad')
     """
     return GOOD if value < ROOM_BELOW else WARN if value <= 1 else BAD
-
-
-def highest(values: Sequence[float | None]) -> float:
-    """Return the highest value that is known, or 0."""
-    return max((value for value in values if value is not None), default=0.0)

@@ -70,7 +70,7 @@ class Page:
         self._thread.start()
 
     def __repr__(self) -> str:
-        """Say where it is."""
+        """Return the page with its address."""
         return f"Page({self.url})"
 
     @property

@@ -48,10 +48,6 @@ class Files:
         """Return the folder only: options may hold secrets."""
         return f"Files({self.uri!r})"
 
-    def below(self, folder: str) -> "Files":
-        """Return the files below a folder in this one."""
-        return Files(f"{self.uri}/{folder}", self.options)
-
     @property
     def is_local(self) -> bool:
         """Whether the folder is on a disk, local or mounted."""

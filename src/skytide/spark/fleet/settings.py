@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import Any
 
 import pyarrow as pa
@@ -128,10 +128,6 @@ class Settings:
                     remedy=f'give .option("{missing}", ...)',
                 )
         return Settings(**values)
-
-    def with_(self, **values: Any) -> "Settings":
-        """Return the same with other values."""
-        return replace(self, **values)
 
 
 def _option(name: str, value: Any) -> tuple[str, str]:

@@ -51,7 +51,7 @@ class SparkCluster:
     """The cluster that a session uses."""
 
     def __init__(self, spark: SparkSession) -> None:
-        """Look at a session."""
+        """Begin with the cluster of a session."""
         self._context = spark.sparkContext
         self._scala = self._context._jsc.sc()
         self._jvm: Any = self._context._jvm

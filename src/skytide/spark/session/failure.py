@@ -23,10 +23,10 @@ class CutOff(Exception):
 
 
 def cut_off(error: Exception) -> CutOff | None:
-    """Return the same in few words, if a job of a batch was interrupted.
+    """Return a short error if a job of a batch was interrupted, otherwise None.
 
-    Spark looks for the name of an interruption in the whole text of the error, by a search that overflows Java's stack if the text has many
-    lines; the query would then end with a page of Java. What it looks for comes first here, and little follows.
+    Spark searches the whole text of the error for the name of an interruption, in a way that overflows Java's stack if the text has many
+    lines; the query would then end with a page of Java. Here, the name comes first, and little follows.
 
     >>> str(cut_off(RuntimeError("An error occurred while calling o1.toArrow: java.lang.InterruptedException" + " at ..." * 10_000)))[:98]
     'py4j.protocol.Py4JJavaError: An error occurred while calling Spark: java.lang.InterruptedException'
