@@ -1,1 +1,1 @@
-"""What skytide costs, against what people use today: `python -m benchmarks`, or with the names of some parts."""
+"""Compares skytide with what people use today: `python -m benchmarks`, with the names of some parts or without for all."""

@@ -1,4 +1,4 @@
-"""Run the parts named, or all, and keep a machine-readable copy in out/bench.json."""
+"""Run the named parts, or all, and write a machine-readable copy to out/bench.json."""
 
 import argparse
 import json
@@ -26,7 +26,7 @@ COMPARED = ("skytide", "numpy", "numba", "pyspark", "pyarrow", "moocore", "paret
 
 
 def main() -> None:
-    """Run and print."""
+    """Run the parts, and print and save the results."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("parts", nargs="*", metavar="part", help=f"some of {', '.join(PARTS)}")
     parts = parser.parse_args().parts or list(PARTS)

@@ -1,7 +1,7 @@
-"""How long a plan takes: `python -m benchmarks.admission`.
+"""Measures how long a plan takes: `python -m benchmarks.admission`.
 
-A new fleet: a period is over, all streams that were known have left, and as many new ones are placed. Steady: a period is over, rates are
-learned, hardly anybody moves. Between periods: nothing is learned. Each stream has a profile, and all are told in another order than that of names.
+A new fleet: a period is over, all known streams have left, and as many new ones are placed. Steady: a period is over, rates are learned,
+and hardly any stream moves. Between periods: nothing is learned. Each stream has a profile, and streams are not in the order of their names.
 """
 
 import time
@@ -19,10 +19,10 @@ ROUNDS = {10_000: 7, 100_000: 3}
 
 
 class Fleet:
-    """So many streams whose rates differ by far."""
+    """Streams whose rates differ widely."""
 
     def __init__(self, streams: int, seed: int) -> None:
-        """Draw rates, and an order in which streams are told."""
+        """Draw rates, and an order of streams."""
         random = np.random.default_rng(seed)
         self.names = tuple(f"fleet-{seed}/stream-{number:06d}" for number in random.permutation(streams))
         self.rates_hz = random.exponential(MEAN_HZ, streams)
@@ -30,13 +30,13 @@ class Fleet:
         self._random = random
 
     def sample(self, now_s: float) -> Sample:
-        """Return what has come by a time, about."""
+        """Return roughly what has arrived by a time."""
         arrived = (self.rates_hz * now_s * self._random.uniform(0.99, 1.0, len(self.names))).astype(np.int64)
         return Sample(now_s, self.names, arrived, np.zeros_like(arrived), np.zeros(len(arrived), np.bool_))
 
 
 def run(console: Console, sizes: tuple[int, ...] = tuple(GOALS_S)) -> dict[str, Any]:
-    """Measure all strategies, and give the table."""
+    """Measure all strategies, print the table, and return the figures."""
     cells = [measure(name, streams) for streams in sizes for name in STRATEGIES]
     columns = ["streams", "strategy", "splits", "a new fleet", "steady", "between periods"]
     rows = [
@@ -62,7 +62,7 @@ def run(console: Console, sizes: tuple[int, ...] = tuple(GOALS_S)) -> dict[str, 
 
 
 def measure(strategy: str, streams: int) -> dict[str, Any]:
-    """Let fleets follow each other."""
+    """Return the median times of the plans for one fleet after another."""
     admission = Admission(strategy=STRATEGIES[strategy](), capacity_hz=CAPACITY_HZ)
     planner, now_s = admission.build(), 0.0
     old, new = Fleet(streams, 1), Fleet(streams, 2)
@@ -94,7 +94,7 @@ def measure(strategy: str, streams: int) -> dict[str, Any]:
 
 
 def check(plan: Plan, fleet: Fleet) -> None:
-    """Refuse times of plans that are none."""
+    """Refuse the times of invalid plans."""
     if len(plan.splits) != len(fleet.names) or plan.load_hz.max() > CAPACITY_HZ * 1.001:
         raise Disagreement(f"a split of {plan.load_hz.max():,.0f} tuples/s, more than {CAPACITY_HZ:,.0f}")
 

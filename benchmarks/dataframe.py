@@ -1,4 +1,4 @@
-"""The skyline of a DataFrame: against the self join that Spark users write today, and against moocore on the driver."""
+"""The skyline of a DataFrame, compared with the self join that Spark users write today, and with moocore on the driver."""
 
 import tempfile
 from functools import partial
@@ -24,7 +24,7 @@ SMALL, LARGE = 20_000, 1_000_000
 
 
 def run(console: Console, *, small: int = SMALL, large: int = LARGE) -> dict[str, Any]:
-    """Race on every cloud, and say whether the goals hold."""
+    """Race on every cloud, print the table and whether goals are reached, and return the figures."""
     spark = local_session("skytide benchmarks", cores=CORES)
     with tempfile.TemporaryDirectory() as folder:
         cells = [compare(spark, Path(folder), kind, n, d) for n in (small, large) for kind, d in CLOUDS]
@@ -52,13 +52,13 @@ def run(console: Console, *, small: int = SMALL, large: int = LARGE) -> dict[str
 
 
 def compare(spark: SparkSession, folder: Path, kind: str, n: int, d: int) -> dict[str, Any]:
-    """Race on one cloud. The self join runs once where it takes long."""
+    """Race on one cloud, and return the figures. The self join runs only once where it takes long."""
     table = written(spark, folder, kind, n, d)
     contestants = {"skytide": ours, "self join": self_join, "on the driver": on_driver}
     for warm_up in (ours, on_driver):
         warm_up(table)
     starters = {name: partial(contestant, table) for name, contestant in contestants.items()}
-    runs = race(starters, least=7, most=7, budget_s=0, slow_s=10.0)
+    runs = race(starters, min_rounds=7, max_rounds=7, budget_s=0, slow_s=10.0)
     ids = {name: np.sort(run.answer["id"].to_numpy()) for name, run in runs.items()}
     check_agreement(f"{kind} {n:,} x {d}", ids)
     median_s = {name: run.median_s for name, run in runs.items()}
@@ -77,7 +77,7 @@ def compare(spark: SparkSession, folder: Path, kind: str, n: int, d: int) -> dic
 
 
 def written(spark: SparkSession, folder: Path, kind: str, n: int, d: int) -> DataFrame:
-    """Write points with an id, a file for each core, and give them as a DataFrame."""
+    """Write points with an id, one file per core, and return them as a DataFrame."""
     cloud = points(kind, n, d)
     rows = pa.table({"id": np.arange(n), **{f"d{k}": cloud[:, k] for k in range(d)}})
     target = folder / f"{kind}-{n}-{d}"
@@ -89,12 +89,12 @@ def written(spark: SparkSession, folder: Path, kind: str, n: int, d: int) -> Dat
 
 
 def ours(table: DataFrame) -> pa.Table:
-    """Ask skytide."""
+    """Return the skyline by skytide."""
     return skytide.skyline(table, *map(skytide.low, _dimensions(table))).toArrow()
 
 
 def self_join(table: DataFrame) -> pa.Table:
-    """Ask for rows without a better one, as Spark users do today."""
+    """Return the rows for which there is no better one, as Spark users write it today."""
     names = _dimensions(table)
     no_worse = " AND ".join(f"b.{name} <= a.{name}" for name in names)
     better = " OR ".join(f"b.{name} < a.{name}" for name in names)
@@ -103,8 +103,8 @@ def self_join(table: DataFrame) -> pa.Table:
 
 
 def on_driver(table: DataFrame) -> pa.Table:
-    """Fetch everything and ask moocore."""
-    rows = table.select("*").toArrow()  # a new plan each time: an old one could give what it computed before
+    """Fetch all rows, and return the skyline by moocore."""
+    rows = table.select("*").toArrow()  # a new plan each time: an old one could reuse its results
     cloud: NDArray[np.float64] = np.column_stack([rows[name].to_numpy() for name in _dimensions(table)])
     return rows.filter(pa.array(moocore_skyline(cloud)))
 

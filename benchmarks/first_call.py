@@ -1,4 +1,4 @@
-"""What the first call of a kernel costs: compiling, or loading what an earlier process compiled."""
+"""The cost of the first call of a kernel: compiling, or loading what an earlier process compiled."""
 
 import json
 import os
@@ -29,7 +29,7 @@ print(json.dumps({"import_s": imported - start, "first_s": seconds[0], "second_s
 
 
 def run(console: Console) -> dict[str, Any]:
-    """Start fresh processes, the first of them without any cache."""
+    """Time fresh processes, the first of them without a cache, print the table, and return the figures."""
     with tempfile.TemporaryDirectory() as folder:
         processes = {
             "compiles": _seconds(folder),
@@ -45,12 +45,12 @@ def run(console: Console) -> dict[str, Any]:
 
 
 def _seconds(cache: str) -> dict[str, float]:
-    said = subprocess.run(
+    output = subprocess.run(
         [sys.executable, "-c", PROGRAM],
         env=os.environ | {"NUMBA_CACHE_DIR": cache},
         check=True,
         stdout=subprocess.PIPE,
         text=True,
     ).stdout
-    measured: dict[str, float] = json.loads(said)
+    measured: dict[str, float] = json.loads(output)
     return measured

@@ -1,4 +1,4 @@
-"""How time grows with rows and dimensions, as a picture in docs/growth.png."""
+"""Measures how time grows with rows and dimensions, and draws docs/growth.png."""
 
 import tempfile
 from functools import partial
@@ -20,13 +20,13 @@ PICTURE = Path(__file__).resolve().parents[1] / "docs" / "growth.png"
 KINDS = ("independent", "anticorrelated")
 SIZES = (10_000, 30_000, 100_000, 300_000, 1_000_000)
 DIMENSIONS = (2, 4, 6, 8, 10, 12)
-DIMENSIONS_OF_A_DATAFRAME = (4, 8)
+DATAFRAME_DIMENSIONS = (4, 8)
 
 Times = dict[int, list[float]]  # for each number of dimensions, the seconds for each of SIZES
 
 
 def run(console: Console, *, sizes: tuple[int, ...] = SIZES, picture: Path = PICTURE) -> dict[str, Any]:
-    """Time the kernel and the DataFrame function, print and draw."""
+    """Time the kernel and the DataFrame function, print the table, draw the picture, and return the figures."""
     measured = {f"kernel, {kind}": kernel_times(kind, sizes) for kind in KINDS}
     measured |= {f"DataFrame on local[{CORES}], {kind}": dataframe_times(kind, sizes) for kind in KINDS}
     show(
@@ -41,31 +41,31 @@ def run(console: Console, *, sizes: tuple[int, ...] = SIZES, picture: Path = PIC
 
 
 def kernel_times(kind: str, sizes: tuple[int, ...]) -> Times:
-    """Time `kernels.skyline`."""
+    """Return the times of `kernels.skyline`."""
     kernels.skyline(points(kind, 1000, 2))
 
     def best(n: int, d: int) -> float:
         contestant = partial(kernels.skyline, points(kind, n, d))
-        return race({"": contestant}, least=3, most=3, budget_s=0, slow_s=60)[""].best_s
+        return race({"": contestant}, min_rounds=3, max_rounds=3, budget_s=0, slow_s=60)[""].best_s
 
     return {d: [best(n, d) for n in sizes] for d in DIMENSIONS}
 
 
 def dataframe_times(kind: str, sizes: tuple[int, ...]) -> Times:
-    """Time `skytide.skyline`, from Parquet files to an Arrow table."""
+    """Return the times of `skytide.skyline`, from Parquet files to an Arrow table."""
     spark = local_session("skytide benchmarks", cores=CORES)
 
     def median(folder: Path, n: int, d: int) -> float:
         contestant = partial(ours, written(spark, folder, kind, n, d))
         contestant()
-        return race({"": contestant}, least=3, most=3, budget_s=0, slow_s=60)[""].median_s
+        return race({"": contestant}, min_rounds=3, max_rounds=3, budget_s=0, slow_s=60)[""].median_s
 
     with tempfile.TemporaryDirectory() as folder:
-        return {d: [median(Path(folder), n, d) for n in sizes] for d in DIMENSIONS_OF_A_DATAFRAME}
+        return {d: [median(Path(folder), n, d) for n in sizes] for d in DATAFRAME_DIMENSIONS}
 
 
 def draw(measured: dict[str, Times], sizes: tuple[int, ...]) -> Figure:
-    """Draw a panel for each kind and function, a line for each number of dimensions."""
+    """Return a figure with one panel per kind and function, and one line per number of dimensions."""
     figure = Figure(figsize=(9.6, 6.8), dpi=100, layout="constrained")
     panels = figure.subplots(2, 2, sharex=True, sharey=True).flat
     for panel, (title, times) in zip(panels, measured.items(), strict=True):

@@ -1,4 +1,4 @@
-"""The skyline of an array: skytide against moocore (C), paretoset (Numba) and block nested loops (Numba)."""
+"""The skyline of an array: skytide compared with moocore (C), paretoset (Numba) and block nested loops (Numba)."""
 
 from collections.abc import Callable
 from functools import partial
@@ -23,7 +23,7 @@ Contestant = Callable[[NDArray[np.float64]], NDArray[np.bool_]]
 
 
 def moocore_skyline(cloud: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Ask moocore for what `kernels.skyline` gives: smaller is better, duplicates are kept."""
+    """Return by moocore what `kernels.skyline` returns: smaller is better, duplicates are kept."""
     return np.asarray(moocore.is_nondominated(cloud, maximise=False, keep_weakly=True))
 
 
@@ -42,7 +42,7 @@ def run(
     sizes: tuple[int, ...] = SIZES,
     budget_s: float = 3.0,
 ) -> dict[str, Any]:
-    """Race on every cell, and say whether the goals hold."""
+    """Race on every cell, print the table and whether goals are reached, and return the figures."""
     for contestant in contestants.values():  # compile
         contestant(points("independent", 1000, DIMENSIONS))
     cells = [compare(contestants, kind, n, budget_s=budget_s) for kind in CLOUDS for n in sizes]
@@ -70,10 +70,10 @@ def run(
 
 
 def compare(contestants: dict[str, Contestant], kind: str, n: int, *, budget_s: float) -> dict[str, Any]:
-    """Race on some clouds, small ones on several, as luck plays a part there. Who takes seconds runs once, others equally often."""
+    """Race on clouds, several if they are small, as chance matters there, and return the figures. Contestants that take seconds run once, the others equally often."""
     clouds = [points(kind, n, DIMENSIONS, seed=seed) for seed in range(SMALL_CLOUDS if n <= SMALL else 1)]
     starters = {name: partial(_all, contestant, clouds) for name, contestant in contestants.items()}
-    runs = race(starters, least=5, most=200, budget_s=budget_s, slow_s=2.0)
+    runs = race(starters, min_rounds=5, max_rounds=200, budget_s=budget_s, slow_s=2.0)
     check_agreement(f"{kind} {n:,} x {DIMENSIONS}", {name: run.answer for name, run in runs.items()})
     ours, *peers = (run.best_s for run in runs.values())
     return {

@@ -1,4 +1,4 @@
-"""The classic real data set of the skyline literature: statistics of NBA players, smaller is better as stored."""
+"""The classic real data set of the skyline literature: statistics of NBA players, stored so that smaller is better."""
 
 import os
 from pathlib import Path
@@ -15,12 +15,12 @@ from skytide import low, skyline
 from skytide.spark import local_session
 
 NAME = "nba_8d.parquet"
-BESIDE = Path(__file__).resolve().parents[2] / "shared" / "data"
+DEFAULT_FOLDER = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 
 def run(console: Console) -> dict[str, Any]:
-    """Count the skyline, if the data is there."""
-    file = Path(os.environ.get("SKYTIDE_DATA", BESIDE)) / NAME
+    """Compute the skyline if the data is there, and return its size."""
+    file = Path(os.environ.get("SKYTIDE_DATA", DEFAULT_FOLDER)) / NAME
     if not file.is_file():
         console.print(f"NBA: not run, as there is no {NAME}; set SKYTIDE_DATA to the folder that holds it")
         return {"found": False}

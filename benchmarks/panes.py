@@ -1,7 +1,7 @@
-"""What a slide costs that does not divide its window, and a window of a day by a second: `python -m benchmarks.panes`.
+"""The cost of a slide that does not divide its window, and of a window of a day that slides by a second: `python -m benchmarks.panes`.
 
-Tuples are reduced pane by pane and slid over, as the tasks of a stream do, in one process; processor time, which other work on the
-machine hardly changes. Every answer is compared with that of all tuples of its window.
+Tuples are reduced pane by pane and slid over in one process, as in the tasks of a stream. Times are processor times, which other work on
+the machine hardly changes. Answers are compared with those computed from all tuples of their windows.
 """
 
 import time
@@ -27,7 +27,7 @@ Times = NDArray[np.int64]
 
 
 def main() -> None:
-    """Measure and print."""
+    """Run the measurements, and print the tables."""
     console = Console(width=130, highlight=False)
     rows, times = tuples(SECONDS * RATE_HZ, SECONDS * 1_000_000)
     goals = []
@@ -36,8 +36,8 @@ def main() -> None:
         seconds = race(query, rows, times, layouts)
         show(
             console,
-            f"{name} of 1 s, {RATE_HZ:,} tuples a second, d = {DIMENSIONS}: processor time of {SECONDS} s of stream, best of 3",
-            ["slide", "panes a window", "time", "against 200 ms"],
+            f"{name} of 1 s, {RATE_HZ:,} tuples per second, d = {DIMENSIONS}: processor time of {SECONDS} s of stream, best of 3",
+            ["slide", "panes per window", "time", "against 200 ms"],
             [
                 [slide, str(layouts[slide].panes_per_window), duration(each), f"{each / seconds['200 ms']:.2f}"]
                 for slide, each in seconds.items()
@@ -57,7 +57,7 @@ def tuples(count: int, span_us: int) -> tuple[pa.Table, Times]:
 
 
 def race(query: Query, rows: pa.Table, times: Times, layouts: dict[str, Windows], rounds: int = 3) -> dict[str, float]:
-    """Let all slides run in turn; return the least processor time of each, after a look at its answers."""
+    """Let all slides run in turn, check their answers, and return the best processor time of each."""
     best = dict.fromkeys(layouts, float("inf"))
     for _ in range(rounds):
         for slide, windows in layouts.items():
@@ -69,7 +69,7 @@ def race(query: Query, rows: pa.Table, times: Times, layouts: dict[str, Windows]
 
 
 def slid(query: Query, rows: pa.Table, times: Times, windows: Windows, batch_us: int) -> tuple[Times, list[Answers]]:
-    """Slide over a stream, in batches as a trigger makes them."""
+    """Slide over a stream in batches, as with a trigger, and return the windows and their answers."""
     panes, starts = np.unique(windows.pane_of(times), return_index=True)
     ends = np.append(starts[1:], len(times))
     every = windows_with_panes(windows, panes, range(-(10**9), 10**9))
@@ -96,7 +96,7 @@ def agree(query: Query, rows: pa.Table, times: Times, windows: Windows, wanted: 
 
 
 def day(console: Console, counts: tuple[int, ...] = (250, 500, 1_000)) -> None:
-    """Slide a day by a second over two days, with more and more tuples."""
+    """Slide a window of a day by a second over two days, with more and more tuples."""
     windows, table = sliding("1 day", "1 s"), []
     for count in counts:
         rows, times = tuples(count, 2 * DAY_S * 1_000_000)
@@ -107,7 +107,7 @@ def day(console: Console, counts: tuple[int, ...] = (250, 500, 1_000)) -> None:
             some = slice(None, None, DAY_S // 2)
             agree(query, rows, times, windows, wanted[some], [each for out in answers for each in out.tables()][some])
             table.append([name, f"{count:,}", f"{len(wanted):,}", duration(seconds), duration(seconds / count)])
-    show(console, "1 day by 1 s over two days", ["query", "tuples", "windows", "processor time", "a tuple"], table)
+    show(console, "1 day by 1 s over two days", ["query", "tuples", "windows", "processor time", "per tuple"], table)
 
 
 if __name__ == "__main__":

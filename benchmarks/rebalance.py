@@ -1,9 +1,8 @@
-"""How evenly keys load slots, and what moves when slots come or go: `python -m benchmarks.rebalance`.
+"""Measures how evenly keys load slots, and how much moves when slots come or go: `python -m benchmarks.rebalance`.
 
-The keys of a stream follow Zipf's law with exponent 1.1. The rebalancer knows what a batch of a million tuples shows: tuples by
-group, and the keys that came most often. Its peers are consistent hashing (ring) and the rest of the hash by the number of slots
-(mod n). Where slots come or go, their share "must move". No routing of whole keys brings the most loaded slot below the heaviest
-key (lowest).
+The keys of a stream follow Zipf's law with exponent 1.1. The rebalancer knows what a batch of a million tuples shows: tuples per group,
+and the most frequent keys. Its peers are consistent hashing (ring) and the hash modulo the number of slots (mod n). Where slots come or
+go, their share "must move". No routing of whole keys brings the most loaded slot below the heaviest key (lowest).
 """
 
 import sys
@@ -32,7 +31,7 @@ BALANCED = 1.2
 
 @dataclass(frozen=True, eq=False)
 class Stream:
-    """Keys, and the tuples of a batch that each has."""
+    """Keys, and how many tuples of a batch each has."""
 
     hashes: Hashes
     counts: Floats
@@ -45,13 +44,13 @@ class Stream:
         return Stream(hashes, np.rint(shares / shares.sum() * TUPLES))
 
     def loads(self, table: RoutingTable) -> Loads:
-        """Return what a batch shows."""
+        """Return the loads that a batch shows."""
         heaviest = np.argsort(-self.counts, kind="stable")[:HEAVIEST]
         named = tuple(zip(self.hashes[heaviest].tolist(), self.counts[heaviest].astype(int).tolist(), strict=True))
         return Loads(np.bincount(table.groups_of(self.hashes), self.counts, minlength=len(table.slots)).tolist(), named)
 
     def lowest(self, slots: int) -> float:
-        """Return what the most loaded slot has at least, over the mean: the heaviest key."""
+        """Return the smallest possible load of the most loaded slot, relative to the mean: that of the heaviest key."""
         return max(1.0, float(self.counts.max() / self.counts.sum()) * slots)
 
 
@@ -67,7 +66,7 @@ class _Rebalanced:
 
 
 def routings(stream: Stream) -> dict[str, Callable[[int], Slots]]:
-    """Return the slots of all keys by the number of slots, in three ways."""
+    """Return three functions from the number of slots to the slots of all keys."""
     return {
         "ours": _Rebalanced(stream),
         "ring": lambda slots: HashRing.of(range(slots)).owners(stream.hashes).astype(np.int64),
@@ -76,7 +75,7 @@ def routings(stream: Stream) -> dict[str, Callable[[int], Slots]]:
 
 
 def run(console: Console, keys: Sequence[int] = KEYS, steps: Sequence[int] = STEPS) -> dict[str, Any]:
-    """Change the number of slots step by step, and show what moves and how the load lies."""
+    """Change the number of slots step by step, print what moves and how loads are spread, and return the figures."""
     cells = [cell for each in keys for cell in _steps(Stream.zipf(each), steps)]
     names = list(dict.fromkeys(cell["routing"] for cell in cells))
     by = {(cell["keys"], cell["step"], cell["routing"]): cell for cell in cells}
@@ -88,7 +87,7 @@ def run(console: Console, keys: Sequence[int] = KEYS, steps: Sequence[int] = STE
             least, lowest, beside = f"{mine[0]['least_moved']:.0%}", f"{mine[0]['lowest']:.2f}", f"{mine[0]['others']:.2f}"
             rows.append([f"{count:,}", f"{old} to {new}", least, *moved, lowest, *highest, beside])
     columns = ["keys", "slots", "must move", *names, "lowest", *names, "others"]
-    title = "Load that moves, then load of the most loaded slot over the mean (others: beside slots with a single key)"
+    title = "Load that moves, then the highest load of a slot relative to the mean (others: without slots that have a single key)"
     show(console, title, columns, rows)
     _check(cells)
     return {"cells": cells}
@@ -119,14 +118,14 @@ def _steps(stream: Stream, steps: Sequence[int]) -> list[dict[str, Any]]:
 
 
 def others(stream: Stream, at: Slots, slots: int) -> float:
-    """Return the highest load over the mean, of the slots that have more than one key that fills them."""
+    """Return the highest load relative to the mean, of the slots that have more than one key."""
     used, keys = np.bincount(at, stream.counts, minlength=slots), np.bincount(at, minlength=slots)
     shared = used[keys != 1]
     return float(shared.max() / shared.mean())
 
 
 def _check(cells: Sequence[dict[str, Any]]) -> None:
-    """Refuse what the rebalancer could have done better: 1.2 times the mean where keys allow it, and beside keys that do not."""
+    """Refuse loads that the rebalancer could have made better: 1.2 times the mean where keys allow it, and on slots without heavy keys."""
     for cell in (cell for cell in cells if cell["routing"] == "ours"):
         reached = cell["highest"] <= max(BALANCED, cell["lowest"] * (1 + 1e-9)) and cell["others"] <= BALANCED
         if not reached:

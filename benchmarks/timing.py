@@ -1,4 +1,4 @@
-"""Clocks, tables and goals that all parts share."""
+"""Clocks, tables and goals for all benchmarks."""
 
 import math
 import time
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class Disagreement(Exception):
-    """Contestants that should give the same answer did not: their times mean nothing."""
+    """Contestants that should return the same answer did not, so their times mean nothing."""
 
 
 @dataclass(frozen=True)
@@ -28,18 +28,18 @@ class Run(Generic[T]):
 
     @property
     def best_s(self) -> float:
-        """The fastest round."""
+        """Return the time of the fastest round."""
         return min(self.seconds)
 
     @property
     def median_s(self) -> float:
-        """The middle round."""
+        """Return the time of the median round."""
         return median(self.seconds)
 
 
 @dataclass(frozen=True)
 class Goal:
-    """A number that was measured, and the least it should be."""
+    """A measured number, and the least it should be."""
 
     what: str
     measured: float
@@ -47,25 +47,27 @@ class Goal:
 
     @property
     def reached(self) -> bool:
-        """Whether the goal holds."""
+        """Return whether the goal is reached."""
         return self.measured >= self.at_least
 
     def __str__(self) -> str:
-        """Say it in a line."""
+        """Return the goal and its verdict in one line."""
         verdict = "reached" if self.reached else "MISSED"
         return f"Goal {verdict}: {self.what}: {self.measured:,.2f} (goal: {self.at_least:g})"
 
 
-def race(contestants: Mapping[str, Callable[[], T]], *, least: int, most: int, budget_s: float, slow_s: float) -> dict[str, Run[T]]:
-    """Let contestants run in turn, round after round, so that noise hits all alike and all have as many tries.
+def race(
+    contestants: Mapping[str, Callable[[], T]], *, min_rounds: int, max_rounds: int, budget_s: float, slow_s: float
+) -> dict[str, Run[T]]:
+    """Let contestants run in turn, round after round, so that noise affects all alike, and return the runs.
 
-    There are `least` to `most` rounds, as many as fit into `budget_s`. Only who needs more than `slow_s` runs once.
+    There are `min_rounds` to `max_rounds` rounds, as many as fit into `budget_s`. Contestants that need more than `slow_s` run only once.
     """
     answers: dict[str, T] = {}
     seconds: dict[str, list[float]] = {name: [] for name in contestants}
     taking_part, used_s = dict(contestants), 0.0
-    for played in range(most):
-        if played >= least and used_s >= budget_s:
+    for played in range(max_rounds):
+        if played >= min_rounds and used_s >= budget_s:
             break
         for name, contestant in taking_part.items():
             start = time.perf_counter()
@@ -81,44 +83,44 @@ def check_agreement(cell: str, answers: Mapping[str, NDArray[Any]]) -> None:
     (first, expected), *others = answers.items()
     for name, answer in others:
         if not np.array_equal(answer, expected):
-            raise Disagreement(f"{cell}: {name} answers otherwise than {first}: {_difference(answer, expected)}")
+            raise Disagreement(f"{cell}: {name} and {first} differ: {_difference(answer, expected)}")
 
 
 def _difference(answer: NDArray[Any], expected: NDArray[Any]) -> str:
     if answer.shape != expected.shape:
         return f"{len(answer):,} rows instead of {len(expected):,}"
     differing = np.flatnonzero(answer != expected)
-    return f"in {len(differing):,} rows, of which {differing[0]} is the first"
+    return f"in {len(differing):,} rows, the first of which is {differing[0]}"
 
 
 def announce(console: Console, goals: Iterable[Goal]) -> list[dict[str, Any]]:
-    """Print goals, and give them for the machine-readable copy."""
-    told = []
+    """Print goals, and return them for the machine-readable copy."""
+    verdicts = []
     for goal in goals:
         console.print(str(goal), style="green" if goal.reached else "bold red")
-        told.append(asdict(goal) | {"reached": goal.reached})
-    return told
+        verdicts.append(asdict(goal) | {"reached": goal.reached})
+    return verdicts
 
 
 def geometric_mean(ratios: Iterable[float]) -> float:
-    """Return the mean of ratios."""
+    """Return the geometric mean of ratios."""
     logarithms = [math.log(ratio) for ratio in ratios]
     return math.exp(sum(logarithms) / len(logarithms))
 
 
 def duration(seconds: float) -> str:
-    """Return a time in the unit that fits."""
+    """Return a time in a suitable unit."""
     value, unit = (seconds * 1000, "ms") if seconds < 1 else (seconds, "s")
     return f"{value:.{3 if value < 1 else 2 if value < 10 else 1}f} {unit}"
 
 
 def durations(seconds: Mapping[str, float], rounds: Mapping[str, int]) -> list[str]:
-    """Return the times of contestants, with a star for who ran just once."""
+    """Return the times of contestants, with a star for those that ran only once."""
     return [duration(each) + ("*" if rounds[name] == 1 else "") for name, each in seconds.items()]
 
 
 def show(console: Console, title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Print a table, its first column to the left and numbers to the right."""
+    """Print a table with its first column aligned left, and numbers aligned right."""
     table = Table()
     for i, column in enumerate(columns):
         table.add_column(column, justify="right" if i else "left", no_wrap=True)

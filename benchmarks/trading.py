@@ -1,7 +1,7 @@
-"""How long a fit takes: `python -m benchmarks.trading`.
+"""Measures how long a fit takes: `python -m benchmarks.trading`.
 
-Windows of 1,000 quotes every 25, averaged by the millisecond, a polynomial of degree 2 (P2 §5.1). SciPy and NumPy are handed the averaged points of
-one window after the other; the kernel averages too, so "with averages" adds what NumPy needs for that.
+Windows of 1,000 quotes every 25, averaged per millisecond, and a polynomial of degree 2 (P2 §5.1). SciPy and NumPy get the averaged points
+of one window after the other; the kernel also averages, so "with averages" adds the time that NumPy needs for that.
 """
 
 from collections.abc import Callable
@@ -17,15 +17,15 @@ from skytide.kernels import fit_windows
 
 WINDOW, SLIDE, DEGREE, AHEAD_US = 1_000, 25, 2, 1_000_000
 QUOTES, SEED = 30_000, 3
-MEAN_GAPS_US = {"calm, 50 quotes a second": 20_000.0, "a burst, 2,000 quotes a second": 500.0}
-AT_LEAST = 5.0
-AGREE = 1e-8  # over the price
+MEAN_GAPS_US = {"calm, 50 quotes per second": 20_000.0, "a burst, 2,000 quotes per second": 500.0}
+MIN_RATIO = 5.0
+AGREE = 1e-8  # relative to the price
 
 Floats = NDArray[np.float64]
 
 
 def quotes(mean_gap_us: float, n: int = QUOTES) -> tuple[NDArray[np.int64], Floats]:
-    """Make up quotes of one symbol, a cent or so apart."""
+    """Return synthetic quotes of one symbol, about a cent apart."""
     random = np.random.default_rng(SEED)
     times = np.cumsum(random.exponential(mean_gap_us, n)).astype(np.int64)
     return times, np.round(180 + np.cumsum(random.normal(0, 0.005, n)), 2)
@@ -40,7 +40,7 @@ def averaged(times: NDArray[np.int64], prices: Floats) -> tuple[Floats, Floats, 
 
 
 def by_scipy(x: Floats, y: Floats, later: float) -> float:
-    """Predict by SciPy's Levenberg-Marquardt."""
+    """Return the prediction of SciPy's Levenberg-Marquardt."""
     powers = np.vander(x, DEGREE + 1)
     start = np.zeros(DEGREE + 1)
     found = least_squares(lambda c: powers @ c - y, start, jac=lambda _: powers, method="lm")
@@ -48,12 +48,12 @@ def by_scipy(x: Floats, y: Floats, later: float) -> float:
 
 
 def by_polyfit(x: Floats, y: Floats, later: float) -> float:
-    """Predict by NumPy's linear least squares."""
+    """Return the prediction of NumPy's linear least squares."""
     return float(np.polyval(np.polyfit(x, y, DEGREE), later))
 
 
-def measure(kind: str, n: int = QUOTES, most: int = 7) -> dict[str, Any]:
-    """Race over the windows of one kind of stream; all must predict the same."""
+def measure(kind: str, n: int = QUOTES, max_rounds: int = 7) -> dict[str, Any]:
+    """Race over the windows of one kind of stream, and return the times; all predictions must agree."""
     times, prices = quotes(MEAN_GAPS_US[kind], n)
     ends = np.arange(WINDOW, n + 1, SLIDE)
     begins = ends - WINDOW
@@ -73,19 +73,19 @@ def measure(kind: str, n: int = QUOTES, most: int = 7) -> dict[str, Any]:
 
     ours()  # compile
     contestants = {"skytide": ours, "scipy lm": each(by_scipy), "numpy polyfit": each(by_polyfit), "averages": averages}
-    runs = race(contestants, least=2, most=most, budget_s=4.0, slow_s=20.0)
+    runs = race(contestants, min_rounds=2, max_rounds=max_rounds, budget_s=4.0, slow_s=20.0)
     for name, run in runs.items():
         worst = float(np.max(np.abs(run.answer - runs["skytide"].answer)))
         if not worst <= AGREE * float(prices.max()):
-            raise Disagreement(f"{kind}: {name} predicts otherwise than skytide, by up to {worst:g}")
+            raise Disagreement(f"{kind}: the predictions of {name} and skytide differ by up to {worst:g}")
     best = {name: run.best_s / len(ends) for name, run in runs.items()}
     best["averages"] -= best["skytide"]
     return {"kind": kind, "windows": len(ends), "points": float(np.mean([len(x) for x, _, _ in points])), "best_s": best}
 
 
-def run(console: Console, *, n: int = QUOTES, most: int = 7) -> dict[str, Any]:
-    """Measure, print a table, and say whether the goal holds."""
-    cells = [measure(kind, n, most) for kind in MEAN_GAPS_US]
+def run(console: Console, *, n: int = QUOTES, max_rounds: int = 7) -> dict[str, Any]:
+    """Measure, print the table and whether the goal is reached, and return the figures."""
+    cells = [measure(kind, n, max_rounds) for kind in MEAN_GAPS_US]
     rows = []
     for cell in cells:
         best = cell["best_s"]
@@ -103,8 +103,8 @@ def run(console: Console, *, n: int = QUOTES, most: int = 7) -> dict[str, Any]:
         "over polyfit",
     ]
     show(console, f"One window of {WINDOW:,} quotes, degree {DEGREE}: best times", columns, rows)
-    least = min(cell["over_scipy"] for cell in cells)
-    goals = [Goal("times as fast as SciPy's fit alone, worst kind", least, AT_LEAST)]
+    worst = min(cell["over_scipy"] for cell in cells)
+    goals = [Goal("times as fast as SciPy's fit alone, worst kind", worst, MIN_RATIO)]
     return {"cells": cells, "goals": announce(console, goals)}
 
 

@@ -1,1 +1,1 @@
-"""Fleets of streams against what a user would have instead."""
+"""Fleets of streams, compared with what a user would have otherwise."""

@@ -1,4 +1,4 @@
-"""Thousands of streams: rows a second and milliseconds of a batch, against what a user would have instead."""
+"""Thousands of streams: rows per second and milliseconds per batch, compared with what a user would have otherwise."""
 
 import argparse
 import json
@@ -27,15 +27,15 @@ from skytide.spark import local_session
 
 ROOT = Path(__file__).resolve().parents[2]
 ROWS = 100_000
-"""Of a batch, over all streams."""
+"""Rows of a batch, over all streams."""
 ROUNDS = 7
-OURS, ONE_READER, CLOSED, A_TASK_EACH = CONTESTANTS = ("skytide", "(b) one reader", "(c) closed files", "(a) a task each")
-GOALS = {A_TASK_EACH: 5.0, ONE_READER: 1.5}
-"""How many times as long as ours their batches are to take."""
+OURS, ONE_READER, CLOSED, ONE_TASK_EACH = CONTESTANTS = ("skytide", "(b) one reader", "(c) closed files", "(a) one task per stream")
+GOALS = {ONE_TASK_EACH: 5.0, ONE_READER: 1.5}
+"""The goals: how many times as long as ours their batches should take."""
 
 
 def main() -> None:
-    """Run and print."""
+    """Run the parts, and print and save the results."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.fleet", description=__doc__)
     parser.add_argument("only", nargs="*", help="parts to run: folder, redis, silent, redirect, burst")
     parser.add_argument("--streams", type=int, nargs="+", default=[1_000, 10_000], help="how many streams (default: %(default)s)")
@@ -76,10 +76,10 @@ class _Bench:
                 ),  # type: ignore[misc]
                 Timed(ONE_READER, feeds[ONE_READER], plain_files(self.spark, feeds[ONE_READER].folder)),
             ]
-            if streams == 1_000:  # with ten times as many these two take minutes a batch
+            if streams == 1_000:  # with ten times as many these two take minutes per batch
                 contestants.append(Timed(CLOSED, feeds[CLOSED], closed_files(self.spark, feeds[CLOSED].folder)))
                 contestants.append(
-                    Timed(A_TASK_EACH, feeds[A_TASK_EACH], plain_files(self.spark, feeds[A_TASK_EACH].folder, one_each=True))
+                    Timed(ONE_TASK_EACH, feeds[ONE_TASK_EACH], plain_files(self.spark, feeds[ONE_TASK_EACH].folder, one_each=True))
                 )
             found[str(streams)] = self._race(f"{streams:,} streams in a folder", streams, contestants)
         return found
@@ -97,13 +97,13 @@ class _Bench:
                     Timed(ONE_READER, keys[ONE_READER], plain_redis(self.spark, url, keys[ONE_READER].pattern)),
                 ]
                 if streams == 1_000:
-                    each = plain_redis(self.spark, url, keys[A_TASK_EACH].pattern, one_each=True)
-                    contestants.append(Timed(A_TASK_EACH, keys[A_TASK_EACH], each))
+                    each = plain_redis(self.spark, url, keys[ONE_TASK_EACH].pattern, one_each=True)
+                    contestants.append(Timed(ONE_TASK_EACH, keys[ONE_TASK_EACH], each))
                 found[str(streams)] = self._race(f"{streams:,} streams in Redis", streams, contestants)
         return found
 
     def silent(self) -> dict[str, Any]:
-        """Measure a batch of ten streams beside 10,000 that are silent, and without them."""
+        """Measure a batch of ten streams among 10,000 silent ones, and without these."""
         timed: dict[int, Timed] = {}
         for streams in (10, 10_000):
             place = self.place / f"silent{streams}"
@@ -118,13 +118,13 @@ class _Bench:
             query.stop()
         ratio = timed[10_000].median_s / timed[10].median_s
         self.console.print(
-            f"A batch of 100 rows from ten streams: {timed[10].median_s * 1e3:.0f} ms alone, {timed[10_000].median_s * 1e3:.0f} ms beside 9,990 silent ones"
+            f"A batch of 100 rows from ten streams: {timed[10].median_s * 1e3:.0f} ms alone, {timed[10_000].median_s * 1e3:.0f} ms among 9,990 silent ones"
         )
-        self.goals.append(Goal("twice a batch without silent streams, over one with 9,990 of them", 2 / ratio, 1))
+        self.goals.append(Goal("twice the time of a batch without silent streams, over that with 9,990 of them", 2 / ratio, 1))
         return {str(streams): query.seconds for streams, query in timed.items()}
 
     def redirect(self) -> dict[str, Any]:
-        """Measure what a redirection costs: batches under a strategy that moves streams all the time, and under one that does not."""
+        """Measure the cost of redirections: batches under a strategy that moves streams all the time, and under one that does not."""
         streams, timed, fleets = 1_000, {}, {}
         for strategy in ("drfm", "par"):
             place = self.place / f"redirect-{strategy}"
@@ -140,7 +140,7 @@ class _Bench:
             query.stop()
             moved = median(later - earlier for earlier, later in pairwise(query.planning_s))
             self.console.print(
-                f"{strategy}: {query.median_s * 1e3:.0f} ms a batch with {moved:.0f} redirections in each, {len(fleets[strategy].splits())} splits"
+                f"{strategy}: {query.median_s * 1e3:.0f} ms per batch with {moved:.0f} redirections each, {len(fleets[strategy].splits())} splits"
             )
         return {name: query.seconds for name, query in timed.items()}
 
@@ -154,7 +154,7 @@ class _Bench:
         return {"calm_s": calm, "burst_s": burst}
 
     def _latency(self, name: str, times: int, *, seconds: float = 20.0, hz: int = 200) -> float:
-        """Write 100 streams in real time, one of them so many times as fast, and return the mean latency of the others."""
+        """Write 100 streams in real time, one of them `times` times as fast, and return the mean latency of the others."""
         place = self.place / name
         (place / "feeds").mkdir(parents=True)
         fleet = skytide.fleet(place / "feeds", schema="sent double", interval="1 s")
@@ -181,32 +181,34 @@ class _Bench:
         return sum(each for each, _ in late) / sum(count for _, count in late)
 
     def _race(self, title: str, streams: int, contestants: list[Timed]) -> dict[str, Any]:
-        """Let contestants read the same records, round by round in turn, and show how long a batch takes."""
+        """Let contestants read the same records in turn, round by round, print the table, and return the times of batches."""
         for query in contestants:
             query.start(1, active=1)
         for _ in range(ROUNDS):
             for query in contestants:
-                if not query.seconds or query.seconds[0] < 5:  # who takes long has one round
+                if not query.seconds or query.seconds[0] < 5:  # slow contestants have only one round
                     query.round(ROWS // streams)
         for query in contestants:
             query.stop()
         if len({query.answers[1] for query in contestants}) > 1:
-            raise Disagreement(f"{title}: contestants counted other rows: {[query.answers[1] for query in contestants]}")
+            raise Disagreement(f"{title}: contestants counted different rows: {[query.answers[1] for query in contestants]}")
         mine = contestants[0]
         rows = [
             [query.name, f"{query.median_s * 1e3:,.0f}", f"{ROWS / query.median_s:,.0f}", f"{query.median_s / mine.median_s:.2f} x"]
             for query in contestants
         ]
-        heading = f"{title}, {ROWS:,} rows a batch, median of {ROUNDS}"
-        show(self.console, heading, ["contestant", "ms a batch", "rows/s", "takes"], rows)
+        heading = f"{title}, {ROWS:,} rows per batch, median of {ROUNDS}"
+        show(self.console, heading, ["contestant", "ms per batch", "rows/s", "takes"], rows)
         planning_s = mine.median_planning_s
-        self.console.print(f"Looking, planning and noting offsets took {planning_s * 1e3:.0f} ms of {mine.median_s * 1e3:.0f} ms")
+        self.console.print(
+            f"Listing streams, planning and saving offsets took {planning_s * 1e3:.0f} ms of {mine.median_s * 1e3:.0f} ms"
+        )
         for query in contestants:
             if query.name in GOALS and streams == 1_000:
                 self.goals.append(Goal(f"{title}: times {query.name}", query.median_s / mine.median_s, GOALS[query.name]))
         if streams == 10_000:
             self.goals.append(
-                Goal(f"{title}: batch over ten times what planning and offsets take", mine.median_s / planning_s / 10, 1)
+                Goal(f"{title}: time of a batch over ten times that of planning and offsets", mine.median_s / planning_s / 10, 1)
             )
         return {query.name: query.seconds for query in contestants} | {"planning_s": planning_s}
 

@@ -16,7 +16,7 @@ WAIT_S = 600.0
 
 
 class Files:
-    """One growing file a stream; or a new file a stream and round, for a source that reads only closed ones."""
+    """One growing file per stream, or one new file per stream and round for a source that only reads closed files."""
 
     def __init__(self, folder: Path, streams: int, *, closed: bool = False) -> None:
         self.folder, self.streams, self.closed = folder, streams, closed
@@ -24,7 +24,7 @@ class Files:
         folder.mkdir(parents=True)
 
     def write(self, records: int, active: int | None = None) -> None:
-        """Append so many records to each stream, or to the first ones only."""
+        """Append `records` records to each stream, or only to the first `active` ones."""
         for stream in range(self.streams if active is None else active):
             data = "".join(self._record(stream, number) for number in range(records))
             name = f"s{stream}-{self.round}.jsonl" if self.closed else f"s{stream}.jsonl"
@@ -41,7 +41,7 @@ class Files:
 
 
 class RedisKeys:
-    """One Redis stream each."""
+    """Streams in Redis, one key per stream."""
 
     def __init__(self, url: str, prefix: str, streams: int) -> None:
         import redis
@@ -50,7 +50,7 @@ class RedisKeys:
         self.pattern = f"{prefix.translate(str.maketrans(dict.fromkeys('()', '?')))}:*"
 
     def write(self, records: int, active: int | None = None) -> None:
-        """Append entries."""
+        """Append `records` entries to each stream, or only to the first `active` ones."""
         pipe = self.server.pipeline(transaction=False)
         for stream in range(self.streams if active is None else active):
             for number in range(records):
@@ -62,12 +62,12 @@ class RedisKeys:
 
 @dataclass
 class Timed:
-    """A query that is held between batches, so that a round is one batch: from when it is let go to when its rows were counted."""
+    """A query that is held between batches, so that a round is one batch: from its release until its rows are counted."""
 
     name: str
     feed: Files | RedisKeys
     df: DataFrame
-    told_planning_s: Callable[[], float] | None = None
+    read_planning_s: Callable[[], float] | None = None
     planning_s: list[float] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
     answers: list[tuple[int, int]] = field(default_factory=list)
@@ -77,7 +77,7 @@ class Timed:
         self._query: Any = None
 
     def start(self, records: int, active: int | None = None) -> None:
-        """Write, and start; the first batch is not timed."""
+        """Write records and start the query; the first batch is not timed."""
         self.feed.write(records, active)
         self._checkpoint = tempfile.TemporaryDirectory()
 
@@ -92,14 +92,14 @@ class Timed:
         self._wait()
 
     def round(self, records: int, active: int | None = None) -> None:
-        """Write, and time the batch that reads it."""
+        """Write records, and time the batch that reads them."""
         self.feed.write(records, active)
         began = time.perf_counter()
         self._go.release()
         self._wait()
         self.seconds.append(time.perf_counter() - began)
-        if self.told_planning_s is not None:
-            self.planning_s.append(self.told_planning_s())
+        if self.read_planning_s is not None:
+            self.planning_s.append(self.read_planning_s())
 
     def stop(self) -> None:
         """End the query."""
@@ -109,12 +109,12 @@ class Timed:
 
     @property
     def median_s(self) -> float:
-        """The middle round."""
+        """Return the time of the median round."""
         return median(self.seconds)
 
     @property
     def median_planning_s(self) -> float:
-        """What looking, planning and noting offsets took in the middle round."""
+        """Return the time for listing streams, planning and saving offsets in the median round."""
         return median(self.planning_s)
 
     def _wait(self) -> None:

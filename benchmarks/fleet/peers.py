@@ -1,4 +1,4 @@
-"""What a user would have without a fleet: a task for each stream, one reader for all, or files that Spark reads when they are closed."""
+"""What a user would have without a fleet: one task per stream, one reader for all streams, or files that Spark reads once they are closed."""
 
 import io
 import os
@@ -26,7 +26,7 @@ class Ranges(InputPartition):
 
 
 class PlainReader(DataSourceStreamReader):
-    """As the documentation of PySpark shows it: offsets of all files in one dict."""
+    """A reader as in PySpark's documentation: the offsets of all files are in one dict."""
 
     def __init__(self, folder: str, one_each: bool) -> None:
         self.folder, self.one_each = folder, one_each
@@ -53,7 +53,7 @@ class PlainReader(DataSourceStreamReader):
 
 
 class PlainRedisReader(DataSourceStreamReader):
-    """The same for Redis Streams: the last id of each in one dict, and as many keys in one pipeline as there are."""
+    """The same for Redis Streams: the last ids of all keys are in one dict, and all keys are read by one pipeline."""
 
     def __init__(self, url: str, pattern: str, one_each: bool) -> None:
         self.url, self.pattern, self.one_each = url, pattern, one_each
@@ -109,17 +109,17 @@ class PlainSource(DataSource):
 
 
 def plain_files(spark: SparkSession, folder: Path, *, one_each: bool = False) -> DataFrame:
-    """Return a DataFrame with one partition, or with one for each stream."""
+    """Return a DataFrame with one partition, or with one per stream."""
     spark.dataSource.register(PlainSource)
     return spark.readStream.format("plain").options(path=str(folder), one_each=one_each).load()
 
 
 def plain_redis(spark: SparkSession, url: str, pattern: str, *, one_each: bool = False) -> DataFrame:
-    """Return the same of Redis Streams."""
+    """Return the same for Redis Streams."""
     spark.dataSource.register(PlainSource)
     return spark.readStream.format("plain").options(path=url, pattern=pattern, one_each=one_each).load()
 
 
 def closed_files(spark: SparkSession, folder: Path) -> DataFrame:
-    """Return Spark's own source of JSON files: it reads each file once, so they have to be closed."""
+    """Return Spark's own source of JSON files, which reads each file once, so that files have to be closed."""
     return spark.readStream.schema(COLUMNS).json(str(folder))

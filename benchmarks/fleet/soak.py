@@ -1,4 +1,4 @@
-"""Ten thousand streams for minutes, of which a tenth send each second, some join and some leave: memory and files must stay flat."""
+"""Ten thousand streams for minutes: a tenth send each second, some join and some leave, and memory and files must not grow."""
 
 import argparse
 import random

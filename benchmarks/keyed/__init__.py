@@ -1,1 +1,1 @@
-"""Operators on keys, against Spark's own keyed state."""
+"""Operators on keys, compared with Spark's own keyed state."""

@@ -1,4 +1,4 @@
-"""Operators on keys against Spark's own keyed state: throughput, few active keys of many, a resize, skew, and what elasticity and many keys cost."""
+"""Operators on keys compared with Spark's own keyed state: throughput, few active keys, a resize, skew, and the costs of elasticity and of many keys."""
 
 import argparse
 import json
@@ -27,14 +27,14 @@ ROOT = Path(__file__).resolve().parents[2]
 QUOTES, KEYS, FILES = 1_000_000, 3_000, 10
 MANY = 100_000
 MORE_KEYS = (2_836, 10_000, 30_000, 100_000)
-"""From P2's number of symbols on (its Fig. 9)."""
+"""Starting with P2's number of symbols (its Fig. 9)."""
 PARTS = ("uniform", "zipf", "active", "resize", "elasticity", "keys")
 CHECKED = 4
-"""Spark's own are slow: they read so many files, and all have to agree on those. skytide reads all for its time."""
+"""Spark's own are slow: they only read this many files, on which all have to agree. skytide reads all files for its time."""
 
 
 class Totals:
-    """Counts and adds up the prices of a key: the simplest operator there is."""
+    """Counts and sums the prices of a key: the simplest operator there is."""
 
     def open(self, key: str) -> Any:
         return np.zeros(2)
@@ -47,7 +47,7 @@ class Totals:
 
 
 def main() -> None:
-    """Run and print."""
+    """Run the parts, and print and save the results."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.keyed", description=__doc__)
     parser.add_argument("only", nargs="*", help=f"parts to run: {', '.join(PARTS)}")
     options = parser.parse_args()
@@ -74,32 +74,34 @@ def main() -> None:
 
 
 class Bench:
-    """The parts."""
+    """The parts of the benchmark."""
 
     def __init__(self, spark: SparkSession, console: Console, place: Path, goals: list[Goal]) -> None:
         self.spark, self.console, self.place, self.goals = spark, console, place, goals
 
     def uniform(self) -> dict[str, Any]:
-        """Keys that come equally often: 333 quotes each, so that windows are shorter."""
+        """Measure equally frequent keys: 333 quotes each, so windows are shorter."""
         return self._races("uniform", np.ones(KEYS), 100)
 
     def zipf(self) -> dict[str, Any]:
-        """Keys of which some come very often."""
+        """Measure keys some of which are very frequent."""
         return self._races("Zipf 1.1", 1 / np.arange(1, KEYS + 1) ** 1.1, 1_000)
 
     def active(self) -> dict[str, Any]:
-        """Many keys of which few come with a batch, five quotes each; and the same few without all the others."""
+        """Measure many keys of which few are in a batch, with five quotes each, and the same few without the others."""
         all_s, few_s = self._shares("all", [1.0] * 3 + [0.01] * 6)
         _, alone_s = self._shares("few", [0.01] * 9)
         self.console.print(
-            f"{MANY:,} keys: a batch of all takes {all_s * 1e3:,.0f} ms, one of 1 % of them {few_s * 1e3:,.0f} ms; "
-            f"where there are no other keys one of as many takes {alone_s * 1e3:,.0f} ms"
+            f"{MANY:,} keys: a batch with all takes {all_s * 1e3:,.0f} ms, one with 1 % of them {few_s * 1e3:,.0f} ms; "
+            f"without the other keys it takes {alone_s * 1e3:,.0f} ms"
         )
-        self.goals.append(Goal("100,000 keys: a tenth of a batch of all, over one of 1 % of them", all_s / few_s / 10, 1))
+        self.goals.append(
+            Goal("100,000 keys: a tenth of the time of a batch with all, over that with 1 % of them", all_s / few_s / 10, 1)
+        )
         return {"all_s": all_s, "few_s": few_s, "alone_s": alone_s}
 
     def _shares(self, name: str, shares: list[float]) -> tuple[float, float]:
-        """Return how long batches of all keys take, and batches of few."""
+        """Return how long batches with all keys take, and batches with few."""
         place, files = self.place / name, []
         rng = np.random.default_rng(3)
         for number, share in enumerate(shares):
@@ -109,7 +111,7 @@ class Bench:
         return median(seconds[1:3]), median(seconds[4:])
 
     def resize(self) -> dict[str, Any]:
-        """From 2 to 4 slots in the middle: how long the batches around it take."""
+        """Resize from 2 to 4 slots in the middle, and measure the batches around that."""
         folder, place = self._day("uniform", np.ones(KEYS)), self.place / "resized"
         found = self._timed(self._keyed(folder, "mean"), place, resize_at=FILES // 2)
         seconds = found["seconds"]
@@ -117,11 +119,11 @@ class Bench:
         self.console.print(
             f"2 to 4 slots: batches of {before * 1e3:,.0f} ms before, {at * 1e3:,.0f} ms when keys have moved, {after * 1e3:,.0f} ms after"
         )
-        self.goals.append(Goal("a batch, over what the resize adds to one", before / max(at - before, 1e-3), 1))
+        self.goals.append(Goal("the time of a batch over what the resize adds to it", before / max(at - before, 1e-3), 1))
         return {"seconds": seconds}
 
     def elasticity(self) -> dict[str, Any]:
-        """The same with loads reported, keys rebalanced and an auto-scaler that watches, and without all of it, in turn (P2 Fig. 8)."""
+        """Measure with reported loads, a rebalancer and an auto-scaler that watches, and without these, in turn (P2 Fig. 8)."""
         folder = self._day("uniform", np.ones(KEYS))
         seconds: dict[str, list[float]] = {"with": [], "without": []}
         for turn in range(3):
@@ -138,14 +140,14 @@ class Bench:
         return {"with_s": with_s, "without_s": without_s}
 
     def keys(self) -> dict[str, Any]:
-        """More and more keys (P2 Fig. 9)."""
+        """Measure with more and more keys (P2 Fig. 9)."""
         found = {}
         for keys in MORE_KEYS:
             folder = self._day(f"{keys} keys", np.ones(keys))
             seconds = self._timed(self._keyed(folder, "mean", 10), self.place / f"with {keys}", to_function=False)["seconds"]
             found[str(keys)] = QUOTES / FILES / median(seconds[2:])
         rows = [[f"{int(keys):,}", f"{rate:,.0f}"] for keys, rate in found.items()]
-        title = f"mean of windows of 10: quotes a second, by the median batch of {QUOTES // FILES:,}"
+        title = f"mean of windows of 10: quotes per second, by the median batch of {QUOTES // FILES:,}"
         show(self.console, title, ["keys", "quotes/s"], rows)
         return found
 
@@ -169,10 +171,10 @@ class Bench:
     def _shown(self, name: str, work: str, length: int, timed: dict[str, dict[str, Any]]) -> None:
         rates = {who: QUOTES / FILES / median(each["seconds"][1:]) for who, each in timed.items()}
         rows = [[who, f"{rate:,.0f}", f"{rates['skytide'] / rate:.1f} x"] for who, rate in rates.items()]
-        title = f"{work}, {KEYS:,} keys, {name}, windows of {length}: quotes a second, by the median batch of {QUOTES // FILES:,}"
+        title = f"{work}, {KEYS:,} keys, {name}, windows of {length}: quotes per second, by the median batch of {QUOTES // FILES:,}"
         show(self.console, title, ["contestant", "quotes/s", "skytide is faster"], rows)
         best = max(rate for who, rate in rates.items() if who != "skytide")
-        self.goals.append(Goal(f"{work}, {name}: times Spark's faster one", rates["skytide"] / best, 5))
+        self.goals.append(Goal(f"{work}, {name}: times as fast as Spark's faster one", rates["skytide"] / best, 5))
         status = timed["skytide"]["status"]
         self.console.print(
             f"Slots: {status.slots}, the most loaded has {status.imbalance:.2f} times the mean; {status.window_plan}"
@@ -180,7 +182,7 @@ class Bench:
         self.goals.append(Goal(f"{work}, {name}: 1.2 times the mean load over the highest", 1.2 / status.imbalance, 1))
 
     def _check(self, name: str, work: str, timed: dict[str, dict[str, Any]]) -> None:
-        """Refuse times of contestants that gave other results. How often a total comes out depends on batches: only their sum has to agree."""
+        """Refuse times of contestants with other results. How often a total comes out depends on batches, so only their sum has to agree."""
         first = timed["skytide"]["answer"]
         for who, each in timed.items():
             answer = each["answer"]
@@ -215,7 +217,7 @@ class Bench:
     def _timed(
         self, asked: Any, place: Path, *, to_function: bool = True, resize_at: int | None = None, watched: bool = False
     ) -> dict[str, Any]:
-        """Read file after file, and return the seconds of each batch, as Spark tells them, and what came out."""
+        """Read file after file, and return the seconds of each batch, as reported by Spark, and what came out."""
         sums = np.zeros(2)
         run: list[Any] = []
         place.mkdir(parents=True, exist_ok=True)
@@ -248,7 +250,7 @@ class Bench:
 
 
 def _quotes(keys: Any, second: int, rng: Any) -> pa.Table:
-    """Quotes of some keys within a second (ten for a whole day's file)."""
+    """Return quotes of some keys within a second."""
     times = np.sort(rng.integers(0, 1_000_000, len(keys))) + (1_700_000_000 + second) * 1_000_000
     prices = np.round(100 + np.cumsum(rng.normal(0, 0.01, len(keys))), 4)
     return pa.table(

@@ -1,6 +1,7 @@
 """The same work with Spark's own keyed state: transformWithStateInPandas and applyInPandasWithState, as their documentation shows them.
 
-A key's last quotes are one binary value, which is faster than a list; windows are fitted by the same compiled loop, so that what differs is what is around it.
+The last quotes of a key are one binary value, which is faster than a list; windows are fitted by the same compiled loop, so only what is
+around it differs.
 """
 
 from collections.abc import Iterator
@@ -20,7 +21,7 @@ STATE = "total bigint, tail binary"
 
 
 def step(work: str, length: int, key: str, state: tuple[int, bytes], rows: pd.DataFrame) -> tuple[tuple[int, bytes], pd.DataFrame]:
-    """Do the work on the next quotes of a key."""
+    """Return the state after the next quotes of a key, and the results."""
     total, tail = state
     rows = rows.sort_values(["ts", "price"])
     new = np.column_stack([rows["ts"].to_numpy().astype("datetime64[us]").astype(np.int64), rows["price"].to_numpy()])

@@ -1,4 +1,4 @@
-"""All controllers, a static peak and Spark's own dynamic allocation: the same load on a real cluster, one after the other."""
+"""All controllers, a static peak and Spark's own dynamic allocation, one after the other with the same load on a real cluster."""
 
 import argparse
 import json
@@ -24,14 +24,14 @@ DYNAMIC = {
 
 
 def settings(contestant: str, peak: int) -> dict[str, str]:
-    """Return the settings that a contestant begins with: the peak, or one executor (on a standalone cluster only so)."""
+    """Return the initial settings of a contestant: the peak, or one executor (which needs dynamic allocation on a standalone cluster)."""
     if contestant == "static":
         return {"spark.cores.max": str(peak)}
     return {**DYNAMIC, "spark.dynamicAllocation.maxExecutors": str(peak), "spark.dynamicAllocation.initialExecutors": "1"}
 
 
 def main() -> None:
-    """Run and print."""
+    """Run all contestants, and print and save the results."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.scaling", description=__doc__)
     parser.add_argument("contestants", nargs="*", default=CONTESTANTS)
     parser.add_argument("--peak", type=int, default=6, help="executors that the peak of the load needs (default: %(default)s)")
@@ -53,7 +53,7 @@ def main() -> None:
 
 
 def run(contestant: str, cluster: LocalCluster, peak: int, length_s: float) -> dict[str, Any]:
-    """Run one contestant in a process of its own."""
+    """Run one contestant in a process of its own, and return its result."""
     recording = ROOT / "out" / f"metrics-{contestant.replace(':', '-').replace(' ', '')}.parquet"
     recording.parent.mkdir(exist_ok=True)
     asked = {
@@ -71,11 +71,11 @@ def run(contestant: str, cluster: LocalCluster, peak: int, length_s: float) -> d
         if line.startswith("RESULT "):
             result: dict[str, Any] = json.loads(line.removeprefix("RESULT "))
             return result
-    raise SystemExit(f"{contestant} did not get to its end:\n{done.stderr[-3000:]}")
+    raise SystemExit(f"{contestant} did not finish:\n{done.stderr[-3000:]}")
 
 
 def report(console: Console, found: list[dict[str, Any]], peak: int, length_s: float) -> None:
-    """Print the table, and whether the goal was reached."""
+    """Print the table, and whether the goal is reached."""
     static_s = next((one["executor_s"] for one in found if one["contestant"] == "static"), peak * length_s)
     rows = [
         [
@@ -95,7 +95,7 @@ def report(console: Console, found: list[dict[str, Any]], peak: int, length_s: f
     show(console, f"a hill of {length_s:g} s, whose peak needs {peak} executors, on a standalone cluster", names, rows)
     good = [one for one in found if one["contestant"] in {*CONTROLLERS, "mpc:3 s"} - {"static"} and one["violation_share"] <= 0.01]
     best = max((1 - one["executor_s"] / static_s for one in good), default=0.0)
-    announce(console, [Goal("share of executor seconds saved, with at most 1 % of the intervals in violation", best, 0.4)])
+    announce(console, [Goal("share of executor seconds saved, with violations in at most 1 % of the intervals", best, 0.4)])
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""One contestant: a query under a load that comes and goes, on a cluster, with executors chosen in one way; what it cost, as JSON.
+"""One contestant: a query under a load that rises and falls, on a cluster, with executors chosen in one way; prints the costs as JSON.
 
-The query asks a service for each row, in a way of speaking: a task waits in proportion to its rows. So more executors serve more
-rows, also where they share the cores of one machine.
+The query calls a service for each row, as it were: a task waits in proportion to its rows. So more executors serve more rows, even if
+they share the cores of one machine.
 """
 
 import json
@@ -22,17 +22,17 @@ import skytide
 from skytide.control import Guard
 from skytide.spark.scaling.gateway import SparkCluster
 
-ROW_S = 0.002  # what the service takes for a row
-HEAD = 0.65  # of the time of executors is for rows at the peak: the rest is for what Spark does around them
+ROW_S = 0.002  # time of the service per row
+HEAD = 0.65  # share of the time of executors for rows at the peak: the rest is for Spark
 INTERVAL_S, LOOK_S = 5.0, 0.5
 TRIGGER = "2 seconds"
 WARM_UP_S = 40
 STEP_S = 5
-LOW = 0.1  # of the peak
+LOW = 0.1  # share of the peak
 
 
 def hill(peak_hz: float, length_s: float) -> str:
-    """Return a load that rises and falls again, as steps: from a tenth of the peak, after a warm-up there."""
+    """Return the steps of a load that rises and falls again, from a tenth of the peak and after a warm-up at that."""
     steps = [f"{WARM_UP_S}:{peak_hz * LOW:.0f}"]
     for at in range(0, int(length_s), STEP_S):
         height = math.sin(math.pi * at / length_s) ** 4
@@ -41,24 +41,24 @@ def hill(peak_hz: float, length_s: float) -> str:
 
 
 def ask_service(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Wait as long as the service takes for the rows of a batch: this is the work of the query, not a wait for something."""
+    """Wait as long as the service takes for the rows of a batch: this is the work of the query, not waiting for an event."""
     for batch in batches:
         time.sleep(batch.num_rows * ROW_S)
         yield batch
 
 
 class Meter:
-    """Counts executors, over time, as whoever pays for them does."""
+    """Measures the time of executors, as whoever pays for them does."""
 
     def __init__(self, cluster: SparkCluster) -> None:
-        """Begin."""
+        """Start to measure."""
         self._cluster, self._stopped = cluster, threading.Event()
-        self.executor_s, self.most = 0.0, 0
+        self.executor_s, self.max_executors = 0.0, 0
         self._thread = threading.Thread(target=self._count, daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
-        """End."""
+        """Stop measuring."""
         self._stopped.set()
         self._thread.join()
 
@@ -68,12 +68,12 @@ class Meter:
             executors = sum(each.active for each in self._cluster.executors())
             now_s = time.monotonic()
             self.executor_s += executors * (now_s - before_s)
-            self.most = max(self.most, executors)
+            self.max_executors = max(self.max_executors, executors)
             before_s = now_s
 
 
 def main() -> None:
-    """Run a contestant."""
+    """Run a contestant, and print its result."""
     asked: dict[str, Any] = json.loads(sys.argv[1])
     peak, length_s, bound_s, name = asked["peak"], asked["length_s"], asked["bound_s"], asked["contestant"]
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -88,7 +88,7 @@ def main() -> None:
     rows = arriving.mapInArrow(ask_service, arriving.schema)
     cluster = SparkCluster(spark)
     own = name not in ("static", "dynamic")
-    if own:  # Spark's own allocation is there only to begin with one executor
+    if own:  # Spark's own allocation is only needed to begin with one executor
         spark.sparkContext._jsc.sc().executorAllocationManager().get().stop()
     with tempfile.TemporaryDirectory() as folder:
         writer = rows.writeStream.format("noop").option("checkpointLocation", folder).trigger(processingTime=TRIGGER)
@@ -119,7 +119,7 @@ def main() -> None:
     result = {
         "contestant": name,
         "executor_s": meter.executor_s,
-        "most": meter.most,
+        "max_executors": meter.max_executors,
         "intervals": len(seen),
         "violations": sum(late),
         "violation_share": sum(late) / max(1, len(late)),

@@ -1,1 +1,1 @@
-"""Continuous queries at the highest rate they keep up with, against what a Spark user would write today."""
+"""Continuous queries at the highest rate they keep up with, compared with what a Spark user would write today."""

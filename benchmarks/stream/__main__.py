@@ -1,4 +1,4 @@
-"""Raise the load until a query no longer keeps up; print the highest it did, and a machine-readable copy."""
+"""Raise the load until a query no longer keeps up, print the highest load it sustained, and write a machine-readable copy."""
 
 import argparse
 import json
@@ -59,18 +59,18 @@ ENTRIES = [
 
 
 def main() -> None:
-    """Run and print."""
+    """Run the entries, and print and save the results."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.stream", description=__doc__)
     parser.add_argument("only", nargs="*", help="numbers of the entries to run, from 0")
-    parser.add_argument("--rates", help="tuples a second to try instead of each entry's own, as 150000,300000")
+    parser.add_argument("--rates", help="tuples per second to try instead of each entry's own, such as 150000,300000")
     parser.add_argument("--trigger", default=TRIGGER, help='the interval of batches, or "auto" for skytide\'s own pace')
     options = parser.parse_args()
     wanted = [int(number) for number in options.only] or list(range(len(ENTRIES)))
     console = Console(width=130, highlight=False)
-    os.environ["PYTHONWARNINGS"] = "ignore"  # pandas warns the peer's workers of its own future
+    os.environ["PYTHONWARNINGS"] = "ignore"  # pandas prints deprecation warnings in the workers of a peer
     spark = local_session("skytide bench", cores=2, **{"spark.driver.memory": "4g"})
     agree(spark, [ENTRIES[number] for number in wanted])
-    console.print("Windows of 1 s every 200 ms, d = 8, local[2]: all contestants gave the same windows of one stream.")
+    console.print("Windows of 1 s every 200 ms, d = 8, local[2]: all contestants returned the same windows of one stream.")
     results = []
     for number in wanted:
         entry = ENTRIES[number]
@@ -86,7 +86,7 @@ def main() -> None:
 
 
 def climb(spark: SparkSession, entry: Entry, console: Console, trigger: str) -> tuple[Measured | None, list[Measured]]:
-    """Raise the load until the contestant no longer keeps up, and return the last it did."""
+    """Raise the load until the contestant no longer keeps up, and return the last load it sustained, and all that were tried."""
     best, tried = None, []
     for rate_hz in entry.rates_hz:
         found = measure(spark, entry.contestant, rate_hz, entry.points, trigger=trigger)
@@ -94,7 +94,7 @@ def climb(spark: SparkSession, entry: Entry, console: Console, trigger: str) -> 
         verdict = "kept up" if found.kept_up else f"did not keep up ({found.why})"
         console.print(
             f"{entry.family:9} {entry.points:14} {entry.name:26} {rate_hz:>9,}/s: {verdict}, {found.windows} windows, "
-            f"latency {found.latency_mean_s:.2f} s (p99 {found.latency_p99_s:.2f}), {found.cpu_s_per_million:.2f} CPU s a million"
+            f"latency {found.latency_mean_s:.2f} s (p99 {found.latency_p99_s:.2f}), {found.cpu_s_per_million:.2f} CPU seconds per million"
         )
         if not found.kept_up:
             break
@@ -103,7 +103,7 @@ def climb(spark: SparkSession, entry: Entry, console: Console, trigger: str) -> 
 
 
 def agree(spark: SparkSession, entries: Sequence[Entry]) -> None:
-    """Let everybody compute the same short stream, and compare all windows that all of them closed."""
+    """Let all contestants compute the same short stream, and compare the windows that they have in common."""
     families: dict[str, dict[str, dict[int, Any]]] = {}
     for entry in entries:
         answers = families.setdefault(f"{entry.family} {entry.points}", {})
@@ -118,7 +118,7 @@ def agree(spark: SparkSession, entries: Sequence[Entry]) -> None:
         for name, windows in others:
             common = sorted(set(expected) & set(windows))
             if len(common) < 8 or any(not np.allclose(expected[end], windows[end], rtol=1e-12, atol=0) for end in common):
-                raise Disagreement(f"{family}: {name} answers otherwise than {first} in the {len(common)} windows of both")
+                raise Disagreement(f"{family}: {name} and {first} differ in the {len(common)} windows of both")
 
 
 def _windows(folder: str, column: str) -> dict[int, Any]:
@@ -129,7 +129,7 @@ def _windows(folder: str, column: str) -> dict[int, Any]:
 
 
 def _within_a_second(tried: dict[str, Any]) -> bool:
-    """Say if windows came out at most a second after they ended, on average."""
+    """Return whether windows came out at most a second after they ended, on average."""
     return bool(tried["kept_up"] and tried["latency_mean_s"] <= 1.0)
 
 
@@ -159,8 +159,11 @@ def _report(console: Console, results: list[dict[str, Any]], trigger: str) -> No
         cells = [f"{quick:,}" if quick else "-", *kept]
         rows.append([f"{result['family']}, {result['points']}", result["name"], *cells])
         if result["name"] == "skytide, own source" and result["family"] == "skyline" and result["points"] == "independent":
-            most = quick or 0
-            goals = [Goal("tuples a second with windows out within 1 s on average", most, 150_000), Goal("the same", most, 300_000)]
+            highest_hz = quick or 0
+            goals = [
+                Goal("tuples per second with windows out within 1 s on average", highest_hz, 150_000),
+                Goal("the same", highest_hz, 300_000),
+            ]
     title = f"Highest load sustained for {MEASURED_S:.0f} s in real time, trigger {trigger}"
     show(
         console,
@@ -169,7 +172,7 @@ def _report(console: Console, results: list[dict[str, Any]], trigger: str) -> No
         rows,
     )
     console.print(
-        f"For orientation: the papers' own C++ program sustains {PAPER_HZ:,} tuples a second on this kind of machine (skyline)."
+        f"For orientation: the papers' own C++ program sustains {PAPER_HZ:,} tuples per second on this kind of machine (skyline)."
     )
     announce(console, goals)
 

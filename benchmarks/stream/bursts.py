@@ -1,4 +1,4 @@
-"""A bursty stream on Spark, with every way to give its tuples to pane slots: latency, batches that overrun, and the same results."""
+"""A bursty stream on Spark with every way to assign its tuples to pane slots: latency, overrunning batches, and equal results."""
 
 import argparse
 import json
@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 
 import skytide
-from benchmarks.stream.measure import _run_for
+from benchmarks.stream.measure import run_for
 from benchmarks.stream.peers import preferences
 from benchmarks.timing import Disagreement, show
 from skytide.routing import STRATEGIES
@@ -22,17 +22,19 @@ ROOT = Path(__file__).resolve().parents[2]
 TRIGGER_MS = 500
 WARM_UP_S = 10.0
 Windows = dict[int, tuple[int, ...]]
-"""The ids of each window, by its end, counted from the beginning of the stream."""
+"""The ids of each window, by its end relative to the beginning of the stream."""
 
 
 def main() -> None:
-    """Run and print."""
+    """Run all strategies, and print and save the results."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.stream.bursts", description=__doc__)
     parser.add_argument("--rate", type=int, default=500_000)
     parser.add_argument("--points", default="independent")
     parser.add_argument("--window", default="2 s")
     parser.add_argument(
-        "--slide", default="1 s", help="panes are as long: with panes of several batches a batch has one pane to split"
+        "--slide",
+        default="1 s",
+        help="length of the slide, and so of panes: if a pane spans several batches, a batch has only one pane to split",
     )
     parser.add_argument("--dispersion", type=float, default=6_000)
     parser.add_argument("--seconds", type=float, default=25)
@@ -41,7 +43,7 @@ def main() -> None:
     options = parser.parse_args()
     console = Console(width=130, highlight=False)
     spark = local_session("skytide bursts", cores=2, **{"spark.driver.memory": "4g"})
-    play(spark, "EVEN", options)  # the first run of a session is slower than all others
+    play(spark, "EVEN", options)  # the first run of a session is slower than the others, and does not count
     seen: dict[str, list[dict[str, float]]] = {}
     windows: dict[str, Windows] = {}
     for _ in range(options.rounds):
@@ -56,9 +58,9 @@ def main() -> None:
         best = {what: min(each[what] for each in rounds) for what in rounds[0]}
         rows.append([name, *(f"{value:.2f}" for value in best.values())])
     first = next(iter(seen.values()))[0]
-    title = f"I = {options.dispersion:,.0f}, {options.rate:,} {options.points} tuples a second, windows of {options.window} every {options.slide}, {options.slots} slots, the best of {options.rounds}"
+    title = f"I = {options.dispersion:,.0f}, {options.rate:,} {options.points} tuples per second, windows of {options.window} every {options.slide}, {options.slots} slots, the best of {options.rounds}"
     show(console, title, ["strategy", *first], rows)
-    console.print(f"All gave the same windows ({min(map(len, windows.values()))} were compared).")
+    console.print(f"All returned the same windows ({min(map(len, windows.values()))} were compared).")
     out = ROOT / "out" / "bench-bursts.json"
     out.parent.mkdir(exist_ok=True)
     out.write_text(json.dumps(seen, indent=2) + "\n")
@@ -66,7 +68,7 @@ def main() -> None:
 
 
 def play(spark: SparkSession, strategy: str, options: argparse.Namespace) -> tuple[dict[str, float], Windows]:
-    """Run one strategy for a while, after a warm-up."""
+    """Run one strategy for a while after a warm-up, and return the measurements and the windows."""
     folder = tempfile.mkdtemp(prefix="skytide-bursts-")
     source = skytide.workload(
         rate=options.rate, arrivals="map", dispersion=options.dispersion, points=options.points, delay="100 ms", late_share=0.2
@@ -85,10 +87,10 @@ def play(spark: SparkSession, strategy: str, options: argparse.Namespace) -> tup
         pane_slots=options.slots,
     )
     try:
-        _run_for(run.query, WARM_UP_S)
+        run_for(run.query, WARM_UP_S)
         skip = run.status().windows_out
         batches, before = run.status().batch, run.seconds().get("pane level", 0.0)
-        _run_for(run.query, options.seconds)
+        run_for(run.query, options.seconds)
         latencies = [row.latency_s for row in run.windows()[skip:]]
         progress = [each for each in run.query.recentProgress if each["batchId"] > batches]
         status = run.status()
@@ -111,7 +113,7 @@ def play(spark: SparkSession, strategy: str, options: argparse.Namespace) -> tup
 
 
 def results(path: Path, first_us: int) -> Windows:
-    """Read the windows that came out."""
+    """Return the windows that came out."""
     rows = pq.read_table(
         [str(file) for file in path.rglob("*.parquet") if "_windows" not in str(file.relative_to(path))],
         columns=["window_end", "id"],
@@ -121,12 +123,12 @@ def results(path: Path, first_us: int) -> Windows:
 
 
 def agree(windows: dict[str, Windows]) -> None:
-    """Refuse figures of contestants that answer otherwise than the others."""
+    """Refuse the figures of contestants whose answers differ."""
     (first, expected), *others = windows.items()
     for name, found in others:
         wrong = [end for end in expected.keys() & found.keys() if expected[end] != found[end]]
         if wrong:
-            raise Disagreement(f"{name} answers otherwise than {first} in {len(wrong)} windows")
+            raise Disagreement(f"{name} and {first} differ in {len(wrong)} windows")
 
 
 if __name__ == "__main__":

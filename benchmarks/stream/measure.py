@@ -1,4 +1,4 @@
-"""One contestant at one load, in real time."""
+"""Measures one contestant at one load, in real time."""
 
 import os
 import shutil
@@ -21,7 +21,7 @@ CAUGHT_UP_S = 3.0
 
 @dataclass(frozen=True)
 class Measured:
-    """What a contestant did with a load."""
+    """The performance of a contestant at a load."""
 
     rate_hz: int
     kept_up: bool
@@ -35,14 +35,14 @@ class Measured:
 def measure(
     spark: SparkSession, contestant: Contestant, rate_hz: int, points: str, dimensions: int = 8, trigger: str = TRIGGER
 ) -> Measured:
-    """Run a contestant at a rate for a while, after a warm-up."""
+    """Return the measurements of a contestant at a rate, after a warm-up."""
     folder = tempfile.mkdtemp(prefix="skytide-bench-")
     source = skytide.workload(rate=rate_hz, arrivals="constant", points=points, dimensions=dimensions)
     started = contestant(spark, source, folder, trigger)
     try:
-        _run_for(started.query, WARM_UP_S)
+        run_for(started.query, WARM_UP_S)
         began, cpu = time.time(), cpu_s()
-        _run_for(started.query, MEASURED_S)
+        run_for(started.query, MEASURED_S)
         ended, used = time.time(), cpu_s() - cpu
         latencies = started.latencies()
     finally:
@@ -52,7 +52,7 @@ def measure(
 
 
 def judge(latencies: Latencies, began: float, ended: float, rate_hz: int, cpu_used_s: float) -> Measured:
-    """Say if windows kept coming out as fast as they ended: none overdue at the end, and no later than in the middle.
+    """Return whether windows came out as fast as they ended: none is overdue at the end, and latency does not grow.
 
     >>> steady = {end * 200_000: 0.5 for end in range(500)}
     >>> judge(steady, began=70.0, ended=100.0, rate_hz=1000, cpu_used_s=3.0).kept_up
@@ -104,6 +104,6 @@ def family(root: int | None = None) -> dict[int, float]:
     return {pid: seen[pid][1] / os.sysconf("SC_CLK_TCK") for pid in found if pid in seen}
 
 
-def _run_for(query: object, seconds: float) -> None:
+def run_for(query: object, seconds: float) -> None:
     if query.awaitTermination(seconds):  # type: ignore[attr-defined]
         raise RuntimeError("the query ended by itself")

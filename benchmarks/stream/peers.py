@@ -24,12 +24,12 @@ WINDOW, SLIDE = "1 second", "200 milliseconds"
 WINDOW_US, SLIDE_US = 1_000_000, 200_000
 
 
-Latencies = dict[int, float]  # of each window, by its end in microseconds, the seconds from then until its result was there
+Latencies = dict[int, float]  # seconds from the end of each window to its result, by the end in microseconds
 
 
 @dataclass(frozen=True)
 class Started:
-    """A query that runs, and the latencies of the windows so far."""
+    """A running query, and the latencies of the windows so far."""
 
     query: StreamingQuery
     latencies: Callable[[], Latencies]
@@ -39,11 +39,11 @@ class Contestant(Protocol):
     """Starts a query over a workload that writes its windows as Parquet below a folder."""
 
     def __call__(self, spark: SparkSession, source: WorkloadStream, folder: str, trigger: str) -> Started:
-        """Start."""
+        """Start the query."""
 
 
 def preferences(source: WorkloadStream) -> list[Any]:
-    """Prefer low values of all columns."""
+    """Return preferences for low values of all columns."""
     return [low(f"x{i}") for i in range(source.workload.dimensions)]
 
 
@@ -62,7 +62,7 @@ def skytide_chain(pushed_down: bool, ask: Callable[[Any, WorkloadStream], Any]) 
 def recompute(
     spark: SparkSession, source: WorkloadStream, folder: str, trigger: str, kernel: Callable[[Points], Mask] = skyline
 ) -> Started:
-    """Peer (b): foreachBatch keeps the rows of the last second on the driver, and computes each window anew from its rows."""
+    """Start peer (b): foreachBatch keeps the rows of the last second on the driver, and computes each window anew from its rows."""
     kept: list[pa.Table] = []
     upcoming: list[int] = []
     latencies: Latencies = {}
@@ -90,7 +90,7 @@ def recompute(
 
 
 def stateful(spark: SparkSession, source: WorkloadStream, folder: str, trigger: str) -> Started:
-    """Peer (a): a stateful function on groupBy(window(...)) that keeps the rows, and answers when the watermark has passed."""
+    """Start peer (a): a stateful function on groupBy(window(...)) keeps the rows, and answers when the watermark has passed."""
     names = [f"x{i}" for i in range(source.workload.dimensions)]
     row = ", ".join(f"{name} double" for name in names)
 
@@ -131,7 +131,7 @@ def stateful(spark: SparkSession, source: WorkloadStream, folder: str, trigger: 
 
 
 def spark_aggregate(spark: SparkSession, source: WorkloadStream, folder: str, trigger: str) -> Started:
-    """Spark's own sliding window aggregation, for `.aggregate`."""
+    """Start Spark's own sliding window aggregation, a peer of `.aggregate`."""
 
     latencies: Latencies = {}
 
@@ -142,14 +142,14 @@ def spark_aggregate(spark: SparkSession, source: WorkloadStream, folder: str, tr
         source.load(spark)
         .withWatermark("ts", "0 seconds")
         .groupBy(F.window("ts", WINDOW, SLIDE))
-        .agg(F.count("*").alias("count"), F.avg("x0").alias("mean"), F.max("x1").alias("most"))
-        .select(F.col("window.start").alias("window_start"), "count", "mean", "most")
+        .agg(F.count("*").alias("count"), F.avg("x0").alias("mean"), F.max("x1").alias("max"))
+        .select(F.col("window.start").alias("window_start"), "count", "mean", "max")
     )
     return _start(answered.writeStream.foreachBatch(on_batch).outputMode("append"), folder, trigger, latencies)
 
 
 def _write(rows: pa.Table, folder: str, batch_id: int, latencies: Latencies) -> None:
-    """Write the windows of a batch, and note when."""
+    """Write the windows of a batch, and store their latencies."""
     if rows.num_rows == 0:
         return
     Path(folder, "results").mkdir(parents=True, exist_ok=True)
@@ -165,15 +165,15 @@ def _start(writer: Any, folder: str, trigger: str, latencies: Latencies) -> Star
 
 
 def skyline_of(windowed: Any, source: WorkloadStream) -> Any:
-    """Ask for the skyline."""
+    """Return the query for the skyline."""
     return windowed.skyline(*preferences(source))
 
 
 def top_hundred(windowed: Any, source: WorkloadStream) -> Any:
-    """Ask for the top-100 dominant rows."""
+    """Return the query for the top-100 dominant rows."""
     return windowed.top_delta(*preferences(source), delta=100)
 
 
 def aggregate_of(windowed: Any, source: WorkloadStream) -> Any:
-    """Ask for what `spark_aggregate` computes."""
-    return windowed.aggregate("count(*)", "avg(x0) AS mean", "max(x1) AS most")
+    """Return the query for what `spark_aggregate` computes."""
+    return windowed.aggregate("count(*)", "avg(x0) AS mean", "max(x1) AS max")

@@ -1,4 +1,4 @@
-"""Where the time of a continuous skyline goes: inside the tasks, without Spark; and around them, on Spark."""
+"""Shows where the time of a continuous skyline goes: inside the tasks, without Spark, and around them, on Spark."""
 
 import shutil
 import tempfile
@@ -11,7 +11,7 @@ import pyarrow as pa
 from rich.console import Console
 
 import skytide
-from benchmarks.stream.measure import _run_for
+from benchmarks.stream.measure import run_for
 from benchmarks.stream.peers import preferences
 from benchmarks.timing import show
 from skytide import KSlack
@@ -32,7 +32,7 @@ CORES = 2
 
 
 class Timed:
-    """Core seconds by stage."""
+    """Measures core seconds by stage."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
@@ -47,7 +47,7 @@ class Timed:
 
 
 class TimedFiles(Files):
-    """Files whose reading and writing is timed."""
+    """Files whose reads and writes are timed."""
 
     timed: Timed
 
@@ -92,7 +92,7 @@ class HereAndNow:
 
 
 def without_spark(rate_hz: int) -> dict[str, float]:
-    """Return the core seconds that a second of stream costs, by stage, if Spark cost nothing."""
+    """Return the core seconds per second of stream, by stage, without Spark."""
     folder = tempfile.mkdtemp(prefix="skytide-profile-")
     timed = Timed()
     source = skytide.workload(rate=rate_hz, arrivals="constant")
@@ -113,15 +113,15 @@ def without_spark(rate_hz: int) -> dict[str, float]:
 
 
 def on_spark(rate_hz: int, seconds: float = 30.0) -> dict[str, float]:
-    """Return the mean milliseconds of a batch, by step, of a real run."""
+    """Return the mean milliseconds per batch, by step, of a real run."""
     spark = local_session("skytide profile")
     folder = tempfile.mkdtemp(prefix="skytide-profile-")
     source = skytide.workload(rate=rate_hz, arrivals="constant")
     asked = skytide.stream(source).window("1 second", slide="200 ms").skyline(*preferences(source))
     run = asked.start("parquet", path=f"{folder}/results", checkpoint=f"{folder}/checkpoint", trigger="500 ms")
-    _run_for(run.query, 20.0)
+    run_for(run.query, 20.0)
     before, first = dict(run._engine.seconds), run.status().batch
-    _run_for(run.query, seconds)
+    run_for(run.query, seconds)
     batches = run.status().batch - first
     found = {name: 1000 * (spent - before[name]) / batches for name, spent in dict(run._engine.seconds).items()}
     progress = [each.durationMs for each in run.query.recentProgress[-batches:]]
@@ -135,18 +135,18 @@ def on_spark(rate_hz: int, seconds: float = 30.0) -> dict[str, float]:
 
 
 def main() -> None:
-    """Print both tables."""
+    """Measure, and print both tables."""
     console = Console(width=130, highlight=False)
     stages = {rate_hz: without_spark(rate_hz) for rate_hz in RATES_HZ}
     names = list(stages[RATES_HZ[0]])
     rows = [[name, *(f"{stages[rate][name]:.3f}" for rate in RATES_HZ)] for name in names]
     rows.append(["all", *(f"{sum(stages[rate].values()):.3f}" for rate in RATES_HZ)])
     rows.append(["limit on two cores, tuples/s", *(f"{rate * CORES / sum(stages[rate].values()):,.0f}" for rate in RATES_HZ)])
-    show(console, "Core seconds for a second of stream, without Spark", ["stage", *(f"{rate:,}/s" for rate in RATES_HZ)], rows)
+    show(console, "Core seconds per second of stream, without Spark", ["stage", *(f"{rate:,}/s" for rate in RATES_HZ)], rows)
     spent = on_spark(RATES_HZ[0])
     show(
         console,
-        f"Mean milliseconds of a batch on local[2], {RATES_HZ[0]:,} tuples/s, trigger 500 ms",
+        f"Mean milliseconds per batch on local[2], {RATES_HZ[0]:,} tuples/s, trigger 500 ms",
         ["step", "ms"],
         [[name, f"{value:.0f}"] for name, value in spent.items()],
     )

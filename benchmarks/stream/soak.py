@@ -1,4 +1,4 @@
-"""A long run at half of what is sustained: the memory of all processes and the size of the checkpoint must stay flat."""
+"""A long run at half of the sustainable load: the memory of all processes and the size of the checkpoint must not grow."""
 
 import argparse
 import contextlib
@@ -20,7 +20,7 @@ from benchmarks.timing import show
 from skytide.spark import local_session
 
 ROOT = Path(__file__).resolve().parents[2]
-FLAT = 1.10  # the last quarter over the second one: the first is warm-up
+FLAT = 1.10  # highest ratio of the last quarter to the second one; the first is warm-up
 EVERY_S = 10.0
 
 Sample = dict[str, float]
@@ -30,7 +30,7 @@ def main() -> None:
     """Run, print a table, and fail if something grows."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.stream.soak", description=__doc__)
     parser.add_argument("--minutes", type=float, default=10.0)
-    parser.add_argument("--rate", type=int, default=225_000, help="tuples a second (default: %(default)s)")
+    parser.add_argument("--rate", type=int, default=225_000, help="tuples per second (default: %(default)s)")
     options = parser.parse_args()
     console = Console(width=130, highlight=False)
     spark = local_session("skytide soak", **{"spark.driver.memory": "2g"})
@@ -51,11 +51,11 @@ def main() -> None:
         started.query.stop()
         spark.stop()
         shutil.rmtree(folder, ignore_errors=True)
-    report(console, samples, f"at {options.rate:,} tuples a second", "soak")
+    report(console, samples, f"at {options.rate:,} tuples per second", "soak")
 
 
 def live_mb(spark: SparkSession) -> float:
-    """Return the megabytes of the JVM's heap that are in use; its process takes more, and gives it back when it likes."""
+    """Return the megabytes of the JVM's heap that are in use; its process takes more, and returns memory when it likes."""
     jvm = spark._jvm  # type: ignore[attr-defined]
     jvm.System.gc()
     runtime = jvm.Runtime.getRuntime()
@@ -81,20 +81,20 @@ def sizes(folder: str) -> Sample:
 
 
 def report(console: Console, samples: list[Sample], load: str, name_of_file: str) -> None:
-    """Print what was sampled under a load, keep it, and end with a code that says whether something grew."""
+    """Print and save the samples of a run, and exit with a status that tells whether something grew."""
     quarter = len(samples) // 4
     rows, grown = [], []
     for name in samples[0]:
         if name == "seconds":
             continue
-        # A checkpoint breathes with every batch, and samples catch it at any point of that: what counts is how far it swells.
+        # A checkpoint grows and shrinks with every batch, and samples catch it anywhere in between: its maximum counts.
         middle = max if name.startswith("checkpoint") else median
         early = middle(sample[name] for sample in samples[quarter : 2 * quarter])
         late = middle(sample[name] for sample in samples[-quarter:])
         rows.append([name, f"{early:,.1f}", f"{late:,.1f}", f"{late / early:.2f}"])
         if late > FLAT * early and name not in ("latency s", "JVM MB"):
             grown.append(name)
-    title = f"{samples[-1]['seconds'] / 60:.0f} minutes {load} (medians; of the checkpoint the highest)"
+    title = f"{samples[-1]['seconds'] / 60:.0f} minutes {load} (medians; for the checkpoint, maxima)"
     show(console, title, ["what", "second quarter", "last quarter", "ratio"], rows)
     out = ROOT / "out" / f"{name_of_file}.json"
     out.parent.mkdir(exist_ok=True)

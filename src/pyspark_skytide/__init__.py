@@ -1,4 +1,4 @@
-"""What Spark's process that looks for sources imports, by the beginning of the name: it ends without a word when Spark ends first."""
+"""Imported by name by Spark's process that looks for data sources: it makes that process end quietly when Spark ends first."""
 
 from skytide.spark.sources.quiet_end import end_quietly
 

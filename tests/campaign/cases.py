@@ -1,4 +1,4 @@
-"""A case of the campaign: a stream, a query, a sink, and lives with what befalls each of them; all drawn from (seed, number)."""
+"""A case of the campaign: a stream, a query, a sink, and lives with what happens to each of them; all drawn from (seed, number)."""
 
 from dataclasses import dataclass
 from random import Random
@@ -18,7 +18,7 @@ SPLITTINGS = (None, None, "EVEN", "PB_RR", "TB_RR", "AS", "AS_PID", "RATE")
 
 @dataclass(frozen=True)
 class Ask:
-    """A query in plain words, which the job says to skytide and the judge to the oracle."""
+    """A query in plain words, which the job passes to skytide and the judge to the oracle."""
 
     method: str
     preferences: tuple[Preference, ...] = ()
@@ -30,7 +30,7 @@ class Ask:
 
 @dataclass(frozen=True)
 class Files:
-    """A stream in files, made up from its own seed: never older than the newest before by more than `disorder_us`, but for strays."""
+    """A synthetic stream in files, from its own seed: never older than the newest before by more than `disorder_us`, except for strays."""
 
     seed: int
     format: str
@@ -62,7 +62,7 @@ class KillDriver:
 
 @dataclass(frozen=True)
 class KillDriverAtFile:
-    """Kill Python and Java at once, when so many files have come up, changed or gone below the checkpoint or the target."""
+    """Kill Python and Java at once, when a number of files have appeared, changed or gone below the checkpoint or the target."""
 
     changes: int
 
@@ -92,14 +92,14 @@ class KillExecutors:
 
 @dataclass(frozen=True)
 class FillDisk:
-    """Fill the disk up when so many files have come up, changed or gone; make room when the query has failed."""
+    """Fill the disk when a number of files have appeared, changed or gone; make room when the query has failed."""
 
     changes: int
 
 
 @dataclass(frozen=True)
 class JumpClock:
-    """Move the clock on the wall of all Python processes, after some of each batch, to so many seconds beside the true time."""
+    """Move the wall clock of all Python processes away from the true time, after some of each batch."""
 
     shares: tuple[Shares, ...]
     seconds: tuple[int, ...]
@@ -110,10 +110,10 @@ Blow = KillDriver | KillDriverAtFile | KillDriverInSink | KillWorkers | KillExec
 
 @dataclass(frozen=True)
 class Life:
-    """One life of a job: what it runs on, and what befalls it."""
+    """One life of a job: what it runs on, and what happens to it."""
 
     master: str
-    """What Spark is told, or "cluster"."""
+    """The master of Spark, or "cluster"."""
     partitions: int
     """Of the DataFrame, or of skytide's own source; 0 leaves files where Spark puts them."""
     files_per_batch: int
@@ -127,7 +127,7 @@ class Life:
 
 @dataclass(frozen=True)
 class Case:
-    """All that is to be known to run a case again."""
+    """All that is needed to run a case again."""
 
     seed: int
     number: int
@@ -143,7 +143,7 @@ class Case:
     """The last one is left in peace."""
 
     def __str__(self) -> str:
-        """Say what it is about in one line."""
+        """Return the case in one line."""
         source = self.stream.format if isinstance(self.stream, Files) else "workload"
         window = f"{self.length_us / 1e6:g} s by {self.slide_us / 1e6:g} s"
         return f"{self.kind:<8} {self.ask.method:<10} {window:<15} {self.slack[0]:<5} {source:<8} {self.sink:<9}"

@@ -1,4 +1,4 @@
-"""Sets the clock on the wall of a Python process beside the true time, by what a file says; jobs and their workers get it as `sitecustomize`.
+"""Moves the wall clock of a Python process away from the true time, as a file says; jobs and their workers load it as `sitecustomize`.
 
 Java keeps the true time: libfaketime, which could move its clock too, makes its timed waits spin.
 """

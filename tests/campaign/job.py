@@ -1,7 +1,7 @@
 """One life of a job, in a process of its own: `python -m campaign.job SETTINGS`, which starts Spark, waits for orders, and runs to the end.
 
-SETTINGS are those of the session, as JSON. Orders are one line of JSON on standard input, as `orders` writes it. What happens is told
-line by line on standard output: "ready APPLICATION", "batch 3", "sink 4", "done".
+SETTINGS are those of the session, as JSON. Orders are one line of JSON on standard input, as `orders` writes it. What happens is
+printed line by line on standard output: "ready APPLICATION", "batch 3", "sink 4", "done".
 """
 
 import inspect
@@ -36,7 +36,7 @@ def orders(case: cases.Case, life: int, folder: Path) -> str:
 
 
 def say(*words: object) -> None:
-    """Tell what happened."""
+    """Print what happened."""
     print(*words, flush=True)
 
 
@@ -46,7 +46,7 @@ def die() -> None:
 
 
 def hook_of(blow: cases.Blow) -> sinks.Hook:
-    """Return what is told of every moment of every sink."""
+    """Return what is reported at every moment of every sink."""
     calls = count(1)
     now = 0
 
@@ -62,7 +62,7 @@ def hook_of(blow: cases.Blow) -> sinks.Hook:
 
 
 def source(spark: SparkSession, case: cases.Case, life: cases.Life, folder: Path) -> Any:
-    """Return the stream of the case, divided as this life says."""
+    """Return the stream of the case, divided as in this life."""
     if isinstance(case.stream, cases.Workload):
         return streams.workload(case.stream, partitions=max(1, life.partitions))
     reader = spark.readStream.schema(streams.SPARK_COLUMNS).option("maxFilesPerTrigger", life.files_per_batch)
@@ -81,7 +81,7 @@ def slack(case: cases.Case) -> Any:
 
 
 def query(windowed: Any, ask: cases.Ask) -> Any:
-    """Ask what the case asks."""
+    """Return the query of the case."""
     preferences = [
         {"low": skytide.low, "high": skytide.high, "diff": skytide.diff}[kind](column) for kind, column in ask.preferences
     ]
@@ -123,7 +123,7 @@ def start(spark: SparkSession, case: cases.Case, life: cases.Life, folder: Path)
 
 
 def watch(run: Any, life: cases.Life) -> None:
-    """Tell of every batch, and change the number of slots after it."""
+    """Report every batch, and change the number of slots after it."""
     latest = run.status().batch
     while True:
         if (batch := run.status().batch) != latest:
@@ -141,9 +141,9 @@ def main(settings: str) -> None:
     line = sys.stdin.readline()
     if not line:
         return
-    told = json.loads(line)
-    case = cases.draw(told["seed"], told["case"])
-    life, folder = case.lives[told["life"]], Path(told["folder"])
+    order = json.loads(line)
+    case = cases.draw(order["seed"], order["case"])
+    life, folder = case.lives[order["life"]], Path(order["folder"])
     run = start(spark, case, life, folder)
     threading.Thread(target=watch, args=(run, life), daemon=True).start()
     run.await_termination()

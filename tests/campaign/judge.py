@@ -1,4 +1,4 @@
-"""What came out of a case, held against the oracle."""
+"""Compares what came out of a case with the oracle."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -29,11 +29,11 @@ class Verdict:
 
     @property
     def good(self) -> bool:
-        """Say whether nothing was wrong."""
+        """Return whether nothing was wrong."""
         return not (self.lost or self.doubled or self.different or self.tuples or self.reasons)
 
     def blame(self, what: str, reason: str) -> None:
-        """Count something that is wrong."""
+        """Count a fault."""
         setattr(self, what, getattr(self, what) + 1)
         self.reasons.append(f"{what}: {reason}")
 
@@ -126,7 +126,7 @@ def _reported(case: Case, rows: list[Row], verdict: Verdict) -> dict[int, list[R
 
 
 def _accepted(case: Case, parts: Parts, found: Found, verdict: Verdict) -> list[Row]:
-    """Return the tuples that must be in windows: all that were not handed to a side output."""
+    """Return the tuples that must be in windows: all that did not go to a side output."""
     dropped = Counter(row["id"] for row in (*found.late, *found.invalid))
     by_id = {row["id"]: row for part in parts for row in part}
     for number, times in dropped.items():

@@ -1,4 +1,4 @@
-"""What befalls a life: each blow falls at its moment, and says what it hit."""
+"""What happens to a life: each blow strikes at its moment, and reports what it hit."""
 
 import contextlib
 import os
@@ -19,7 +19,7 @@ NO_ROOM = ("No space left on device", "disk is full", "disk I/O error")
 
 @dataclass(frozen=True)
 class Scene:
-    """Where a blow falls."""
+    """Where a blow strikes."""
 
     job: Job
     folder: Path
@@ -27,22 +27,22 @@ class Scene:
     """How long an undisturbed life takes."""
     random: Random
     tell: Callable[[str], None]
-    """Is told of everything that is hit."""
+    """Called with everything that is hit."""
 
     def hit(self, name: str, whether: bool) -> Hits:
-        """Count something, if it was hit."""
+        """Return a count of something if it was hit."""
         if whether:
             self.tell(f"{name} after {self.job.batches()} batches")
         return Counter({name: int(whether)})
 
 
 class Silent(Exception):
-    """Something failed, and did not say why."""
+    """Something failed without saying why."""
 
 
 @singledispatch
 def strike(blow: object, scene: Scene) -> Hits:
-    """Let a blow fall, and count what it hit; without a blow nothing happens."""
+    """Strike a blow, and return what it hit; without a blow nothing happens."""
     return Counter()
 
 
@@ -112,7 +112,7 @@ def _(blow: cases.FillDisk, scene: Scene) -> Hits:
 
 
 def batch_by_batch(shares: tuple[float, ...], scene: Scene) -> Iterator[None]:
-    """Yield some time into each of the next batches, as long as the job runs."""
+    """Yield some time after the beginning of each of the next batches, as long as the job runs."""
     for share in shares:
         if not scene.job.wait(share * scene.usual_s):
             return
@@ -122,7 +122,7 @@ def batch_by_batch(shares: tuple[float, ...], scene: Scene) -> Iterator[None]:
 
 
 def changes(folder: Path) -> Callable[[], int]:
-    """Return a function that counts the files that came up, changed or went so far, as often as somebody looks."""
+    """Return a function that counts the files that have appeared, changed or gone so far, between its calls."""
     seen, count = snapshot(folder), 0
 
     def look() -> int:
@@ -147,7 +147,7 @@ def snapshot(folder: Path) -> frozenset[tuple[str, int, int]]:
 
 
 def set_clock(file: Path, seconds: int) -> None:
-    """Say how wrong a clock is."""
+    """Set how wrong a clock is."""
     draft = file.with_suffix(".draft")
     draft.write_text(f"{seconds:+d}\n")
     draft.rename(file)

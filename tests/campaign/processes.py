@@ -1,4 +1,4 @@
-"""Processes to kill: a job with its Java and its Python workers, and how to find those of them that a blow is meant for."""
+"""Processes to kill: a job with its Java and its Python workers, and how to find those that a blow is meant for."""
 
 import json
 import os
@@ -23,7 +23,7 @@ WORKER, SOURCE = ".daemon pyspark.", "python_streaming_source_runner"
 
 @dataclass(frozen=True)
 class Needs:
-    """What must be known of a process before it starts."""
+    """What a process needs to know before it starts."""
 
     master: str
     settings: tuple[tuple[str, str], ...]
@@ -58,20 +58,20 @@ class Job:
                 },
             )
         self.lines: list[str] = []
-        self._said = threading.Condition()
+        self._output = threading.Condition()
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
     def _read(self) -> None:
         assert self.process.stdout
-        with self.process.stdout as said:
-            for line in said:
-                with self._said:
+        with self.process.stdout as output:
+            for line in output:
+                with self._output:
                     self.lines.append(line.strip())
-                    self._said.notify_all()
+                    self._output.notify_all()
         self.process.wait()
-        with self._said:
-            self._said.notify_all()
+        with self._output:
+            self._output.notify_all()
 
     def go(self, orders: str) -> None:
         """Let the job start."""
@@ -80,13 +80,13 @@ class Job:
         self.process.stdin.close()
 
     def until(self, moment: Callable[[], bool], timeout_s: float = DEADLINE_S) -> bool:
-        """Wait for a moment that the job tells of; say whether it came before the job ended."""
-        with self._said:
-            self._said.wait_for(lambda: moment() or self.done() or self.ended(), timeout_s)
+        """Wait for a moment that the job reports, and return whether it came before the job ended."""
+        with self._output:
+            self._output.wait_for(lambda: moment() or self.done() or self.ended(), timeout_s)
         return not self.ended() and moment()
 
     def watch(self, moment: Callable[[], bool], timeout_s: float = DEADLINE_S) -> bool:
-        """Wait for a moment that nobody tells of; say whether it came before the job ended."""
+        """Wait for a moment that is not reported, and return whether it came before the job ended."""
         deadline = time.monotonic() + timeout_s
         while not moment():
             if self.done() or self.ended() or time.monotonic() > deadline:
@@ -95,16 +95,16 @@ class Job:
         return True
 
     def wait(self, seconds: float) -> bool:
-        """Let some time pass; say whether the job still runs."""
+        """Let some time pass, and return whether the job still runs."""
         self.until(lambda: False, seconds)
         return not self.done() and not self.ended()
 
     def ended(self) -> bool:
-        """Say whether the process is gone."""
+        """Return whether the process is gone."""
         return self.process.poll() is not None
 
     def done(self) -> bool:
-        """Say whether the job came to a good end."""
+        """Return whether the job ended well."""
         return "done" in self.lines
 
     def ready(self) -> bool:
@@ -112,11 +112,11 @@ class Job:
         return self.until(lambda: bool(self.lines))
 
     def batches(self) -> int:
-        """Count the batches that the job told of."""
+        """Return how many batches the job has reported."""
         return sum(line.startswith("batch") for line in self.lines)
 
     def application(self) -> str:
-        """Return what Spark calls the job."""
+        """Return Spark's name for the job."""
         return self.lines[0].split()[1]
 
     def log(self) -> str:
@@ -124,7 +124,7 @@ class Job:
         return self.log_file.read_text(errors="replace")
 
     def kill(self) -> bool:
-        """Kill Python and Java at once; say whether they were at work. Workers notice in their own time that Java is gone."""
+        """Kill Python and Java at once, and return whether they were running. Workers notice later that Java is gone."""
         alive = not self.ended()
         working = alive and not self.done()
         if alive:
@@ -133,7 +133,7 @@ class Job:
         return working
 
     def workers(self, module: str) -> list[int]:
-        """Return the workers that run a module: of Spark's daemon those that it forked, not itself."""
+        """Return the workers that run a module: those that Spark's daemon forked, not the daemon itself."""
         parents = {pid: int(known[1]) for pid, known in self.members().items() if module in command(pid)}
         return [pid for pid, parent in parents.items() if module == SOURCE or parent in parents]
 
@@ -165,7 +165,7 @@ def executors(application: str) -> list[int]:
 
 
 def kill(pid: int) -> bool:
-    """Kill a process; say whether it was there."""
+    """Kill a process, and return whether it was there."""
     try:
         os.kill(pid, signal.SIGKILL)
     except ProcessLookupError:

@@ -1,4 +1,4 @@
-"""Runs cases one after the other, with the next process always getting ready while the present one works."""
+"""Runs cases one after the other; the next process always starts while the present one works."""
 
 import itertools
 import shutil
@@ -27,7 +27,7 @@ AGAIN = 3  # more lives in peace than a case should need
 
 
 class Failed(Exception):
-    """A job did not do what it had to, apart from what it wrote."""
+    """A job did not do what it had to do, apart from its results."""
 
 
 @dataclass
@@ -42,10 +42,10 @@ class Outcome:
 
 
 class Runner:
-    """Has processes ready for the lives to come, one cluster, and a folder; to be used as a context."""
+    """Has processes ready for the next lives, one cluster, and a folder; to be used as a context."""
 
     def __init__(self, tell: Callable[[str], None]) -> None:
-        """Start nothing yet; `tell` gets a line for all that happens."""
+        """Start nothing yet; `tell` gets a line for everything that happens."""
         self._tell = tell
         self.folder = Path(tempfile.mkdtemp(prefix="skytide-campaign-"))
         self.usual_s = 5.0
@@ -56,7 +56,7 @@ class Runner:
         self._numbers = itertools.count()
 
     def __enter__(self) -> Self:
-        """Find out how long an undisturbed job takes; it leaves Java's classes behind, with which the next ones start in half the time."""
+        """Measure how long an undisturbed job takes; it leaves Java's classes behind, so that the next ones start in half the time."""
         case = cases.draw(*CALM_CASE)
         first = self._start(self._needs(cases.Life("local[2,1]", 0, 2, None, (2,), 1, None)))
         folder = self.folder / "calm"
@@ -100,7 +100,7 @@ class Runner:
         return outcome
 
     def _live(self, case: Case, following: Case | None, folder: Path, outcome: Outcome) -> None:
-        """Let a job live again and again, until it comes to its end."""
+        """Let a job live again and again, until it has ended."""
         random = Random(f"{case.seed}/{case.number}/blows")
         planned = [*range(len(case.lives)), *[len(case.lives) - 1] * AGAIN]
         for number, after in itertools.pairwise([*planned, None]):
@@ -142,7 +142,7 @@ class Runner:
 
     @contextmanager
     def _place(self, case: Case, folder: Path) -> Iterator[None]:
-        """Mount a small disk for the case of its own, if it is to be filled."""
+        """Mount a small disk for the case, if it is to be filled."""
         if case.kind != "disk":
             yield
             return

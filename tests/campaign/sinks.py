@@ -1,4 +1,4 @@
-"""The ways of docs/streaming.md to make a sink exactly-once, as users would write them, and how to read what they wrote."""
+"""The ways of docs/streaming.md to make a sink exactly-once, as users would write them, and how to read their output."""
 
 import json
 import sqlite3

@@ -1,4 +1,4 @@
-"""The tuples of a case: made from its seed, and written as files that come in a given order."""
+"""The tuples of a case: generated from its seed, and written as files that come in a given order."""
 
 import json
 import os

@@ -38,9 +38,9 @@ def test_block_nested_loops_finds_the_skyline(cloud: Points) -> None:
 def test_the_table_names_all_contestants_and_the_goals() -> None:
     out = Console(file=StringIO(), width=130)
     results = kernel.run(out, contestants=QUICK, sizes=(50, 100), budget_s=0)
-    said = out.file.getvalue()  # type: ignore[attr-defined]
+    printed = out.file.getvalue()  # type: ignore[attr-defined]
     for word in (*QUICK, "correlated 50", "anticorrelated 100", "best peer, worst cell", "geometric mean"):
-        assert word in said
+        assert word in printed
     for cell in results["cells"]:
         ours, *peers = cell["best_s"].values()
         assert cell["over_best_peer"] == pytest.approx(min(peers) / ours)
@@ -58,20 +58,20 @@ def _forgets_the_last(cloud: Points) -> NDArray[np.bool_]:
 
 def test_a_contestant_that_answers_wrongly_is_caught() -> None:
     guilty = QUICK | {"guilty": _forgets_the_last}
-    with pytest.raises(Disagreement, match="correlated 100 x 8: guilty answers otherwise than skytide: in 5 rows"):
+    with pytest.raises(Disagreement, match="correlated 100 x 8: guilty and skytide differ: in 5 rows"):
         kernel.compare(guilty, "correlated", 100, budget_s=0)
 
 
 def test_a_missing_row_is_caught() -> None:
     check_agreement("cell", {"one": np.array([1, 2]), "other": np.array([1, 2])})
-    with pytest.raises(Disagreement, match="cell: other answers otherwise than one: 1 rows instead of 2"):
+    with pytest.raises(Disagreement, match="cell: other and one differ: 1 rows instead of 2"):
         check_agreement("cell", {"one": np.array([1, 2]), "other": np.array([1])})
 
 
 def test_a_goal_is_reached_or_missed() -> None:
     out = Console(file=StringIO(), width=130)
-    told = announce(out, [Goal("ratio", 2.0, 2.0), Goal("ratio", 1.99, 2.0)])
-    assert [goal["reached"] for goal in told] == [True, False]
+    announced = announce(out, [Goal("ratio", 2.0, 2.0), Goal("ratio", 1.99, 2.0)])
+    assert [goal["reached"] for goal in announced] == [True, False]
     assert out.file.getvalue().splitlines() == [  # type: ignore[attr-defined]
         "Goal reached: ratio: 2.00 (goal: 2)",
         "Goal MISSED: ratio: 1.99 (goal: 2)",
@@ -95,7 +95,7 @@ def test_contestants_run_in_turn_and_slow_ones_once(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr("time.perf_counter", lambda: now)
     contestants = {"a": runner("a", 1, 3, 2), "slow": runner("slow", 9), "b": runner("b", 2, 2, 2)}
-    runs = race(contestants, least=2, most=9, budget_s=10, slow_s=5)
+    runs = race(contestants, min_rounds=2, max_rounds=9, budget_s=10, slow_s=5)
     assert turns == ["a", "slow", "b", "a", "b", "a", "b"]
     assert runs["a"].seconds == (1, 3, 2)
     assert (runs["a"].best_s, runs["a"].median_s, runs["a"].answer) == (1, 2, "a")
@@ -109,7 +109,7 @@ def test_numbers_are_readable() -> None:
 
 def test_windows_that_differ_are_caught() -> None:
     bursts.agree({"AS": {1: (7, 8), 2: (9,)}, "EVEN": {2: (9,), 3: (1,)}})
-    with pytest.raises(Disagreement, match="EVEN answers otherwise than AS in 1 windows"):
+    with pytest.raises(Disagreement, match="EVEN and AS differ in 1 windows"):
         bursts.agree({"AS": {1: (7, 8), 2: (9,)}, "EVEN": {1: (7,), 2: (9,)}})
 
 
@@ -136,9 +136,9 @@ def test_plans_of_fleets_are_timed_and_checked() -> None:
 
 def test_fits_are_timed_and_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     out = Console(file=StringIO(), width=150)
-    results = trading.run(out, n=1_200, most=2)
+    results = trading.run(out, n=1_200, max_rounds=2)
     assert [cell["windows"] for cell in results["cells"]] == [9, 9]
     assert "numpy polyfit" in out.file.getvalue()  # type: ignore[attr-defined]
     monkeypatch.setattr(trading, "by_polyfit", lambda x, y, later: float(y[-1]))
-    with pytest.raises(Disagreement, match="numpy polyfit predicts otherwise than skytide"):
-        trading.measure("calm, 50 quotes a second", n=1_200, most=2)
+    with pytest.raises(Disagreement, match="the predictions of numpy polyfit and skytide differ"):
+        trading.measure("calm, 50 quotes per second", n=1_200, max_rounds=2)

@@ -35,8 +35,8 @@ def test_most_tasks_have_an_example() -> None:
 
 
 def test_every_page_is_in_the_navigation() -> None:
-    told = (ROOT / "mkdocs.yml").read_text()
-    assert [page.name for page in PAGES[1:] if page.name not in told] == []
+    navigation = (ROOT / "mkdocs.yml").read_text()
+    assert [page.name for page in PAGES[1:] if page.name not in navigation] == []
 
 
 @pytest.mark.slow

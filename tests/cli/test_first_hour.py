@@ -86,7 +86,7 @@ def test_the_first_hour(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     status, printed, errors = until_interrupted(tmp_path, sum(len(largest(minute)) for minute in range(8)))
     assert status == 0, errors
     assert "Traceback" not in errors and "Fatal Python" not in errors, errors
-    assert errors.count("skytide: Ctrl-C: the query ends after the batch at hand") == 1
+    assert errors.count("skytide: Ctrl-C: the query ends after the current batch") == 1
     assert "state    stopped, after batch" in printed
 
     write(tmp_path / "trades", range(10, 20))

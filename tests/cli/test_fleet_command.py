@@ -28,7 +28,7 @@ from skytide.dashboard.live import WARMING_UP
 from skytide.errors import SkytideError
 from skytide.records import Status, WindowRow
 from skytide.records.fleet import FleetStatus, SplitStatus
-from skytide.spark.sources.workload import now_us
+from skytide.spark.sources.workload_reader import now_us
 
 SECOND_US = 1_000_000
 DEADLINE_S = 300
@@ -121,7 +121,7 @@ def test_the_picture_says_what_is_seen(history: FleetHistory, tmp_path: Path) ->
     figure = draw(history, name="500 streams", ahead_s=15.0)
     titles = [panel.get_title(loc="left") for panel in figure.axes[:3]]
     assert titles == [
-        "Rate: up to 21,000 tuples a second of 483 streams",
+        "Rate: up to 21,000 tuples per second of 483 streams",
         "Splits: up to 2 tasks read all streams; 37 redirections",
         "Buffered: up to 1,400 tuples had come and were not let in yet",
     ]
@@ -171,7 +171,7 @@ def cabs(tmp_path: Path) -> Path:
 
 def test_cabs_are_replayed_faster(cabs: Path) -> None:
     traffic = Cabs(cabs, 600.0)
-    assert traffic.seconds == 6.0 and traffic.title == "2 cabs, 600 times as fast"
+    assert traffic.seconds == 6.0 and traffic.title == "2 cabs, 600 times faster"
     ticks = [dict(traffic.due(at, at + 1.0, began_us=0)) for at in range(7)]
     assert [sorted(tick) for tick in ticks] == [["cab004"]] * 3 + [["cab004", "cab005"]] * 4
     assert Counter(len(data.splitlines()) for tick in ticks for data in tick.values()) == {10: 9, 1: 2}
@@ -185,9 +185,9 @@ def test_the_latency_of_a_replay_counts_from_when_a_tuple_was_written(cabs: Path
     began_us, out_us = 1_800_000_000 * SECOND_US, 1_800_000_003 * SECOND_US
     end_us = first_us + 1_200 * SECOND_US  # which came after two seconds
     row = WindowRow(first_us, end_us, 9, 2, late=0, latency_s=(out_us - end_us) / 1e6)
-    told = Cabs(cabs, 600.0).in_real_time(row, began_us)
-    assert (told.window_start_us, told.window_end_us) == (began_us, began_us + 2 * SECOND_US)
-    assert told.latency_s == pytest.approx(1.0)
+    found = Cabs(cabs, 600.0).in_real_time(row, began_us)
+    assert (found.window_start_us, found.window_end_us) == (began_us, began_us + 2 * SECOND_US)
+    assert found.latency_s == pytest.approx(1.0)
     assert Generated(1, 1.0, 1.0).in_real_time(row, began_us) == row
 
 
@@ -210,16 +210,16 @@ def test_what_cannot_run_is_refused_before_spark_starts(
 ) -> None:
     def refused(*options: str) -> str:
         assert main(["fleet", "--out", str(tmp_path / "made"), *options]) == 1
-        said = capsys.readouterr()
-        assert said.out == ""
-        return said.err
+        output = capsys.readouterr()
+        assert output.out == ""
+        return output.err
 
     assert "--seconds 0.0: out of range" in refused("--seconds", "0")
     assert "--rate -1.0: out of range" in refused("--rate", "-1")
     assert "--streams 0: out of range" in refused("--streams", "0")
     assert "--speed 0.0: out of range" in refused("--cabs", str(cabs), "--speed", "0")
     monkeypatch.setenv("SKYTIDE_DATA", str(tmp_path))
-    assert f"{tmp_path / 'cabs_20080520.parquet'}: not there" in refused("--cabs")
+    assert f"{tmp_path / 'cabs_20080520.parquet'}: there is no such file" in refused("--cabs")
     assert "lat" in refused("--cabs", _without(cabs, "lat"))
     (tmp_path / "text.parquet").write_text("no table")
     assert "name a Parquet file with the columns ts, cab" in refused("--cabs", "text.parquet")

@@ -30,8 +30,8 @@ def test_the_table_is_plausible(spark: SparkSession) -> None:
 def test_the_command_says_what_it_can_do(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["--help"])
-    said = capsys.readouterr().out
-    assert "hotels" in said and "run" in said
+    output = capsys.readouterr().out
+    assert "hotels" in output and "run" in output
 
 
 def test_a_folder_that_is_not_ours_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from matplotlib.figure import Figure
+from support.experiments import play_all
 
 from skytide.cli import main
 from skytide.errors import InvalidInput
@@ -16,7 +17,7 @@ from skytide.lab import calibrate, report
 from skytide.lab.catalogue import MODULES, experiment
 from skytide.lab.experiment import Experiment, Findings, Outcome, Piece, Row, finish
 from skytide.lab.report import write_report
-from skytide.lab.runner import play_all, run
+from skytide.lab.runner import run
 from skytide.lab.verdict import HOLDS, NOT, OPEN, PART, Claim, Verdict, in_a_line, together
 from skytide.sim import Costs, known_costs
 
@@ -86,14 +87,14 @@ def test_an_experiment_gives_a_table_a_picture_and_a_verdict(
 
 
 def test_pieces_side_by_side_give_the_rows_of_pieces_in_turn(tmp_path: Path) -> None:
-    told: list[str] = []
+    reported: list[str] = []
 
     def tell(outcome: Outcome, seconds: float) -> None:
-        told.append(outcome.id)
+        reported.append(outcome.id)
 
     outcomes = run([AloneDoubling(), Doubling()], tmp_path, tell, cores=2)
     assert [str(outcome) for outcome in outcomes] == ["S0 holds: it grows 2 times", "X0 holds: it grows 2 times"]
-    assert told == ["X0", "S0"]  # those that need the machine for themselves come last
+    assert reported == ["X0", "S0"]  # those that need the machine for themselves come last
     assert (tmp_path / "X0.csv").read_text() == (tmp_path / "S0.csv").read_text()
 
 
@@ -126,13 +127,14 @@ def test_a_report_of_nothing_is_refused(tmp_path: Path) -> None:
 def test_all_experiments_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["lab", "list"]) == 0
     listed = capsys.readouterr().out
+    assert len(listed.splitlines()) == len(MODULES), "one line per experiment, however long"
     for name in MODULES:
         known = experiment(name)
         assert known.id == name
         assert known.title in listed
         assert known.question.endswith("?")
     assert main(["lab", "run", "X99"]) == 1
-    assert "experiment 'X99': there is no such; choose one of X1, X2" in capsys.readouterr().err
+    assert "experiment 'X99': there is no such experiment; choose one of X1, X2" in capsys.readouterr().err
 
 
 def test_costs_are_measured_and_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

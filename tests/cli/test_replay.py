@@ -19,7 +19,7 @@ INTERVAL_S = 10.0
 
 
 def hill(intervals: int = 60, workers: int = 6) -> list[Observation]:
-    """A load that rises from 100 to 500 tuples a second and falls again, on as many workers as the peak needs."""
+    """A load that rises from 100 to 500 tuples per second and falls again, on as many workers as the peak needs."""
     seen = []
     for number in range(intervals):
         rate_hz = 100 + 400 * (1 - abs(2 * number / intervals - 1))
@@ -56,8 +56,8 @@ def test_a_controller_follows_the_hill_with_less() -> None:
 
 def test_a_recording_without_load_is_refused() -> None:
     idle = [Observation(10, 10, Allocation(1), 0, 0, 0)]
-    for seen, said in ((idle, "no interval says"), ([], "empty recording")):
-        with pytest.raises(InvalidInput, match=said):
+    for seen, message in ((idle, "the time per tuple is unknown"), ([], "empty recording")):
+        with pytest.raises(InvalidInput, match=message):
             plant_of(seen, lead_s=0, cold_s=0)
 
 
@@ -86,7 +86,7 @@ def test_the_picture_has_what_was_recorded_over_the_time_of_day_and_lines_that_d
 
 
 @pytest.mark.parametrize(
-    "asked, said",
+    "asked, message",
     [
         (["--controller", "magic"], "there is no such"),
         (["--controller", "mpc", "--lead", "soon"], "--lead soon: not a length of time"),
@@ -97,11 +97,11 @@ def test_the_picture_has_what_was_recorded_over_the_time_of_day_and_lines_that_d
     ],
 )
 def test_bad_input_is_refused_with_a_remedy(
-    asked: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    asked: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     save(hill(), tmp_path / "metrics.parquet")
     assert main(["replay", str(tmp_path / "metrics.parquet"), *asked]) == 1
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 def test_a_file_that_is_no_recording_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -126,7 +126,7 @@ def test_windows_are_read_back_in_order(tmp_path: Path) -> None:
 def test_the_picture_says_what_is_seen(history: History, tmp_path: Path) -> None:
     figure = draw(history, history.windows, drop_ratio=0.01)
     titles = [panel.get_title(loc="left") for panel in figure.axes]
-    assert titles[0] == "Input: bursts of up to 5,000 tuples a second, 5,000 on average"
+    assert titles[0] == "Input: bursts of up to 5,000 tuples per second, 5,000 on average"
     assert "mean 1.20 s" in titles[1] and "359 rows" in titles[2] and "0.49%" in titles[3]
     figure.savefig(tmp_path / "run.png")
     only_one = History().after(status(0, window(0)), [window(0)])
@@ -134,7 +134,7 @@ def test_the_picture_says_what_is_seen(history: History, tmp_path: Path) -> None
 
 
 def test_the_reason_of_a_failure_is_the_innermost_one() -> None:
-    told = (
+    failure = (
         "An exception was raised by the Python Proxy. Return Message: Traceback (most recent call last):\n"
         '  File "engine.py", line 114, in run_batch\n'
         "pyspark.errors.exceptions.captured.PythonException: An exception was thrown from the Python worker:\n"
@@ -143,7 +143,7 @@ def test_the_reason_of_a_failure_is_the_innermost_one() -> None:
         "NotADirectoryError: [Errno 20] Cannot create directory 'x'\n\n"
         "=== Streaming Query ===\nIdentifier: [id = 7]\nCurrent State: ACTIVE"
     )
-    assert reason(told) == "NotADirectoryError: [Errno 20] Cannot create directory 'x'"
+    assert reason(failure) == "NotADirectoryError: [Errno 20] Cannot create directory 'x'"
     assert reason("[STREAM_FAILED] it broke\n\tat org.apache.spark") == "[STREAM_FAILED] it broke"
 
 
@@ -166,9 +166,9 @@ def test_the_first_interrupt_is_noted_and_the_second_aborts() -> None:
 def test_what_cannot_run_is_refused_before_spark_starts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def refused(*options: str) -> str:
         assert main(["run", "--out", str(tmp_path), *options]) == 1
-        said = capsys.readouterr()
-        assert said.out == ""
-        return said.err
+        output = capsys.readouterr()
+        assert output.out == ""
+        return output.err
 
     assert "--seconds 0.0: out of range" in refused("--seconds", "0")
     assert "--rate -1.0: out of range" in refused("--rate", "-1")
@@ -201,7 +201,7 @@ class Command:
 
     def wait_for_a_window(self) -> None:
         assert self.process.stdout is not None
-        assert any("tuples/s" in said for said in self.process.stdout), "ended before a window was out"
+        assert any("tuples/s" in output for output in self.process.stdout), "ended before a window was out"
 
     def end(self) -> tuple[int, str, str]:
         out, err = self.process.communicate()
@@ -254,6 +254,6 @@ def test_a_stream_that_fails_says_why(tmp_path: Path) -> None:
     (run / "results" / f"batch={latest + 4}" / "part-00000.parquet" / "in the way").mkdir(parents=True)
     status, _, err = command.end()
     assert status == 1
-    assert re.fullmatch(r"skytide: the stream failed: \w+Error: .*; all that is known is in made/run/error.txt\n", err)
+    assert re.fullmatch(r"skytide: the stream failed: \w+Error: .*; the full report is in made/run/error.txt\n", err)
     assert "part-00000.parquet" in err
     assert "Traceback" in (run / "error.txt").read_text()

@@ -91,7 +91,7 @@ def test_what_cannot_be_scaled_is_told_and_runs_all_the_same(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("script", "status", "told"),
+    ("script", "status", "message"),
     [
         ("import sys; sys.exit()", 0, ""),
         ("import sys; sys.exit('no more')", 1, "no more"),
@@ -100,12 +100,12 @@ def test_what_cannot_be_scaled_is_told_and_runs_all_the_same(tmp_path: Path) -> 
     ],
 )
 def test_the_status_is_that_of_the_script(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], script: str, status: int, told: str
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], script: str, status: int, message: str
 ) -> None:
     (tmp_path / "job.py").write_text(script)
     before = sys.argv, list(sys.path)
     assert main(["submit", str(tmp_path / "job.py")]) == status
-    assert told in capsys.readouterr().err
+    assert message in capsys.readouterr().err
     assert (sys.argv, sys.path) == before
 
 

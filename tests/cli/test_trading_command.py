@@ -30,7 +30,7 @@ LENGTH, SLIDE = 100, 25
 
 
 def results(symbol: str, first: int, count: int, *, slope: float = 0.01) -> pa.Table:
-    """Windows of a symbol with a quote a second, whose price rises by `slope` with each."""
+    """Windows of a symbol with one quote per second, whose price rises by `slope` with each."""
     starts = np.arange(first, first + count) * SLIDE
     ends = starts + LENGTH - 1
     times = {
@@ -84,7 +84,16 @@ def test_the_view_has_all_numbers_and_fits_the_terminal(history: TradingHistory)
         "128 groups of keys moved",
     ):
         assert shown in text, shown
-    for shown in ("1.07 times the mean", "200 said buy, 0 sell", "ANNA", "+50.74%", "▲ buy", "hold", "2 more", "12 of 39 s"):
+    for shown in (
+        "1.07 times the mean",
+        "200 signals to buy, 0 to sell",
+        "ANNA",
+        "+50.74%",
+        "▲ buy",
+        "hold",
+        "2 more",
+        "12 of 39 s",
+    ):
         assert shown in text, shown
     assert "▅▅▅▅▅█████" in text  # the slots
     assert {len(line) for line in rendered(history, width=70)} == {70}
@@ -129,7 +138,7 @@ def test_the_picture_says_what_is_seen(history: TradingHistory, tmp_path: Path) 
     titles = [panel.get_title(loc="left") for panel in figure.axes]
     assert titles[0] == "ANNA: 150.74, +50.74% since the opening, 200 windows"
     assert titles[1].startswith("50 s ahead: off by 0.0 bp, without change ")
-    assert "Input: up to 41,000 quotes a second, from which 1,000 polynomials were fitted" in titles
+    assert "Input: up to 41,000 quotes per second, from which 1,000 polynomials were fitted" in titles
     assert any(title.startswith("Slots, as model predictive control chose them: 1 to 2") for title in titles)
     figure.savefig(tmp_path / "trading.png")
     one = TradingHistory().after(0.5, history.looks[0].query, [], "", [results("ANNA", 0, 1)])
@@ -174,7 +183,7 @@ def quotes(tmp_path: Path) -> Path:
 
 def test_a_real_day_is_replayed_from_its_opening(quotes: Path) -> None:
     day = RealDay(quotes, 60.0)
-    assert day.title == "IBM on 2013-10-07, 60 times as fast"
+    assert day.title == "IBM on 2013-10-07, 60 times faster"
     lines = dict(day.due(0.0, 1.0, 0))[FEED].decode().splitlines()
     assert len(lines) == 60 and lines[0] == '2013-10-07 09:30:00.000000,"IBM",180,100'
     assert dict(day.due(1.0, 100.0, 0))[FEED].count(b"\n") == 540
@@ -185,9 +194,9 @@ def test_what_cannot_run_is_refused_before_spark_starts(
 ) -> None:
     def refused(*options: str) -> str:
         assert main(["trading", "--out", str(tmp_path / "made"), *options]) == 1
-        said = capsys.readouterr()
-        assert said.out == ""
-        return said.err
+        output = capsys.readouterr()
+        assert output.out == ""
+        return output.err
 
     assert "--seconds 0.0: out of range" in refused("--seconds", "0")
     assert "--slots 0: out of range" in refused("--slots", "0")
@@ -195,16 +204,16 @@ def test_what_cannot_run_is_refused_before_spark_starts(
     assert "--symbols 0: out of range" in refused("--symbols", "0")
     assert "--speed 0.0: out of range" in refused("--speed", "0")
     monkeypatch.setenv("SKYTIDE_DATA", str(tmp_path))
-    assert f"{tmp_path / 'quotes_20131007.parquet'}: not there" in refused("--quotes")
+    assert f"{tmp_path / 'quotes_20131007.parquet'}: there is no such file" in refused("--quotes")
     table = pq.read_table(quotes)
-    for name, other, said in (
+    for name, other, output in (
         ("a", table.drop_columns(["price"]), "name a Parquet file with the columns ts, symbol, price, size"),
         ("b", table.slice(0, 0), "it has no rows"),
         ("c", table.slice(660), "no quote from 9:30 to 16:00"),
         ("d", table.set_column(2, "price", pa.nulls(661, pa.float64())), "there are NULLs in it"),
     ):
         pq.write_table(other, tmp_path / f"{name}.parquet")
-        assert said in refused("--quotes", f"{name}.parquet")
+        assert output in refused("--quotes", f"{name}.parquet")
     mine = tmp_path / "made" / "trading" / "thesis.txt"
     mine.parent.mkdir(parents=True)
     mine.write_text("years of work")
@@ -232,7 +241,7 @@ class Command:
 def test_an_interrupt_ends_the_command_with_a_whole_last_batch_and_the_picture(tmp_path: Path) -> None:
     command = Command(tmp_path, "--seconds", "600")
     assert command.process.stdout is not None
-    assert any("quotes/s" in said and " windows, latency" in said for said in command.process.stdout), (
+    assert any("quotes/s" in output and " windows, latency" in output for output in command.process.stdout), (
         "ended before a window was out"
     )
     command.process.send_signal(signal.SIGINT)

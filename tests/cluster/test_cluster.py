@@ -30,13 +30,13 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Found:
             if job.poll() is None:
                 job.terminate()
                 job.wait()
-    said = (folder / "log").read_text()
-    assert status == 0, said
-    print(said)
+    log = (folder / "log").read_text()
+    assert status == 0, log
+    print(log)
     return json.loads((folder / "found.json").read_text())
 
 
-def told(scenario: Found, text: str) -> int:
+def reported(scenario: Found, text: str) -> int:
     """Return the place of the first event that says so."""
     places = [place for place, event in enumerate(scenario["events"]) if text in event]
     assert places, f"{text!r} was never told: {scenario['events']}"
@@ -62,7 +62,7 @@ def test_no_task_failed_and_no_result_differs_from_a_run_with_fixed_executors(fo
 
 def test_a_cluster_that_gives_too_few_is_told_and_used_when_it_has_more(found: Found) -> None:
     step = found["step"]
-    assert told(step, "the cluster gives 2 of the 3") < told(step, "the cluster now gives all 3")
+    assert reported(step, "the cluster gives 2 of the 3") < reported(step, "the cluster now gives all 3")
 
 
 def test_a_new_executor_is_known_to_take_its_time(found: Found) -> None:
@@ -79,7 +79,7 @@ def test_the_slots_of_a_skytide_query_follow_the_executors(found: Found) -> None
 
 def test_an_executor_that_dies_while_another_is_let_go_is_told_and_survived(found: Found) -> None:
     levels = found["levels"]
-    assert told(levels, "may go") < told(levels, "nobody asked it to go")
+    assert reported(levels, "may go") < reported(levels, "is gone unexpectedly")
 
 
 def test_sparks_own_allocation_at_work_is_refused_and_stopped_it_is_not(found: Found) -> None:

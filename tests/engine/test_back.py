@@ -83,7 +83,7 @@ def test_going_back_before_what_spark_put_together_is_refused_if_that_loses_file
     go_back(tmp_path / "whole", 4)  # all single notes are still there
     assert notes_in(tmp_path / "whole")["sources/0"] == with_checksums(5)
     checkpoint_in(tmp_path / "lost", 8, compact=6, purged=6).release()
-    with pytest.raises(SkytideError, match=r"put its notes on files together .* go back to a later state"):
+    with pytest.raises(SkytideError, match=r"merged its notes on files .* go back to a later state"):
         go_back(tmp_path / "lost", 4)
     assert len(Store(f"{tmp_path}/lost/skytide").states()) == 5
     go_back(tmp_path / "lost", 6)
@@ -93,7 +93,7 @@ def test_going_back_before_what_spark_put_together_is_refused_if_that_loses_file
 def test_going_back_to_what_spark_has_forgotten_is_refused(tmp_path: Path) -> None:
     checkpoint_in(tmp_path, 8).release()
     (tmp_path / "spark" / "offsets" / "4").unlink()
-    with pytest.raises(SkytideError, match="Spark has no note of batch 4 any more"):
+    with pytest.raises(SkytideError, match="Spark no longer has a note of batch 4"):
         go_back(tmp_path, 4)
 
 

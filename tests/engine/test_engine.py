@@ -218,7 +218,7 @@ def test_a_manifest_of_another_version_is_refused(tmp_path: Path, number: int, w
     manifest = next((tmp_path / "manifests").glob("*.json"))
     manifest.write_text(manifest.read_text().replace('"format": 3', f'"format": {number}'))
     with pytest.raises(
-        SkytideError, match=f"written by {which} skytide, in format {number}, where this one reads 3 only; go on with"
+        SkytideError, match=f"written by {which} skytide, in format {number}, while this one reads only 3; continue with"
     ):
         Store(str(tmp_path)).latest()
 

@@ -33,7 +33,7 @@ from skytide.batch import (
     WindowReport,
     WindowsReported,
 )
-from skytide.batch.machine import MAX_EMPTY_ROWS, window_rows
+from skytide.batch.window_rows import MAX_EMPTY_ROWS, window_rows
 from skytide.lateness import FixedSlack, Slack, observe
 from skytide.routing import AS
 from skytide.windows import Windows
@@ -68,10 +68,10 @@ def found(work: RunWindows) -> WindowReport:
 def play(machine: Machine, batch: int, times: list[int], before: State, **more: object) -> State:
     """Run a batch to its end, and return its state."""
     machine.on(BatchStarted(batch, before, at_s=float(batch)))
-    told = machine.on(PanesReported(reported(times, before, machine.rules, **more), at_s=batch + 0.2))
-    if isinstance(told[0], RunWindows):
-        told = machine.on(WindowsReported(found(told[0]), at_s=batch + 0.3))
-    record, emit, commit = told
+    instructions = machine.on(PanesReported(reported(times, before, machine.rules, **more), at_s=batch + 0.2))
+    if isinstance(instructions[0], RunWindows):
+        instructions = machine.on(WindowsReported(found(instructions[0]), at_s=batch + 0.3))
+    record, emit, commit = instructions
     assert isinstance(record, Record) and isinstance(emit, Emit) and isinstance(commit, Commit)
     assert (emit.output, emit.sequence) == (record.state.output, record.state.sequence)
     assert commit.state == record.state

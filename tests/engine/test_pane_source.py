@@ -17,7 +17,8 @@ from skytide.spark.checkpoint import Store
 from skytide.spark.engine.engine import Plan
 from skytide.spark.engine.pane_level import read_reports
 from skytide.spark.sources.panes import PaneReader
-from skytide.spark.sources.workload import WorkloadReader, workload
+from skytide.spark.sources.workload import workload
+from skytide.spark.sources.workload_reader import WorkloadReader
 from skytide.windows import Windows
 
 START_US, LEAP_US = 1_700_000_000_000_000, 60_000_000

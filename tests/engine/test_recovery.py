@@ -74,10 +74,10 @@ def test_a_batch_repeated_after_the_flush_changes_nothing(tmp_path: Path) -> Non
 
 def test_half_a_checkpoint_is_refused(tmp_path: Path) -> None:
     store = Store(str(tmp_path / "skytide"))
-    with pytest.raises(SkytideError, match=r"the state after batch -1, but Spark goes on with batch 7; .* restore the whole"):
+    with pytest.raises(SkytideError, match=r"the state after batch -1, but Spark continues with batch 7; .* restore the whole"):
         store.before(7)
     play(plan_in(tmp_path / "skytide"), Sinks(Collected()), [0, 1, 2])
-    with pytest.raises(SkytideError, match="the state after batch 2, but Spark goes on with batch 0"):
+    with pytest.raises(SkytideError, match="the state after batch 2, but Spark continues with batch 0"):
         store.before(0)
     assert [store.before(batch).batch for batch in (2, 3)] == [1, 2]
 

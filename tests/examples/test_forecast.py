@@ -1,4 +1,4 @@
-"""Forecasters: each gives back the series it is made for, and its intervals hold what they claim."""
+"""Forecasters: each reproduces the series it is made for, and its intervals hold what they claim."""
 
 import json
 from collections.abc import Callable
@@ -24,8 +24,8 @@ def fed(forecaster: Forecaster, series: Series, steps: int) -> ForecasterLogic:
     return logic
 
 
-def gives_back(logic: ForecasterLogic, series: Series, now: int) -> bool:
-    """Whether the next steps are foreseen, without any doubt."""
+def reproduces(logic: ForecasterLogic, series: Series, now: int) -> bool:
+    """Return whether the next steps are forecast exactly, without any uncertainty."""
     return all(
         logic.forecast(k) == Forecast(*[pytest.approx(series(now + k - 1), abs=1e-6)] * 3)  # type: ignore[arg-type]
         for k in range(1, 15)
@@ -42,7 +42,7 @@ def test_a_constant_gives_itself(forecaster: Forecaster, value: float, steps: in
 
 @given(slope=st.floats(-100, 100), start=st.floats(-1e3, 1e3), steps=st.integers(2, 40))
 def test_a_line_gives_the_line(slope: float, start: float, steps: int) -> None:
-    assert gives_back(fed(Holt(), lambda at: start + slope * at, steps), lambda at: start + slope * at, steps)
+    assert reproduces(fed(Holt(), lambda at: start + slope * at, steps), lambda at: start + slope * at, steps)
 
 
 def test_a_season_gives_the_season_even_on_a_slope() -> None:
@@ -50,7 +50,7 @@ def test_a_season_gives_the_season_even_on_a_slope() -> None:
         return 100 + 2 * at + SEASON[at % 6]
 
     for steps in (12, 13, 40):
-        assert gives_back(fed(HoltWinters(period=6), series, steps), series, steps)
+        assert reproduces(fed(HoltWinters(period=6), series, steps), series, steps)
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_a_season_gives_the_season_even_on_a_slope() -> None:
     ids=["LastValue on a line", "Holt on a season", "another season"],
 )
 def test_what_a_forecaster_does_not_know_it_does_not_give_back(guilty: Forecaster, series: Series) -> None:
-    assert not gives_back(fed(guilty, series, 40), series, 40)
+    assert not reproduces(fed(guilty, series, 40), series, 40)
 
 
 def test_holt_by_hand() -> None:
@@ -77,7 +77,7 @@ def test_holt_by_hand() -> None:
 @pytest.mark.parametrize("coverage", [0.5, 0.9])
 @pytest.mark.parametrize("k", [1, 4])
 def test_an_interval_holds_what_it_claims(coverage: float, k: int) -> None:
-    """A series made as Holt's method thinks it is: the level and the trend move with every error."""
+    """A series as Holt's method assumes it: the level and the trend move with every error."""
     config = Holt(level=0.5, trend=0.1)
     level, trend, series = 1_000.0, 0.0, []
     for error in np.random.default_rng(5).normal(0, 10, 4_000):
@@ -130,9 +130,9 @@ def test_what_is_no_number_is_passed_over() -> None:
 
 
 def test_what_cannot_be_forecast_is_refused() -> None:
-    with pytest.raises(InvalidInput, match="nothing was seen yet"):
+    with pytest.raises(InvalidInput, match="there is no value yet"):
         Holt().build().forecast(1)
-    with pytest.raises(InvalidInput, match="not a step to come"):
+    with pytest.raises(InvalidInput, match="not a future step"):
         fed(Holt(), float, 3).forecast(0)
     with pytest.raises(InvalidInput, match="level=0: not a weight"):
         Holt(level=0)
@@ -141,7 +141,7 @@ def test_what_cannot_be_forecast_is_refused() -> None:
 
 
 def test_sizing_by_hand() -> None:
-    """SPEC E7: 9,000 tuples/s of 1 ms with 10 % in reserve need 10 nodes; those give 10,000 results/s of 0.2 ms: 2.2, so 3 nodes."""
+    """SPEC E7: 9,000 tuples/s of 1 ms with 10 % in reserve need 10 nodes; those send 10,000 results/s of 0.2 ms: 2.2, so 3 nodes."""
     assert sizing(9_000, 0.001, capacity_hz=1_000, merge_cost_s=0.0002, headroom=0.1) == Sizing(10, 3)
     assert sizing(0, 0.001, capacity_hz=1_000, merge_cost_s=0.0002) == Sizing(1, 1)
     with pytest.raises(InvalidInput, match="not a share of a node"):

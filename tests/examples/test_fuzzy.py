@@ -109,14 +109,14 @@ def test_frequency_is_left_alone() -> None:
 
 
 def test_rounding_does_not_hide_an_increase_for_ever() -> None:
-    """One worker that is 10 % too slow is to become 1.25, which P0 rounds to 1, again and again, while the backlog grows."""
+    """One worker that is 10 % too slow should become 1.25, which P0 rounds to 1, again and again, while the backlog grows."""
     assert scaled(1, 1.25, 1.1) == 2
     assert decide(one_level(1, 1.1)).allocation.workers == 2
     assert decide(evaluation(1, 1, 1.4, 1.0, 1.4)).allocation.pane_slots == 2, "rule 12 gives 1.25, and the level is behind"
 
 
 def test_rounding_does_not_take_what_is_needed() -> None:
-    """Two workers used 0.52 are to become 1.05: one would be used 1.04, and be behind."""
+    """Two workers with a utilisation of 0.52 should become 1.05: one would have a utilisation of 1.04, and fall behind."""
     assert scaled(2, 0.525, 0.52) == 2
     assert scaled(2, 0.5, 0.5) == 1
 

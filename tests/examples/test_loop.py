@@ -1,4 +1,4 @@
-"""The control cycle between a plant that can be told anything and a controller that wants anything."""
+"""The control cycle between a plant that can be set to anything and a controller that wants anything."""
 
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -40,7 +40,7 @@ class WantsLogic(ControllerLogic):
 
 @dataclass
 class Plant:
-    """Gives what is asked for, up to what it has, and measures what it is told to measure."""
+    """Provides the requested workers, up to what it has, and measures what it is set to measure."""
 
     workers: int = 2
     most: int = 100
@@ -50,7 +50,7 @@ class Plant:
     blind: bool = False
     acts: bool = True
     lead_s: float = 6.0
-    told: list[str] = field(default_factory=list)
+    reported: list[str] = field(default_factory=list)
     asked: list[int] = field(default_factory=list)
 
     def observe(self, now_s: float) -> Observation | None:
@@ -77,7 +77,7 @@ class Plant:
         return f"asked for {wanted.workers}"
 
     def tell(self, at_s: float, text: str) -> None:
-        self.told.append(text)
+        self.reported.append(text)
 
 
 class Memory:
@@ -103,13 +103,13 @@ def played(plant: Plant, wants: tuple[int, ...], guard: Guard, cycles: int, *, f
 def test_a_cycle_does_what_the_controller_wants_and_says_why() -> None:
     plant = Plant()
     assert played(plant, (2, 3, 4), Guard.bounds(1, 8), 4) == [2, 3, 4, 4]
-    assert plant.told == ["wants 3. asked for 3", "wants 4. asked for 4"]
+    assert plant.reported == ["wants 3. asked for 3", "wants 4. asked for 4"]
 
 
 def test_minimum_and_maximum_hold_for_whatever_is_wanted() -> None:
     plant = Plant()
     assert played(plant, (50, -3), Guard.bounds(2, 6), 2) == [6, 2]
-    assert "within 2 to 6" in plant.told[0]
+    assert "within 2 to 6" in plant.reported[0]
 
 
 def test_a_step_is_at_most_a_factor() -> None:
@@ -177,7 +177,7 @@ def test_growth_that_did_not_help_is_taken_back_and_not_tried_again_until_the_de
     plant = Plant(rate_hz=2_000, useful=2)
     guard = Guard(scale_down_after=0)
     assert played(plant, (4,), guard, 6) == [4, 4, 2, 2, 2, 2]
-    assert "did not help, back to 2" in plant.told[-1]
+    assert "did not help, back to 2" in plant.reported[-1]
     loop = Loop(plant, plant, Wants((4,)), guard)
     for now_s in (0, 10, 20, 30):
         loop.cycle(now_s)
@@ -220,7 +220,7 @@ def test_a_cluster_that_gives_fewer_is_waited_for_and_then_taken_as_it_is() -> N
     for cycle in range(4):
         loop.cycle(cycle * INTERVAL_S)
     assert plant.asked == [5, 5]  # asked again only after the patience of three lead times was over
-    assert "5 workers were asked for, 3 are there" in plant.told[1]
+    assert "5 workers were asked for, 3 are there" in plant.reported[1]
 
 
 def test_more_may_be_asked_for_while_workers_are_on_their_way() -> None:
@@ -243,7 +243,7 @@ def test_paused_it_watches_and_leaves_everything_alone() -> None:
 def test_a_recommendation_is_told_once_and_again_when_it_changes() -> None:
     plant = Plant(acts=False)
     assert played(plant, (2, 4, 4, 3, 2, 2), Guard.bounds(1, 8), 6) == [2] * 6
-    assert plant.told == ["wants 4. asked for 4", "wants 3. asked for 3", "wants 2. recommended: 2 workers, as it is"]
+    assert plant.reported == ["wants 4. asked for 4", "wants 3. asked for 3", "wants 2. recommended: 2 workers, as it is"]
 
 
 def test_a_clock_that_jumps_changes_nothing_in_a_hurry() -> None:
@@ -273,7 +273,7 @@ def test_what_was_saved_by_another_version_is_left_alone_and_so_are_other_contro
     store.state = {"controllers": {repr(Wants((4,))): {"other": 1}, "Sarsa()": {"table": 1}}, "guard": {"nonsense": 2}}
     Loop(plant, plant, Wants((4,)), Guard.bounds(1, 8), store, plant).cycle(0)
     assert plant.workers == 4
-    assert sum("starting anew" in text for text in plant.told) == 2
+    assert sum("starting anew" in text for text in plant.reported) == 2
     assert store.state["controllers"]["Sarsa()"] == {"table": 1}
 
 

@@ -1,4 +1,4 @@
-"""Model predictive control: the optimum is exact, the models are the papers', and what it decides is what a person would."""
+"""Model predictive control: the optimum is exact, the models are the papers', and it decides as a person would."""
 
 import json
 from dataclasses import replace
@@ -48,8 +48,8 @@ def decided(controller: Mpc, *evaluations: Evaluation) -> Decision:
 # --- the optimiser ---------------------------------------------------------------------------------------------------------------
 
 
-def all_ways(problem: Problem) -> float:
-    """Return the least cost by trying everything, one way after the other."""
+def by_brute_force(problem: Problem) -> float:
+    """Return the least cost by trying all paths, one after the other."""
     return min(
         sum(problem.step[i, at] for i, at in enumerate(way))
         + problem.first[way[0]]
@@ -74,7 +74,7 @@ def problems(draw: st.DrawFn) -> Problem:
 
 @given(problems())
 def test_three_ways_to_search_find_the_same_optimum(problem: Problem) -> None:
-    found, (bounded, leaves), least = plan(problem), branch_and_bound(problem), all_ways(problem)
+    found, (bounded, leaves), least = plan(problem), branch_and_bound(problem), by_brute_force(problem)
     assert found.cost == pytest.approx(least)
     assert bounded.cost == pytest.approx(least)
     assert exhaustive(problem) == pytest.approx(least)
@@ -83,14 +83,14 @@ def test_three_ways_to_search_find_the_same_optimum(problem: Problem) -> None:
 
 
 def test_a_greedy_search_is_caught() -> None:
-    """What is cheapest now leads where the next step is dear: only a look ahead sees it."""
+    """What is cheapest now leads to an expensive next step: only looking ahead shows it."""
     problem = Problem(np.array([[1.0, 2.0], [9.0, 1.0]]), np.zeros(2), np.array([[0.0, 9.0], [9.0, 0.0]]))
     greedy, at = 0.0, -1
     for i in range(2):
         costs = problem.step[i] + (problem.first if at < 0 else problem.between[at])
         at, greedy = int(costs.argmin()), greedy + float(costs.min())
     assert plan(problem) == Plan((1, 1), 3.0)
-    assert greedy == 10.0 != all_ways(problem)
+    assert greedy == 10.0 != by_brute_force(problem)
 
 
 # --- the models ------------------------------------------------------------------------------------------------------------------
@@ -113,15 +113,17 @@ def test_it_gives_what_keeps_up_and_says_why() -> None:
     steady = decided(Mpc.throughput(), seen(2_620))
     assert steady.allocation.workers == 3
     assert steady.reason == (
-        "measured 2,620 tuples/s, used 131 %; forecast up to 2,620 tuples/s in 1 s (+0 %); modelled: 2 workers would be used 131 %: 2 to 3"
+        "measured 2,620 tuples/s, utilisation 131 %; forecast up to 2,620 tuples/s in 1 s (+0 %); modelled: 2 workers would have a utilisation of 131 %: 2 to 3"
     )
-    assert decided(Mpc.throughput(), seen(2_620, workers=3)).reason.endswith("3 workers would be used 87 %: stays 3")
+    assert decided(Mpc.throughput(), seen(2_620, workers=3)).reason.endswith(
+        "3 workers would have a utilisation of 87 %: stays at 3"
+    )
 
 
 @pytest.mark.parametrize("scale", [1, 10, 1_000])
 @pytest.mark.parametrize("rate_hz", [0.1, 1_000.0, 1e8])
 def test_the_same_weights_do_for_any_size_and_rate(scale: int, rate_hz: float) -> None:
-    """From half of what is needed, and from the double of it, it goes to what is needed: 4.5 at 90 %, times the scale."""
+    """From half of what is needed, and from twice of it, it goes to what is needed: 4.5 at 90 %, times the scale."""
     service_s = 4.5 * scale * 0.9 / rate_hz
     for present in (2 * scale, 10 * scale):
         logic = Mpc.throughput().build()
@@ -169,9 +171,9 @@ def test_it_keeps_a_latency() -> None:
     found = decided(Mpc.latency("50 ms"), *many)
     assert found.allocation.workers == 3
     assert "latency 0.076 s; forecast" in found.reason
-    assert "2 workers would be used 75 % and latency be 0.076 s of 0.05 s" in found.reason
+    assert "2 workers would have a utilisation of 75 % and a latency of 0.076 s (bound 0.05 s)" in found.reason
     first = decided(Mpc.latency("50 ms"), slow)  # what is modelled agrees with what is measured from the first time on
-    assert "and latency be 0.076 s" in first.reason
+    assert "and a latency of 0.076 s" in first.reason
 
 
 def test_a_bound_that_no_size_keeps_does_not_take_all_there_is() -> None:
@@ -189,7 +191,7 @@ def test_no_size_is_enough() -> None:
 
 
 def test_power_takes_more_and_slower_cores() -> None:
-    """4 workers at 2 GHz do it; 8 at a lower frequency do it as well, with fewer watts."""
+    """4 workers at 2 GHz are enough; 8 at a lower frequency are too, with fewer watts."""
     four = seen(3_500, workers=4, ghz=2.0)
     found = decided(Mpc.throughput(power=True, maximum=12, gamma=0.0), four).allocation
     assert found.frequency_ghz is not None
@@ -200,14 +202,14 @@ def test_power_takes_more_and_slower_cores() -> None:
 def test_without_a_time_for_a_tuple_the_load_says_it() -> None:
     assert decided(Mpc.throughput(), seen(1_000, workers=2, service_s=None, utilisation=1.8)).allocation.workers == 4
     unknown = decided(Mpc.throughput(), seen(1_000, workers=2, service_s=None, utilisation=0.0))
-    assert unknown == Decision(Allocation(2), "neither the time for a tuple nor a load was measured: stays 2")
+    assert unknown == Decision(Allocation(2), "neither the time per tuple nor a load was measured: stays at 2")
     nothing = decided(Mpc.throughput(), seen(float("nan"), workers=2))
-    assert nothing == Decision(Allocation(2), "no input rate was measured: stays 2")
+    assert nothing == Decision(Allocation(2), "no input rate was measured: stays at 2")
 
 
 @pytest.mark.parametrize(("rate_hz", "utilisation"), [(5e-324, 50.0), (1e-300, 1.0), (1e-12, 50.0)])
 def test_what_was_measured_wrong_does_no_harm(rate_hz: float, utilisation: float) -> None:
-    """Next to no input at a high load would mean that a tuple takes years; then a real rate comes."""
+    """Almost no input at a high load would mean that a tuple takes years; then a real rate comes."""
     wrong = seen(rate_hz, workers=3, service_s=None, utilisation=utilisation)
     then = seen(1e6, workers=3, service_s=None, utilisation=0.0, demand_hz=rate_hz)
     for last in (wrong, then, seen(1e6, workers=3, service_s=1e9)):
@@ -222,7 +224,7 @@ def test_no_input_is_the_least_work() -> None:
 
 
 def test_a_cost_of_changes_calms_it() -> None:
-    """The need wobbles about 100 workers by one or two: not worth a change each time."""
+    """The need varies around 100 workers by one or two: not worth a change each time."""
     wobble = [99_000, 100_500, 99_500, 101_000, 99_200, 100_800] * 5
 
     def changes(controller: Mpc) -> int:
@@ -280,7 +282,7 @@ def test_slots_follow_the_workers() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ({"horizon": 0}, "horizon=0: no step would be planned"),
         ({"headroom": 1.0}, "headroom=1.0: not a share of a worker"),
@@ -290,8 +292,8 @@ def test_slots_follow_the_workers() -> None:
         ({"bound_s": 0.0}, "bound_s=0.0: no latency is that low"),
     ],
 )
-def test_what_cannot_be_planned_with_is_refused(options: dict[str, Any], said: str) -> None:
-    with pytest.raises(InvalidInput, match=said):
+def test_what_cannot_be_planned_with_is_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
         Mpc(**options)
     with pytest.raises(InvalidInput, match="bound='soon': not a length of time"):
         Mpc.latency("soon")

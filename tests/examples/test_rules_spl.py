@@ -13,7 +13,7 @@ from skytide.records import Allocation, Decision, Evaluation, Observation
 
 
 def seen(utilisation: float, workers: int, rate_hz: float | None = None, settled: bool = True) -> Evaluation:
-    """What is served of a stream that would be the work of `utilisation * workers`, each of which does 100 tuples a second."""
+    """Return an evaluation of a stream that needs `utilisation * workers` workers, each of which serves 100 tuples per second."""
     served = min(utilisation, 1.0) * workers * 100 if rate_hz is None else rate_hz
     now = Observation(0.0, 1.0, Allocation(workers), utilisation * workers * 100, served, utilisation, 0.01)
     return Evaluation(now, now.arrival_rate_hz, 0.01, utilisation, 0.0, settled)
@@ -22,11 +22,11 @@ def seen(utilisation: float, workers: int, rate_hz: float | None = None, settled
 @pytest.mark.parametrize(
     ("utilisation", "workers", "wanted", "reason"),
     [
-        (1.31, 2, 3, "used 131 %, over 90 %: 2 to 3"),
-        (0.85, 2, 2, "used 85 %: stays 2"),
-        (0.5, 2, 1, "used 50 %, under 80 %: 2 to 1"),
-        (0.5, 1, 1, "used 50 %: stays 1"),
-        (float("nan"), 4, 4, "no utilisation was measured: stays 4"),
+        (1.31, 2, 3, "utilisation 131 %, over 90 %: 2 to 3"),
+        (0.85, 2, 2, "utilisation 85 %: stays at 2"),
+        (0.5, 2, 1, "utilisation 50 %, under 80 %: 2 to 1"),
+        (0.5, 1, 1, "utilisation 50 %: stays at 1"),
+        (float("nan"), 4, 4, "no utilisation was measured: stays at 4"),
     ],
 )
 def test_rules(utilisation: float, workers: int, wanted: int, reason: str) -> None:
@@ -34,7 +34,7 @@ def test_rules(utilisation: float, workers: int, wanted: int, reason: str) -> No
 
 
 def settles(controller: Controller, load: float, cycles: int, start: int = 1) -> list[int]:
-    """Return the workers over time of a stream that is the work of `load` workers."""
+    """Return the numbers of workers over time for a stream that needs `load` workers."""
     logic, workers, used = controller.build(), start, []
     for _ in range(cycles):
         workers = logic.decide(seen(load / workers, workers), now_s=0.0).allocation.workers
@@ -49,13 +49,13 @@ def test_spl_climbs_and_remembers_what_was_congested() -> None:
 
 
 def test_rules_cannot_settle_where_no_size_lies_between_the_thresholds() -> None:
-    """SPL's memory is what they lack: a load of 1.5 is 75 % of two workers and 150 % of one."""
+    """They lack SPL's memory: a load of 1.5 is 75 % of two workers and 150 % of one."""
     assert settles(Rules(), 1.5, 10)[-4:] == [2, 1, 2, 1]
     assert settles(Spl(), 1.5, 10)[-4:] == [2, 2, 2, 2]
 
 
 def test_spl_does_not_repeat_what_did_not_help() -> None:
-    """Throughput stays at 300 whatever the workers: something else is the bottleneck."""
+    """Throughput stays at 300 with any number of workers: something else is the bottleneck."""
     logic, workers = Spl().build(), 3
     used = []
     for _ in range(4):
@@ -65,11 +65,11 @@ def test_spl_does_not_repeat_what_did_not_help() -> None:
     logic.decide(seen(2.0, 4, rate_hz=300.0), now_s=0.0)
     again = logic.decide(seen(2.0, 3, rate_hz=300.0), now_s=0.0)
     assert used[0] == 4
-    assert again == Decision(Allocation(3), "congestion 0.50 over 0.1, but 4 did not help: stays 3")
+    assert again == Decision(Allocation(3), "congestion 0.50 over 0.1, but 4 did not help: stays at 3")
 
 
 def test_spl_gets_out_of_an_overload() -> None:
-    """What a level served without congestion is what came then, not what it can do: so more load is no reason to stay below it."""
+    """What a size served without congestion was its input, not its capacity: so more load is no reason to stay below it."""
     logic, workers, used = Spl().build(), 4, []
     for came_hz in [300.0] + [380.0] * 7 + [2_000.0] * 30:
         can_hz = 100.0 * workers
@@ -81,7 +81,7 @@ def test_spl_gets_out_of_an_overload() -> None:
 
 
 def test_spl_takes_back_what_did_not_help() -> None:
-    """Gedik's look at the neighbouring level: one more under congestion served no more, so it goes again, and is not tried twice."""
+    """Gedik's comparison with the neighbouring size: one more under congestion served no more, so it goes, and is not tried twice."""
     logic, workers, used = Spl().build(), 3, []
     for _ in range(6):
         workers = logic.decide(seen(2.0, workers, rate_hz=300.0), now_s=0.0).allocation.workers
@@ -94,7 +94,7 @@ def test_spl_forgets_on_change() -> None:
     for load, workers in ((4.8, 4), (4.8, 5)):
         logic.decide(seen(load / workers, workers), now_s=0.0)
     stays = logic.decide(seen(4.8 / 5, 5), now_s=0.0)
-    assert stays.reason == "congestion 0.00 within 0.1, but 4 was congested: stays 5"
+    assert stays.reason == "congestion 0.00 within 0.1, but 4 was congested: stays at 5"
     assert logic.decide(seen(4.6 / 5, 5), now_s=0.0).allocation.workers == 5  # within the sensitivity
     assert logic.decide(seen(3.5 / 5, 5), now_s=0.0).allocation.workers == 4
 

@@ -1,4 +1,4 @@
-"""Sarsa: the worked example, tables that begin as thresholds, order among actions, and what is learned from what."""
+"""Sarsa: the worked example, tables that begin as thresholds, the order of actions, and what is learned from what."""
 
 import json
 
@@ -55,7 +55,7 @@ tables = st.lists(st.lists(st.floats(-1, 2), min_size=3, max_size=3), min_size=S
 
 
 def law_of_order(values: Values, learned_in: int) -> None:
-    """No higher load calls for less than the state that was learned in, no lower one for more."""
+    """No higher load calls for less than the learned state, no lower one for more."""
     chosen = best(values[learned_in])
     assert all(best(row) <= chosen for row in values[:learned_in])
     assert all(best(row) >= chosen for row in values[learned_in:])
@@ -118,7 +118,7 @@ def test_a_host_that_cannot_go_learns_it() -> None:
 
 
 def test_a_host_that_could_not_go_asks_again_later() -> None:
-    """A refusal fades: doing nothing meanwhile must not become worth more than to go for ever."""
+    """A refusal fades: doing nothing meanwhile must not be worth more than a release for ever."""
     judge = Sarsa().judge()
     asked = []
     for step in range(200):

@@ -30,10 +30,10 @@ def verdicts(judge: Judge, loads: dict[str, float], now_s: float) -> list[tuple[
 
 def test_only_violations_in_a_row_count() -> None:
     judge = LocalThresholds().judge()
-    said = [
+    found = [
         verdicts(judge, {"1": load, "2": 0.5}, 10.0 * n) for n, load in enumerate([0.9, 0.9, 0.7, 0.9, 0.9, 0.95, 0.2, 0.2, 0.2])
     ]
-    assert said == [[], [], [], [], [], [("1", "out")], [], [], [("1", "in")]]
+    assert found == [[], [], [], [], [], [("1", "out")], [], [], [("1", "in")]]
 
 
 def test_a_host_rests_after_a_change_and_others_do_not() -> None:
@@ -43,7 +43,7 @@ def test_a_host_rests_after_a_change_and_others_do_not() -> None:
     assert verdicts(judge, {"1": 0.9, "2": 0.5}, 129) == []
     assert verdicts(judge, {"1": 0.9, "2": 0.5}, 130) == [("1", "out")]
     judge.acted(["1"], touched=["1"], now_s=1_000)
-    assert verdicts(judge, {"1": 0.9}, 5) == [("1", "out")]  # the clock was put back
+    assert verdicts(judge, {"1": 0.9}, 5) == [("1", "out")]  # the clock was set back
 
 
 def test_the_mean_hides_what_hosts_differ_by() -> None:
@@ -66,7 +66,7 @@ def test_a_decision_says_why_in_numbers() -> None:
     loads = {"1": 0.62, "2": 0.6, "3": 0.91, "4": 0.6}
     for n in range(2):
         decision = logic.decide(seen(loads), now_s=10.0 * n)
-        assert (decision.allocation.workers, decision.reason) == (4, "loads 0.60 to 0.91 call for nothing: 4 stay")
+        assert (decision.allocation.workers, decision.reason) == (4, "loads 0.60 to 0.91 call for no change: stays at 4")
     decision = logic.decide(seen(loads), now_s=20)
     assert (decision.allocation.workers, decision.reason) == (5, "load 0.91 of worker 3 over 0.80 for 3 intervals: 4 to 5")
 
@@ -82,15 +82,15 @@ def test_load_comes_down_to_the_target() -> None:
 def test_others_take_what_they_have_room_for_first() -> None:
     decision = LocalThresholds(intervals=1).build().decide(seen({"1": 0.95, "2": 0.4, "3": 0.3}), now_s=0)
     assert decision.allocation.workers == 3
-    assert decision.reason.endswith("but the others have room for 0.50 up to the target 0.60: 3 stay")
+    assert decision.reason.endswith("but the others have room for 0.50 up to the target 0.60: stays at 3")
     arriving = LocalThresholds(intervals=1).build().decide(seen({"1": 0.95, "2": 0.9}, workers=4), now_s=0)
-    assert arriving.allocation.workers == 4  # two that nothing is known of yet have room for 1.2
+    assert arriving.allocation.workers == 4  # two unknown workers have room for 1.2
 
 
 def test_a_worker_goes_only_when_the_others_can_take_its_load() -> None:
     logic = LocalThresholds(intervals=1).build()
     assert logic.decide(seen({"1": 0.2, "2": 0.55, "3": 0.55}), now_s=0).reason == (
-        "load 0.20 of worker 1 under 0.30 for 1 interval, but the others have room for 0.10 only: 3 stay"
+        "load 0.20 of worker 1 under 0.30 for 1 interval, but the others only have room for 0.10: stays at 3"
     )
     assert logic.decide(seen({"1": 0.2, "2": 0.4, "3": 0.4}), now_s=10).allocation.workers == 2
     assert LocalThresholds(intervals=1).build().decide(seen({"1": 0.0}), now_s=0).allocation.workers == 1
@@ -115,7 +115,7 @@ def test_without_loads_the_utilisation_counts_for_all(kind: type[WorkersByLoad])
     answers = [logic.decide(seen({}, workers=3, utilisation=1.8), now_s=10.0 * n) for n in range(3)]
     assert answers[-1].allocation.workers == 9
     unknown = logic.decide(seen({}, workers=3, utilisation=float("nan")), now_s=40)
-    assert (unknown.allocation.workers, unknown.reason) == (3, "neither loads nor utilisation are known: 3 stay")
+    assert (unknown.allocation.workers, unknown.reason) == (3, "neither loads nor utilisation are known: stays at 3")
 
 
 def test_an_interval_without_loads_does_not_forget_workers() -> None:

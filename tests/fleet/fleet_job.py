@@ -1,4 +1,4 @@
-"""A job to kill, run as `python fleet_job.py FEEDS OUT SPLITS END`: a fleet into Spark's own Parquet sink and into windows, or what is left of it."""
+"""A job to kill, run as `python fleet_job.py FEEDS OUT SPLITS END`: a fleet into Spark's own Parquet sink and into windows, or the rest of it."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""A fleet without Spark: a reader that is asked as Spark asks it, and what it has given so far."""
+"""A fleet without Spark: a reader that is called as Spark calls it, and what it has returned so far."""
 
 import json
 from pathlib import Path
@@ -27,7 +27,7 @@ class Asked:
         self.start()
 
     def start(self, **settings: Any) -> None:
-        """Start a reader anew, as after a crash."""
+        """Start a new reader, as after a crash."""
         self.settings |= settings
         known = Settings(schema=COLUMNS, notes=self.notes and str(self.notes), **self.settings)
         self.reader = FleetReader(known, known.feed(SPARK_SCHEMA), lambda: self.now_s)
@@ -68,7 +68,7 @@ class Asked:
 
 
 def _noted(offset: dict[str, Any]) -> dict[str, Any]:
-    """An offset as Spark keeps it: as a text."""
+    """Return an offset as Spark stores it: as a text."""
     found: dict[str, Any] = json.loads(json.dumps(offset))
     return found
 

@@ -97,7 +97,7 @@ class KafkaPlace:
 
 
 def named(place: Any, stream: str) -> str:
-    """The name that a fleet gives a stream of a place."""
+    """Return the name that a fleet gives a stream of a place."""
     if isinstance(place, RedisPlace):
         return f"{place.prefix}:{stream}"
     return f"{place.topic}-{place.streams.index(stream)}" if isinstance(place, KafkaPlace) else stream

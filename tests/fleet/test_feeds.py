@@ -102,8 +102,8 @@ def test_entries_that_were_trimmed_are_missed_and_said(redis_url: str, tmp_path:
     place.server.xtrim(f"{place.prefix}:a", maxlen=5, approximate=False)
     asked.all()
     assert asked.given[named(place, "a")] == [*range(10), *range(25, 30)]
-    told = asked.reader._board and asked.reader._board.told()
-    assert told and told["skipped"] == {"trimmed": 1}
+    status = asked.reader._board and asked.reader._board.status()
+    assert status and status["skipped"] == {"trimmed": 1}
 
 
 def test_entries_with_other_fields_are_broken_or_null_and_harm_nobody(redis_url: str, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A fleet whose job is killed at any moment, and goes on with other splits while streams come, grow and go: each record once."""
+"""A fleet whose job is killed at any moment, and continues with other splits while streams come, grow and go: each record once."""
 
 import contextlib
 import datetime
@@ -22,7 +22,7 @@ START = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 
 
 class Feeds:
-    """Files that grow. Times go on from round to round, so that no tuple of a stream is late."""
+    """Files that grow. Times advance from round to round, so that no tuple of a stream is late."""
 
     def __init__(self, folder: Path, dice: random.Random) -> None:
         self.folder, self.dice, self.written = folder, dice, 0

@@ -1,4 +1,4 @@
-"""A fleet as people use it, on Spark: a DataFrame, a format, windows, and what can be asked and told meanwhile."""
+"""A fleet as people use it, on Spark: a DataFrame, a format, windows, and its status and settings meanwhile."""
 
 import datetime
 import gc
@@ -136,9 +136,9 @@ def _until(done: Any, query: Any, deadline_s: float = 300.0) -> None:
 
 BAD: list[tuple[dict[str, Any], str]] = [
     ({"place": "/no/such/folder"}, "not a folder"),
-    ({"place": ""}, "names no place"),
-    ({"place": None}, "names no place"),
-    ({"place": "ftp://there"}, "no kind of place"),
+    ({"place": ""}, "not the name of a place"),
+    ({"place": None}, "not the name of a place"),
+    ({"place": "ftp://there"}, "not a known kind of place"),
     ({"place": "redis://127.0.0.1:1/0"}, "streams is missing"),
     ({"place": "redis://127.0.0.1:1/0", "streams": "a:*"}, "does not answer"),
     ({"place": "kafka://127.0.0.1:1"}, "topics is missing"),
@@ -154,7 +154,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"schema": "x"}, "schema"),
     ({"schema": ""}, "schema"),
     ({"schema": None}, "no columns"),
-    ({"schema": "x double, stream string"}, "name of their stream"),
+    ({"schema": "x double, stream string"}, "name of each row's stream"),
     ({"schema": "x array<int>"}, "plain columns"),
     ({"invalid": 7}, "invalid"),
 ]

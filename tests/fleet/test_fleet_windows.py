@@ -1,4 +1,4 @@
-"""Windows over a fleet without Spark: streams that we keep waiting lose nothing, and the others' windows wait for them."""
+"""Windows over a fleet without Spark: streams that are kept waiting lose nothing, and the windows of others wait for them."""
 
 import datetime
 import json
@@ -33,14 +33,14 @@ COUNTED = (Measure.parse("count(*)"), Measure.parse("sum(a)"))
 
 
 class FromSource(InProcess):
-    """Jobs of which the pane level has run in the source."""
+    """Jobs whose pane level has run in the source."""
 
     def panes(self, batch: Any, task: PaneTask, way: Way) -> PaneReport:
         return read_reports(pa.Table.from_batches(batch))
 
 
 class Query:
-    """A query over a fleet, asked as Spark does; it may be started anew after any batch."""
+    """A query over a fleet, called as Spark calls it; it may be restarted after any batch."""
 
     def __init__(self, folder: Path, slack: Slack, capacity_hz: float) -> None:
         self.folder, self.slack, self.capacity_hz = folder, slack, capacity_hz

@@ -1,4 +1,4 @@
-"""Formats of streams: what is read agrees with Python's own json and csv, and a broken record costs only itself."""
+"""Formats of streams: what is read agrees with Python's own json and csv, and a broken record affects no others."""
 
 import csv
 import io

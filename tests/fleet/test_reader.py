@@ -68,7 +68,7 @@ def test_every_record_comes_once_and_in_order(script: list[tuple[Any, ...]], inl
 def _suspend(asked: Asked, suspended: dict[str, bool]) -> None:
     from skytide.spark.fleet.board import Board, Control
 
-    Board(asked.settings["board"]).ask(Control(suspended=suspended))
+    Board(asked.settings["board"]).write_control(Control(suspended=suspended))
 
 
 @pytest.fixture
@@ -86,9 +86,9 @@ def _write(asked: Asked, stream: str, *numbers: int) -> Path:
 
 
 def _status(asked: Asked) -> dict[str, Any]:
-    told = asked.reader._board and asked.reader._board.told()
-    assert told
-    return told
+    status = asked.reader._board and asked.reader._board.status()
+    assert status
+    return status
 
 
 def test_a_batch_that_is_repeated_reads_the_same_whatever_has_come_since(asked: Asked) -> None:
@@ -219,16 +219,16 @@ def test_a_burst_does_not_hold_up_the_others(asked: Asked) -> None:
 
 
 def test_a_split_that_takes_less_than_what_comes_is_relieved_at_once(asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It takes 700 a second of the 1,000 that it could do if it did nothing else, and 800 come."""
+    """It reads 700 per second of the 1,000 that it could if it did nothing else, and 800 come."""
     monkeypatch.setattr(asked.reader._capacity, "measured", lambda *_: None)
     asked.reader._capacity.hz = 1_000
     for second in range(20):
         for stream in range(40):
             _write(asked, f"s{stream}", *range(20 * second, 20 * second + 20))
         asked.batch()
-    told = _status(asked)
-    assert told["splits"] == 2 and told["redirections"] > 0
-    assert told["buffered"] < 5 * 100  # what it lagged behind until a period was over, and not what it lags behind in 20 seconds
+    status = _status(asked)
+    assert status["splits"] == 2 and status["redirections"] > 0
+    assert status["buffered"] < 5 * 100  # what it lagged behind until a period was over, and not what it lags behind in 20 seconds
 
 
 def test_latest_passes_over_what_is_there_but_not_streams_that_join(tmp_path: Path) -> None:

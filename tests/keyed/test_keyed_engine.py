@@ -46,7 +46,7 @@ MEASURES = tuple(
 
 
 class Running:
-    """Counts the rows of a key, and adds them up: its state is a NumPy array."""
+    """Counts and sums the rows of a key: its state is a NumPy array."""
 
     def open(self, key: Any) -> np.ndarray[Any, Any]:
         return np.array([0, 1_000_000 * key])
@@ -59,7 +59,7 @@ class Running:
 
 
 class Windows_:
-    """Counts the windows of a key in bytes, and tells which rows they have."""
+    """Counts the windows of a key in bytes, and returns which rows they have."""
 
     def open(self, key: Any) -> bytes:
         return b""
@@ -69,7 +69,7 @@ class Windows_:
 
 
 class Latest:
-    """Remembers the last three rows of a key as an Arrow table, and tells how far apart they are."""
+    """Remembers the last three rows of a key as an Arrow table, and returns how far apart they are."""
 
     def open(self, key: Any) -> pa.Table:
         return pa.table({"id": pa.array([], pa.int64())})
@@ -82,7 +82,7 @@ class Latest:
 
 
 class Vectorised(Windows_):
-    """Says of all windows at once which rows they have, twice if there are many."""
+    """Returns for all windows at once which rows they have, twice if there are many."""
 
     def schema(self, rows: pa.Schema) -> pa.Schema:
         return pa.schema([("ids", pa.list_(pa.int64()))])
@@ -106,7 +106,7 @@ def aggregated(rows: list[Row]) -> list[Row]:
 
 @dataclass
 class Case:
-    """A step, and what its twin answers for all rows of a key in order; without keys for all rows."""
+    """A step, and the answer of its twin for all rows of a key in order; without keys for all rows."""
 
     step: Callable[[], KeyedStep]
     twin: Callable[[int, list[Row]], list[Row]]
@@ -172,7 +172,7 @@ def numbered(rows: list[Row], number: int) -> list[Row]:
 
 
 def undominated(rows: list[Row], _: int) -> list[Row]:
-    """Return the rows of a window that no other has a lower id and a higher b than, in order."""
+    """Return the rows of a window for which no other has a lower id and a higher b, in order."""
     kept = [
         row
         for row in rows
@@ -243,7 +243,7 @@ def plan_of(case: Case, folder: str, slack: Slack, slots: int = 2) -> Plan:
 
 
 def in_order(rows: list[Row]) -> list[Row]:
-    """Return rows as they came; but those of one window, which a query gives in any order, by their ids."""
+    """Return rows as they came, but those of one window, which a query returns in any order, by their ids."""
     windows = itertools.groupby(rows, lambda row: (row.get("row_start"), row.get("window_start")))
     return [
         row
@@ -304,7 +304,7 @@ def fragile_sinks(out: Outputs, bombs: Iterator[bool]) -> Sinks:
 def test_a_crash_anywhere_changes_nothing(
     name: str, batches: list[Batch], fuse: list[bool], parts: list[int], sizes: list[int]
 ) -> None:
-    """The process dies at any step and starts again, with other slots and other partitions; what sinks got may not differ."""
+    """The process dies at any step and starts again, with other slots and other partitions; sinks must get the same."""
     case, data, out = CASES[name], tuples(batches), Outputs()
     dividing, slots, bombs = itertools.cycle(parts), itertools.cycle(sizes), iter(fuse)
     with tempfile.TemporaryDirectory() as folder:
@@ -339,7 +339,7 @@ def test_a_twin_that_forgets_a_row_is_found_out() -> None:
 
 
 def test_a_batch_of_few_keys_writes_few_bytes() -> None:
-    """Of 5,000 keys ten come again: what is written then is a small part of what all are."""
+    """Ten of 5,000 keys come again: then only a small part of all is written."""
     many = pa.table(
         {"ts": pa.array(range(5_000), pa.timestamp("us", "UTC")), "a": range(5_000), "b": [0.0] * 5_000, "id": range(5_000)}
     )
@@ -372,7 +372,7 @@ def test_chunks_stay_few_and_files_are_removed() -> None:
 
 
 def skewed(batches: int, of_hundred: int) -> list[pa.Table]:
-    """A key with so many of a hundred tuples, in batch after batch, and twenty others."""
+    """Return batches with a key that has some of a hundred tuples, and twenty other keys."""
     found = []
     for number in range(batches):
         ids = np.arange(number * 100, number * 100 + 100)
@@ -395,7 +395,7 @@ def test_a_key_that_fills_a_slot_has_it_for_itself_and_the_status_names_it() -> 
 
 
 class Metrics_:
-    """What a plant would measure if its slots had too much to do, and later hardly anything."""
+    """Measures as a plant whose slots have too much to do, and later hardly anything."""
 
     def __init__(self, slots: LocalSlots) -> None:
         self.slots, self.busy = slots, True

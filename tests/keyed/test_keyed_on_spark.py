@@ -21,7 +21,7 @@ START_US = 1_700_000_000_000_000
 
 
 def quotes(rows: int, symbols: int = 12, *, seed: int = 0) -> pa.Table:
-    """Quotes of symbols of which some come much more often than others, a few of them out of order."""
+    """Return quotes of symbols, some of which are much more frequent than others, a few of them out of order."""
     rng = np.random.default_rng(seed)
     times = np.sort(rng.integers(0, rows * 1_000, rows)) + START_US
     times -= np.where(rng.random(rows) < 0.05, rng.integers(0, 20_000, rows), 0)
@@ -103,6 +103,18 @@ def test_a_stream_a_table_and_pandas_agree_while_slots_change_and_after_a_restar
     pd.testing.assert_frame_equal(found.reset_index(drop=True), expected, check_dtype=False)
 
 
+def test_a_format_of_spark_is_a_sink_with_its_options(spark: SparkSession, tmp_path: Path) -> None:
+    folder = written(quotes(400, 3), tmp_path / "in", 2)
+    places = {"checkpoint": tmp_path / "c", "path": tmp_path / "out"}
+    options = {"header": "true", "sep": ";"}
+    ask(streamed(spark, folder)).start(
+        "csv", **places, options=options, trigger="availableNow", flush=True, slots=1
+    ).await_termination()
+    found = spark.read.options(**options).csv(f"{tmp_path}/out/batch=*")
+    expected = ask(spark.read.parquet(str(folder)))
+    assert found.columns == expected.columns and found.count() == expected.count() > 0
+
+
 class Spread:
     """The distance of the highest and the lowest price so far."""
 
@@ -124,7 +136,7 @@ class Later(Spread):
 
 
 class Upgraded(Later):
-    """The same, and it knows the version before."""
+    """The same, with an upgrade from the version before."""
 
     def upgrade(self, state: Any, version: int) -> Any:
         assert version == 1
@@ -222,7 +234,7 @@ def test_tuples_without_a_key_are_refused_or_put_aside(spark: SparkSession, tmp_
     symbols = pa.array([None if n % 50 == 0 else value for n, value in enumerate(table["symbol"].to_pylist())])
     folder = written(table.set_column(1, "symbol", symbols), tmp_path / "in", 1)
     asked = windows(skytide.stream(streamed(spark, folder)).keyed("symbol")).aggregate("count(*)")
-    with pytest.raises(Exception, match="tuples without symbol: a NULL is no key; filter them out"):
+    with pytest.raises(Exception, match="tuples without symbol: a NULL is not a key; filter them out"):
         asked.start("memory", checkpoint=tmp_path / "c", trigger="availableNow").await_termination()
     run = asked.start("memory", checkpoint=tmp_path / "d", trigger="availableNow", invalid=str(tmp_path / "odd"))
     run.await_termination()

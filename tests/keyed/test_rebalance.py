@@ -1,4 +1,4 @@
-"""Laws of the rebalancer, applied to ours and to guilty specimens; on small cases against a search through all ways."""
+"""Laws of the rebalancer, applied to ours and to guilty specimens; on small cases against an exhaustive search."""
 
 import json
 from collections.abc import Callable
@@ -35,7 +35,7 @@ class Case:
 
     @cached_property
     def table(self) -> RoutingTable:
-        """Groups with load first; what has no load is on slot 0."""
+        """Return a table with the groups with load first; groups without load are on slot 0."""
         return RoutingTable((*self.before, *[0] * (GROUPS - len(self.before))))
 
     @property
@@ -55,18 +55,18 @@ class Case:
 
     @property
     def new(self) -> list[int]:
-        """Slots without any group before."""
+        """Return the slots without any group before."""
         return [slot for slot in range(self.slots) if slot not in self.table.slots]
 
     def balanced(self, at: tuple[int, ...], times: float = TARGET, *, filled: bool = True) -> bool:
-        """Say whether no slot has more than so many times the mean, and new ones are as near to it from below."""
+        """Return whether no slot has more than a multiple of the mean, and new slots are as near to it from below."""
         used = self.used(at)
         if max(at) >= self.slots or max(used) > times * self.mean * (1 + 1e-9):
             return False
         return not filled or all(used[slot] >= (2 - times) * self.mean * (1 - 1e-9) for slot in self.new)
 
     def fewest(self) -> int | None:
-        """Try all ways, and return the fewest moved groups of those that are balanced."""
+        """Try all assignments, and return the smallest number of moved groups of those that are balanced."""
         ways = (way for way in product(range(self.slots), repeat=len(self.loads)) if self.balanced(way))
         return min((sum(a != b for a, b in zip(way, self.before, strict=True)) for way in ways), default=None)
 
@@ -87,7 +87,7 @@ def ours(table: RoutingTable, slots: int, loads: Loads) -> Moves:
 
 
 def every_group_has_a_slot(plan: Plan, case: Case) -> None:
-    """All groups are on slots that there are, and what is said to have moved did."""
+    """All groups are on existing slots, and exactly the reported groups have moved."""
     moves = plan(case.table, case.slots, case.tuples)
     assert len(moves.table.slots) == GROUPS
     assert all(0 <= slot < case.slots for slot in moves.table.slots)
@@ -96,7 +96,7 @@ def every_group_has_a_slot(plan: Plan, case: Case) -> None:
 
 
 def nobody_moves_when_balanced(plan: Plan, case: Case) -> None:
-    """As long as no slot is above the threshold, and their number is the same, the table stays the very same."""
+    """As long as no slot is above the threshold, and their number is the same, the table does not change."""
     if not case.new and case.balanced(case.table.slots[: len(case.loads)], THRESHOLD):
         moves = plan(case.table, case.slots, case.tuples)
         assert moves.table is case.table or moves.table == case.table
@@ -104,7 +104,7 @@ def nobody_moves_when_balanced(plan: Plan, case: Case) -> None:
 
 
 def balance_is_reached_if_it_can_be(plan: Plan, case: Case) -> None:
-    """Where some way is balanced, the plan is; it need not be better than the threshold if it need not act."""
+    """If some assignment is balanced, the plan is; it may stay at the threshold if nothing has to move."""
     if case.fewest() is not None:
         moves = plan(case.table, case.slots, case.tuples)
         at = moves.table.slots[: len(case.loads)]
@@ -112,7 +112,7 @@ def balance_is_reached_if_it_can_be(plan: Plan, case: Case) -> None:
 
 
 def as_few_as_possible_move(plan: Plan, case: Case) -> None:
-    """No balanced way has fewer moved groups."""
+    """No balanced assignment has fewer moved groups."""
     fewest = case.fewest()
     if fewest is not None:
         moves = plan(case.table, case.slots, case.tuples)
@@ -120,7 +120,7 @@ def as_few_as_possible_move(plan: Plan, case: Case) -> None:
 
 
 def no_move_is_in_vain(plan: Plan, case: Case) -> None:
-    """None of the groups that moved could have stayed, all others where they are now."""
+    """None of the moved groups could have stayed, with all others where they are now."""
     moves = plan(case.table, case.slots, case.tuples)
     at = list(moves.table.slots)
     if case.balanced(tuple(at[: len(case.loads)])):
@@ -159,7 +159,7 @@ def loses_groups(table: RoutingTable, slots: int, loads: Loads) -> Moves:
 
 
 def packs_anew(table: RoutingTable, slots: int, loads: Loads) -> Moves:
-    """Put all groups on the least loaded slot, the heaviest first, wherever they were."""
+    """Put each group on the least loaded slot, the heaviest first, wherever they were."""
     used, at = [0.0] * slots, [0] * GROUPS
     for group in sorted(range(GROUPS), key=lambda each: -loads.tuples[each]):
         at[group] = used.index(min(used))
@@ -168,7 +168,7 @@ def packs_anew(table: RoutingTable, slots: int, loads: Loads) -> Moves:
 
 
 def moves_one_too_many(table: RoutingTable, slots: int, loads: Loads) -> Moves:
-    """Do what ours does, and then move the lightest group that stayed."""
+    """Do as ours does, and then move the lightest group that stayed."""
     at = list(ours(table, slots, loads).table.slots)
     stayed = [group for group in range(GROUPS) if loads.tuples[group] > 0 and at[group] == table.slots[group]]
     if stayed and slots > 1:
@@ -214,7 +214,7 @@ def test_a_guilty_plan_is_caught(guilty: Plan, law: Law, case: Case) -> None:
 
 @pytest.mark.slow
 def test_steps_alone_are_near_the_fewest_moves() -> None:
-    """Of 200 small cases that can be balanced the steps miss 3 %, and elsewhere move 1.06 times the fewest."""
+    """Of 200 small cases that can be balanced the steps miss 3 %, and elsewhere move 1.06 times the minimum."""
     random = np.random.default_rng(5)
     fewest = moved = missed = found = 0
     while found < 200:
@@ -245,7 +245,7 @@ def random_loads(seed: int) -> NDArray[np.float64]:
 
 
 def settled(slots: int, loads: NDArray[np.float64]) -> RoutingTable:
-    """Return a table on which the rebalancer has nothing left to do."""
+    """Return a table in which the rebalancer has nothing left to do."""
     table = ours(RoutingTable.even(slots), slots, Loads(loads.tolist())).table
     assert ours(table, slots, Loads(loads.tolist())).moved == ()
     return table
@@ -392,9 +392,9 @@ def test_no_more_keys_than_asked_get_groups() -> None:
     for group in (0, 4, 8):
         tuples[group] = 2_000.0
     heavy = tuple((key_of(group), 1_990) for group in (0, 4, 8))
-    moves = Rebalancer(most_own=2).build().plan(RoutingTable.even(4), 4, Loads(tuples, heavy))
+    moves = Rebalancer(max_own=2).build().plan(RoutingTable.even(4), 4, Loads(tuples, heavy))
     assert moves.table.own == (key_of(0), key_of(4))
-    assert "2 keys have groups of their own: 1 more get none" in moves.reason
+    assert "2 keys have groups of their own: 1 more cannot get one" in moves.reason
 
 
 @given(cases(), st.randoms(use_true_random=False), st.integers(2, 5))
@@ -451,7 +451,7 @@ def test_what_makes_no_sense_is_refused() -> None:
         ({"target": 1.3}, "target=1.3: out of range"),
         ({"own_share": 0.0}, "own_share=0.0: out of range"),
         ({"smoothing": 2.0}, "smoothing=2.0: out of range"),
-        ({"most_own": -1}, "most_own=-1: out of range"),
+        ({"max_own": -1}, "max_own=-1: out of range"),
     ):
         with pytest.raises(InvalidInput, match=message):
             Rebalancer(**bad)  # type: ignore[arg-type]

@@ -47,7 +47,7 @@ def test_groups_are_dealt_out_evenly(slots: int) -> None:
 
 
 def test_what_is_no_table_is_refused() -> None:
-    with pytest.raises(InvalidInput, match="255 slots for 256 groups and 0 keys with their own: each group has one slot"):
+    with pytest.raises(InvalidInput, match="255 slots for 256 groups and 0 keys with groups of their own: each group has one slot"):
         RoutingTable((0,) * 255)
     with pytest.raises(InvalidInput, match="count from 0"):
         RoutingTable((-1,) * GROUPS)

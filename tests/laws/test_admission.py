@@ -1,4 +1,4 @@
-"""Admission: every strategy gives each stream one split, keeps to the capacity, and moves nobody without need."""
+"""Admission: every strategy assigns each stream to one split, keeps to the capacity, and moves no stream without need."""
 
 import copy
 import json
@@ -37,7 +37,7 @@ def sample(now_s: float, rows: dict[str, tuple[int, int, bool]]) -> Sample:
 
 @st.composite
 def histories(draw: st.DrawFn) -> History:
-    """Streams come, go, are suspended, change their rates and begin again; some have profiles, some of which come later."""
+    """Draw streams that come, go, are suspended, change their rates and restart; some have profiles, a few of them only later."""
     now_s, counts, history = 0.0, dict.fromkeys(NAMES, 0), []
     for _ in range(draw(st.integers(1, 7))):
         present = draw(st.permutations(NAMES))[: draw(st.integers(0, len(NAMES)))]
@@ -54,7 +54,7 @@ def histories(draw: st.DrawFn) -> History:
 
 @dataclass
 class Step:
-    """A plan with what was before it, by name."""
+    """A plan with the state before it, by name."""
 
     seen: Sample
     plan: Plan
@@ -67,7 +67,7 @@ class Step:
         return dict(zip(self.seen.names, self.plan.splits.tolist(), strict=False))
 
     def load(self, members: Any) -> float:
-        """Return what is expected of these streams together, at the time at which it is most."""
+        """Return the highest expected load of these streams together over the given times."""
         return max(sum(float(rates[at]) for at in members) for rates in (self.plan.next_hz, self.plan.expected_hz))
 
     def members(self, places: dict[str, int], split: int) -> list[int]:
@@ -91,7 +91,7 @@ def steps(planner: Any, history: History) -> list[Step]:
 
 
 def law_every_stream_has_one_split(planner: Any, history: History) -> None:
-    """Splits are those that streams are in, empty ones are closed, and what is said of changes is so."""
+    """Open splits are those with streams, empty ones are closed, and reported changes are true."""
     for step in steps(planner, history):
         plan, names = step.plan, step.seen.names
         assert plan.splits.shape == (len(names),), "lost or doubled"
@@ -108,7 +108,7 @@ def law_every_stream_has_one_split(planner: Any, history: History) -> None:
 
 
 def law_capacity_is_kept(planner: Any, history: History) -> None:
-    """Once a period no split has more than it can do, unless one stream alone is more than that."""
+    """Once per period no split has more than it can do, unless one stream alone is more than that."""
     for step in steps(planner, history):
         for split in step.plan.open:
             members = step.members(step.after, split)
@@ -117,7 +117,7 @@ def law_capacity_is_kept(planner: Any, history: History) -> None:
 
 
 def law_nobody_moves_without_need(planner: Any, history: History) -> None:
-    """Who moves leaves a split that was overloaded, by load or by latency, or one that no stream is read in any more."""
+    """A stream that moves leaves a split that was overloaded, by load or by latency, or one that has no streams any more."""
     latency_s: dict[int, float] = {}
     for step in steps(planner, history):
         if step.period_over:
@@ -141,7 +141,7 @@ def law_suspended_keep_their_place(planner: Any, history: History) -> None:
 
 
 def law_order_does_not_matter(make: Callable[[], Any], history: History) -> None:
-    """The same streams in another order get the same splits, and the very same expectations."""
+    """The same streams in another order get the same splits and exactly the same expectations."""
     there, back = make(), make()
     for seen, declared in history:
         turned = Sample(seen.now_s, seen.names[::-1], seen.arrived[::-1], seen.waiting[::-1], seen.suspended[::-1])
@@ -153,7 +153,7 @@ def law_order_does_not_matter(make: Callable[[], Any], history: History) -> None
 
 
 def law_a_snapshot_is_all_there_is(make: Callable[..., Any], history: History) -> None:
-    """A planner that is put down and taken up after every plan, through plain values, plans as one that goes on."""
+    """A planner that is saved and restored after every plan, through plain values, plans like one that is not."""
     steady, state = make(None), None
     for seen, declared in history:
         resumed = make(state)
@@ -187,7 +187,7 @@ def steady(rates_hz: list[float], periods: int, start: int = 0, now_s: float = 0
 
 
 def law_streams_come_to_rest(planner: Any, rates_hz: list[float]) -> None:
-    """Where nothing changes, nobody moves after a while, though not all may fit."""
+    """If nothing changes, no stream moves after a while, even if not all fit."""
     assert all(len(step.plan.redirected) == 0 for step in steps(planner, steady(rates_hz, 30))[15:]), "restless"
 
 
@@ -236,7 +236,7 @@ def test_every_strategy_is_found() -> None:
     assert exported - {Strategy} == set(STRATEGIES.values())
 
 
-# Guilty specimens: planners whose plans are changed before they are told.
+# Guilty specimens: planners whose plans are altered before they are returned.
 
 Change = Callable[[Plan, Sample], dict[str, Any]]
 HISTORY: History = [
@@ -245,7 +245,7 @@ HISTORY: History = [
 
 
 class Guilty:
-    """Tells another plan than it made."""
+    """Returns another plan than it made."""
 
     def __init__(self, change: Change) -> None:
         self.planner, self.change, self.asked = config(STRATEGIES["drf"]()).build(), change, 0
@@ -257,7 +257,7 @@ class Guilty:
 
 
 def consistent(splits: Any, asked: list[Any]) -> dict[str, Any]:
-    """Say of changed splits what a planner would."""
+    """Return a plan for changed splits that is consistent in itself."""
     before = asked[-1] if asked else None
     asked.append(splits)
     now = tuple(sorted(set(splits.tolist())))

@@ -52,7 +52,7 @@ def asked(*measures: str, keys: tuple[str, ...] = ()) -> Aggregate:
 
 
 def outcome(query: Aggregate, kept: pa.Table) -> list[str] | str:
-    """Return the rows to compare, which tell -0.0 from 0.0, or the error."""
+    """Return the rows to compare, in which -0.0 and 0.0 differ, or the error."""
     try:
         return sorted(map(str, query.window(kept).to_pylist()))
     except InvalidInput as error:
@@ -114,7 +114,7 @@ def test_sums_and_averages_are_exact_or_an_error(column: str, data: st.DataObjec
 
 
 def order(value: float) -> tuple[bool, float, float]:
-    """Order floats as Spark does, and -0.0 before 0.0."""
+    """Return a key that orders floats as Spark does, and -0.0 before 0.0."""
     return math.isnan(value), 0.0 if math.isnan(value) else value, 0.0 if math.isnan(value) else math.copysign(1.0, value)
 
 

@@ -15,15 +15,15 @@ NUMBA = "Only skytide.kernels imports numba"
 
 
 def broken_contracts(folder: Path) -> set[str]:
-    said = subprocess.run(
+    output = subprocess.run(
         [LINTER, "--no-cache", "--no-logo", "--config", REPOSITORY / "pyproject.toml"],
         cwd=folder,
         check=False,
         capture_output=True,
         text=True,
     ).stdout
-    verdicts = [line.split() for line in said.splitlines() if line.endswith((" KEPT", " BROKEN"))]
-    assert {" ".join(words) for *words, _ in verdicts} == {LAYERS, PYSPARK, NUMBA}, said
+    verdicts = [line.split() for line in output.splitlines() if line.endswith((" KEPT", " BROKEN"))]
+    assert {" ".join(words) for *words, _ in verdicts} == {LAYERS, PYSPARK, NUMBA}, output
     return {" ".join(words) for *words, verdict in verdicts if verdict == "BROKEN"}
 
 

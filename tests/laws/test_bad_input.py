@@ -76,7 +76,7 @@ CASES = [
     Case("slide longer than window", lambda: sliding("1 s", "2 s"), "longer than length"),
     Case("too many windows at once", lambda: sliding("1 day", "1 us"), "each tuple would belong to"),
     *fields(DropRatio, "ratio", [*NO_NUMBER, None, 0, 1, -0.1, 1.1, INF]),
-    *fields(FixedSlack, "delay", [value for value in NO_LENGTH if value is not False and value != 0]),
+    *fields(FixedSlack, "delay", NO_SPAN),
     *fields(skytide.Guard, "minimum", [*NO_WHOLE, None, 9]),
     *fields(skytide.Guard, "maximum", [*NO_WHOLE, None]),
     *fields(skytide.Guard, "step_factor", [*NO_NUMBER, None, 1, 0.5, -2]),
@@ -155,7 +155,7 @@ def test_bad_input_is_refused_with_value_reason_and_remedy(case: Case) -> None:
 
 COMMANDS = [
     (["run", "--seconds", "-1"], "--seconds -1"), (["run", "--seconds", "nan"], "--seconds nan"), (["run", "--rate", "0"], "--rate 0"),
-    (["run", "--rate", "nan"], "--rate nan"), (["run", "--rate", "1e30"], "tuples a second"), (["run", "--out", "/dev/null/x"], "--out"),
+    (["run", "--rate", "nan"], "--rate nan"), (["run", "--rate", "1e30"], "tuples per second"), (["run", "--out", "/dev/null/x"], "--out"),
     (["hotels", "--out", "/dev/null/x"], "cannot be written to"), (["hotels", "--out", "/dev/null"], "cannot be written to"),
     (["lab", "run", "X99"], "there is no such"), (["lab", "run", "X1", "--out", "/dev/null/x"], "cannot be written to"),
     (["lab", "report", "--out", "/dev/null/x"], "cannot be written to"), (["lab", "calibrate", "magic"], "not known"),
@@ -175,8 +175,8 @@ def test_commands_refuse_bad_input_in_a_line(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert main(arguments) == 1
-    said = capsys.readouterr()
-    assert said.err.startswith("skytide: ") and said.err.count("\n") == 1 and part in said.err
+    output = capsys.readouterr()
+    assert output.err.startswith("skytide: ") and output.err.count("\n") == 1 and part in output.err
     assert not (tmp_path / "out").exists() or not any((tmp_path / "out").rglob("*.parquet"))
 
 

@@ -1,4 +1,4 @@
-"""The judge of the campaign finds what is wrong, and nothing where all is right; a case is the same every time."""
+"""The judge of the campaign finds every fault, and none where there is none; a case is the same every time."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -24,7 +24,7 @@ def drawn(**changed: object) -> tuple[Case, streams.Parts]:
 
 
 def right(case: Case, parts: streams.Parts) -> Found:
-    """What an engine without a fault writes that took every tuple."""
+    """Return what an engine without faults writes that has taken every tuple."""
     found = oracle.windows_of([row for part in parts for row in part], case.length_us, case.slide_us, asked(case.ask))
     bounds = {
         start: {"batch": number // 3, "window_start": start, "window_end": start + case.length_us}

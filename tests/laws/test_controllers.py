@@ -1,4 +1,4 @@
-"""Laws of controllers, applied to every one there is, and specimens that break them."""
+"""Laws of controllers, applied to all of them, and specimens that break them."""
 
 import json
 from collections.abc import Callable
@@ -55,7 +55,7 @@ streams = st.lists(evaluations(), min_size=1, max_size=5)
 
 
 def law_answers_are_sane(controller: Controller, seen: list[Evaluation]) -> None:
-    """At least a worker at each level, slots that make up the workers, a reason with a number in it."""
+    """Each level has at least one worker, slots add up to the workers, and the reason has a number in it."""
     logic = controller.build()
     for number, each in enumerate(seen):
         decision = logic.decide(each, now_s=10.0 * number)
@@ -68,7 +68,7 @@ def law_answers_are_sane(controller: Controller, seen: list[Evaluation]) -> None
 
 
 def law_state_is_all_there_is(controller: Controller, seen: list[Evaluation]) -> None:
-    """A logic that is put down and taken up after every decision, through JSON, decides as one that goes on."""
+    """A logic that is saved and restored after every decision, through JSON, decides like one that is not."""
     steady, state = controller.build(), None
     for number, each in enumerate(seen):
         resumed = controller.build(state)
@@ -116,7 +116,7 @@ class Queue:
 
 
 def law_follows_the_load(controller: Controller, rate_hz: float, workers: int, rests: bool = True) -> None:
-    """Under a load that stays it keeps up in the end, with no more than four times what is needed, and comes to rest."""
+    """Under a constant load it eventually keeps up, with at most four times what is needed, and comes to rest."""
     plant = Queue(rate_hz, workers)
     loop = Loop(plant, plant, controller, Guard.bounds(1, 40))
     for cycle in range(150):
@@ -155,7 +155,7 @@ def test_every_controller_is_found() -> None:
 
 @dataclass(frozen=True)
 class Guilty(Controller):
-    """Answers by a function of what it saw, and of how often it was asked, which it keeps to itself."""
+    """Answers by a function of what it saw and of how often it was called, which is not in its snapshot."""
 
     answer: Callable[[Evaluation, int], Decision]
 

@@ -1,4 +1,4 @@
-"""What is said in one place is the same everywhere: queries as functions, methods and SQL; limits; names in messages."""
+"""What is declared in one place is the same everywhere: queries as functions, methods and SQL; limits; names in messages."""
 
 import ast
 import inspect
@@ -31,6 +31,14 @@ def test_a_query_has_the_same_arguments_everywhere(name: str) -> None:
     assert getattr(skytide, name).__doc__ == getattr(Asks, name).__doc__
     for kind in (skytide.Windowed, skytide.KeyedWindowed, skytide.AggregatedQuery, skytide.AggregatedFrame):
         assert getattr(kind, name) is getattr(Asks, name)
+
+
+def test_operators_on_keys_start_as_other_queries_do() -> None:
+    start = inspect.signature(skytide.ContinuousQuery.start).parameters
+    keyed = inspect.signature(skytide.KeyedQuery.start).parameters
+    levels = {"splitting", "pane_slots", "window_slots"}
+    assert set(keyed) == set(start) - levels | {"slots"}
+    assert all(str(keyed[name]) == str(start[name]) for name in set(start) - levels)
 
 
 class Built(Asks[Query]):
@@ -68,7 +76,7 @@ def parameters_of(tree: ast.Module) -> set[str]:
 
 
 def named(tree: ast.Module) -> set[str]:
-    """The names of parameters that errors of a module say."""
+    """Return the names of parameters in the errors of a module."""
     found: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Call):
@@ -83,7 +91,7 @@ def named(tree: ast.Module) -> set[str]:
 
 
 def test_messages_name_parameters_that_exist() -> None:
-    """Of the module that checks, or, where a public function hands a value on, of that function; in the command line, its options."""
+    """Those of the module that checks, or of the public function that passes a value on; in the command line, its options."""
     public: set[str] = set()
     for name in ("autoscale", "stream", "skyline", "skyband", "workload", "fleet"):
         public |= set(inspect.signature(getattr(skytide, name)).parameters)
@@ -103,7 +111,7 @@ def test_the_check_finds_a_name_that_is_none() -> None:
 
 
 def test_limits_are_in_one_place() -> None:
-    """Whoever refuses a count by a named limit takes it from `errors.limits`."""
+    """Every named limit of a count is in `errors.limits`."""
     elsewhere = []
     for path, tree in trees():
         own = {t.id for node in tree.body if isinstance(node, ast.Assign) for t in node.targets if isinstance(t, ast.Name)}

@@ -6,15 +6,15 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
+from support.experiments import play_all
 
 from skytide.lab.catalogue import MODULES
 from skytide.lab.experiment import Experiment, Row, finish
-from skytide.lab.runner import play_all
 from skytide.lab.verdict import HOLDS, Claim
 
 pytestmark = pytest.mark.slow
 CANNOT_BE = (ArithmeticError, AttributeError, KeyError, IndexError, StopIteration, TypeError, ValueError, AssertionError)
-"""What concluding raises on a table that no experiment could have given."""
+"""The errors of concluding from a table that no experiment could have produced."""
 
 
 def toy(name: str) -> Experiment:
@@ -24,7 +24,7 @@ def toy(name: str) -> Experiment:
 
 
 def measures(rows: Sequence[Row]) -> list[str]:
-    """Name the columns with numbers that may be other ones."""
+    """Return the columns with numbers that may differ."""
     names = dict.fromkeys(name for row in rows for name in row)
     return [name for name in names if any(isinstance(row.get(name), (bool, int, float)) for row in rows) and name != "seed"]
 
@@ -41,7 +41,7 @@ def shuffled(seed: int) -> Callable[[list[float]], list[float]]:
 
 
 def tables_of_guilty_models(rows: Sequence[Row]) -> Iterator[list[Row]]:
-    """Yield what other models would have measured: nothing, far more, the contrary, or anything, one column at a time."""
+    """Yield what other models would have measured: nothing, far more, the opposite, or anything, one column at a time."""
     for name in measures(rows):
         for factor in (0.0, 0.3, 3.0, 1e4, -1.0):
             yield changed(rows, name, lambda values, factor=factor: [factor * value for value in values])  # type: ignore[misc]

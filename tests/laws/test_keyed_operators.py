@@ -1,4 +1,4 @@
-"""Laws of operators on keys, applied to every one of the product and to some of users', and specimens that break them."""
+"""Laws of operators on keys, applied to all of skytide and to some of users', and specimens that break them."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -28,7 +28,7 @@ class Sums:
 
 
 class Calls(Sums):
-    """Guilty: what it says depends on how often it was asked."""
+    """Guilty: its results depend on how often it was called."""
 
     calls = 0
 
@@ -38,21 +38,21 @@ class Calls(Sums):
 
 
 class Pieces(Sums):
-    """Guilty: what it says depends on how rows are divided."""
+    """Guilty: its results depend on how rows are divided."""
 
     def process(self, state: Any, rows: pa.Table) -> Any:
         return state, {"rows": [rows.num_rows] if rows.num_rows else []}
 
 
 class Objects(Sums):
-    """Guilty: its state cannot be kept."""
+    """Guilty: its state cannot be stored."""
 
     def process(self, state: Any, rows: pa.Table) -> Any:
         return {"a": 1}, {"sum": []}
 
 
 class Forgetful(skytide.trading.Candlesticks):
-    """Guilty: of all windows at once it takes the first row away."""
+    """Guilty: for all windows at once it drops the first row."""
 
     def process_windows(self, rows: pa.Table, begins: Any, ends: Any) -> Any:
         return super().process_windows(rows, np.minimum(begins + 1, ends), ends)
@@ -78,7 +78,7 @@ def plain(found: Any) -> list[dict[str, Any]]:
 
 
 def law_the_same_again(own: KeyedOperator, rows: pa.Table, cut: int) -> None:
-    """The same state and rows give the same results and the same state again, also after it was kept."""
+    """The same state and rows have the same results and the same state every time, even after it was stored."""
     operator = Operator(own)
     state, _ = operator.process("k", operator.open("k"), rows.slice(0, cut))
     kept = operator.packed(state)
@@ -88,7 +88,7 @@ def law_the_same_again(own: KeyedOperator, rows: pa.Table, cut: int) -> None:
 
 
 def law_columns_are_known(own: KeyedOperator, rows: pa.Table, cut: int) -> None:
-    """What comes out has the columns that were foretold."""
+    """Results have the declared columns."""
     operator = Operator(own)
     _, found = operator.process("k", operator.open("k"), rows)
     table = found if isinstance(found, pa.Table) else pa.table(found)
@@ -96,7 +96,7 @@ def law_columns_are_known(own: KeyedOperator, rows: pa.Table, cut: int) -> None:
 
 
 def law_divided_or_not(own: KeyedOperator, rows: pa.Table, cut: int) -> None:
-    """Without windows, some rows and then others are all rows."""
+    """Without windows, some rows and then others are the same as all rows."""
     operator = Operator(own)
     whole = operator.process("k", operator.open("k"), rows)
     half = operator.process("k", operator.open("k"), rows.slice(0, cut))
@@ -106,7 +106,7 @@ def law_divided_or_not(own: KeyedOperator, rows: pa.Table, cut: int) -> None:
 
 
 def law_windows_at_once(own: KeyedOperator, rows: pa.Table, cut: int) -> None:
-    """All windows at once are one window after the other."""
+    """All windows at once have the same results as one window after the other."""
     operator = Operator(own)
     begins, ends = np.array([0, cut // 2, cut]), np.array([cut, rows.num_rows, rows.num_rows])
     found, counts = operator.process_windows(rows, begins, ends)

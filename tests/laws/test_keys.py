@@ -1,4 +1,4 @@
-"""Keys on nodes: who comes or goes moves its own keys only, frequent keys are found and divided, and nothing is forgotten."""
+"""Keys on nodes: a node that comes or goes moves only its own keys, frequent keys are found and divided, and nothing is forgotten."""
 
 import json
 from collections import Counter
@@ -21,7 +21,7 @@ Placement = Callable[[Iterable[int]], list[int]]
 
 
 def check_moves(place: Placement, nodes: set[int], other: int) -> None:
-    """Assert that a node that comes takes keys to itself only, and that one that goes gives away its own only."""
+    """Assert that keys only move to a new node, and only away from a removed one."""
     few, many = place(nodes - {other} or {99}), place((nodes - {other} or {99}) | {other})
     assert set(few) <= (nodes - {other} or {99})
     assert all(after in (before, other) for before, after in zip(few, many, strict=True))
@@ -33,7 +33,7 @@ def test_a_node_moves_its_own_keys_only(nodes: set[int], other: int) -> None:
 
 
 def test_a_guilty_hash_is_caught() -> None:
-    """A key to the node of the rest that its hash leaves: P1 §6.4.3."""
+    """A key goes to the node of its hash's remainder: P1 §6.4.3."""
     with pytest.raises(AssertionError):
         check_moves(lambda known: [sorted(known)[int(key) % len(set(known))] for key in KEYS], {0, 1, 2}, 3)
 
@@ -56,7 +56,7 @@ COUNTS = st.dictionaries(st.sampled_from(KEYS[:8].tolist()), st.integers(1, 10_0
 def check_division(
     divided: Callable[[Counter[int], set[int]], dict[tuple[int, int], int]], one: Counter[int], two: Counter[int]
 ) -> None:
-    """Assert that other frequencies move no sub-key that is there before and after, and that the first one is where its key is."""
+    """Assert that other frequencies move no sub-key that exists before and after, and that the first one is where its key is."""
     before, after = divided(one, {0, 1, 2}), divided(two, {0, 1, 2})
     assert all(after[part] == node for part, node in before.items() if part in after)
     alone = HashRing.of({0, 1, 2}).owners(KEYS[:8]).tolist()
@@ -91,7 +91,7 @@ SEEN = st.lists(st.tuples(st.sampled_from(["tuples", "learn", "resize", "restart
 
 
 def check_resume(build: Callable[[Any], KeyRouting], events: Seen) -> None:
-    """Assert that a routing that is built anew from its snapshot goes on as one that is not."""
+    """Assert that a routing that is restored from its snapshot continues like one that is not."""
     one, two = build(None), build(None)
     for number, (what, value) in enumerate(events):
         if what == "tuples":
@@ -125,8 +125,8 @@ def test_a_guilty_snapshot_is_caught() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 60), st.integers(1, 400)), min_size=1, max_size=60), st.integers(1, 5), st.integers(1, 4))
-def test_frequent_keys_are_found_by_whoever_counts(runs: list[tuple[int, int]], tasks: int, heaviest: int) -> None:
-    """However tuples are divided among those who count, a key that has more than the rest together is divided in proportion."""
+def test_frequent_keys_are_found_however_counting_is_divided(runs: list[tuple[int, int]], tasks: int, heaviest: int) -> None:
+    """However tuples are divided among counters, a key with more tuples than the rest together is divided in proportion."""
     keys = np.concatenate([np.repeat(KEYS[key], n) for key, n in runs])
     whole = FrequencyAware(heaviest=heaviest).build(range(4))
     seen = Frequencies()
@@ -186,7 +186,7 @@ def test_several_begin_with_other_sub_keys() -> None:
 
 
 def test_keys_are_spread_and_divided_ones_evenly() -> None:
-    """Four keys of equal weight on 16 nodes: undivided they fill four at most. Numbers are keys as others."""
+    """Four keys of equal weight on 16 nodes: undivided they fill at most four. Numbers are keys like others."""
     keys = Keys.of([pa.chunked_array([np.tile(np.arange(4), 4_000)])])
     for heaviest, ratio in ((0, 1.7), (4, 0.07)):
         routing = FrequencyAware(heaviest=heaviest).build(range(16))

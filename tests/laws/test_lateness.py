@@ -1,4 +1,4 @@
-"""Slacks under common laws, and what each of them promises."""
+"""Common laws of slacks, and what each of them promises."""
 
 import json
 from pathlib import Path
@@ -103,7 +103,7 @@ WRONG = {
 
 
 def steady(batch: int) -> list[int]:
-    """A tuple a millisecond, and every other one 40 ms late."""
+    """One tuple per millisecond, and every other one 40 ms late."""
     return [START_US + (batch * 500 + number) * 1_000 - number % 2 * 40_000 for number in range(500)]
 
 
@@ -170,7 +170,7 @@ def test_a_stream_with_a_tuple_an_hour_is_believed() -> None:
 
 
 def replayed(config: Slack, times: np.ndarray, size: int) -> tuple[float, float]:
-    """The share of dropped tuples and the mean slack in seconds, with batches of `size` tuples."""
+    """Return the share of dropped tuples and the mean slack in seconds, with batches of `size` tuples."""
     slack: SlackLogic = config.build()
     clock, slacks = Clock(), []
     for start in range(0, len(times), size):

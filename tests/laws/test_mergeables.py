@@ -1,4 +1,4 @@
-"""Spreads, sketches and functions of a user's own: as right as is said, however values are divided."""
+"""Spreads, sketches and a user's own functions: as exact as documented, however values are divided."""
 
 import datetime
 import decimal
@@ -15,14 +15,15 @@ from support.aggregates import Latest, Span
 from skytide.errors import InvalidInput
 from skytide.errors.limits import MAX_ACCURACY
 from skytide.queries import Aggregate, Distinct, Measure, Mergeable, Quantile, collect
-from skytide.queries.sketches import DISTINCT_ERROR
+from skytide.queries.sketches import LG_REGISTERS
 from skytide.workloads.identity import derive
 
+DISTINCT_ERROR = 1.04 / 2 ** (LG_REGISTERS / 2)
 NUMBERS = st.lists(st.none() | st.floats(-1e6, 1e6), min_size=1, max_size=30)
 
 
 def divided(query: Aggregate, rows: pa.Table, parts: int) -> pa.Table:
-    """Answer from parts, of which some are merged before."""
+    """Return the answer from parts, some of which are merged before."""
     of = np.arange(len(rows)) % parts
     kept = [query.pane(rows.filter(pa.array(of == part))) for part in range(parts)]
     early = query.merge(pa.concat_tables(kept[: parts // 2])) if parts > 1 else kept[0].slice(0, 0)

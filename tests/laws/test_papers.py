@@ -16,13 +16,13 @@ def cited(pattern: "re.Pattern[str]") -> set[tuple[str, ...]]:
 
 
 def sections() -> dict[str, str]:
-    """Return what the page lists of each paper."""
+    """Return the sections that the page lists for each paper."""
     rows = [line.split("|") for line in PAGE.splitlines() if re.match(r"\| P[0-4] \|", line)]
     return {paper: " ".join(row[2] for row in rows if row[1].strip() == paper) for paper in ("P0", "P1", "P2", "P3", "P4")}
 
 
 def listed(paper: str, section: str) -> bool:
-    """A section is listed, or lies within a range that is."""
+    """Return whether a section is listed, or within a listed range."""
     known = sections()[paper]
     whole = re.findall(r"§([0-9IV.]+?)(?=[\s,)]|$)", known)
     ranges = re.findall(r"§(\d+)\.(\d+) to §\1\.(\d+)", known)

@@ -1,4 +1,4 @@
-"""Placement: packers never overfill, lose or double an operator; what stays on a host is at most the target, and as much as can be."""
+"""Placement: packers never overfill hosts, and never lose or duplicate operators; what stays on a host is as much as possible up to the target."""
 
 from collections.abc import Callable, Sequence
 from itertools import combinations, product
@@ -67,8 +67,8 @@ def test_the_law_catches_guilty_packers(guilty: Packer, why: str) -> None:
 
 
 @given(given_items=items(5), capacities=st.lists(loads, min_size=1, max_size=3))
-def test_what_fits_at_all_is_told_by_brute_force(given_items: list[Item], capacities: list[float]) -> None:
-    """No packer places all where no assignment does; first fit in decreasing order needs at most 11/9 of the bins and one (Johnson)."""
+def test_packers_against_brute_force(given_items: list[Item], capacities: list[float]) -> None:
+    """No packer places all items where no assignment does; first fit decreasing needs at most 11/9 of the bins plus one (Johnson)."""
     plain = [Item(item.name, item.cpu) for item in given_items]
 
     def possible(bins: int) -> bool:
@@ -133,5 +133,5 @@ def test_few_operators_leave() -> None:
 def test_names_are_told_apart() -> None:
     with pytest.raises(InvalidInput, match="the name 'a': it is given twice; give each operator and host its own name"):
         first_fit([Item("a", 0.1), Item("a", 0.2)], [])
-    with pytest.raises(InvalidInput, match="an operator takes nothing or more"):
+    with pytest.raises(InvalidInput, match="a load is negative"):
         Item("a", -0.1)

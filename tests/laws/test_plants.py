@@ -1,5 +1,5 @@
-"""One contract for whatever can be resized, and one for what is measured: the plants of the simulator, and the actuators of Spark over
-executors that are made up."""
+"""One contract for everything that can be resized, and one for what is measured: the plants of the simulator, and the actuators of Spark
+with fake executors."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -26,7 +26,7 @@ from skytide.spark.scaling.slots import LocalSlots, Recommend
 
 
 class Slots:
-    """The slots of a query that is made up."""
+    """The slots of a fake query."""
 
     def __init__(self, *, of_keys: bool = False) -> None:
         self.sizes, self.of_keys = (1, 1), of_keys
@@ -101,7 +101,7 @@ TIMES_S = (5.0, 10.0, 20.0, 25.0, 40.0)
 
 
 def contract_of_metrics(plant: SimulatedPlant) -> None:
-    """Time goes on without gaps, nothing is served that did not come, and who works is busy for no more than all of the time."""
+    """Time has no gaps, nothing is served that did not come, and no worker is busy for more than all of the time."""
     before_s = came = done = 0.0
     for now_s in TIMES_S:
         seen = plant.observe(now_s)
@@ -136,33 +136,33 @@ def test_a_plant_is_driven_to_its_end(make: Callable[[], SimulatedPlant]) -> Non
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ({"processed_rate_hz": 1e9}, "never came"),
         ({"loads": (("1", 1.5),)}, "busier than always"),
         ({"at_s": 0.0}, "does not go on"),
     ],
 )
-def test_a_plant_that_measures_nonsense_breaks_the_contract(change: dict[str, Any], said: str) -> None:
+def test_a_plant_that_measures_nonsense_breaks_the_contract(change: dict[str, Any], message: str) -> None:
     class Boasting(Operator):
         def observe(self, now_s: float) -> Observation | None:
             seen = super().observe(now_s)
             return None if seen is None else replace(seen, **change)
 
-    with pytest.raises(AssertionError, match=said):
+    with pytest.raises(AssertionError, match=message):
         contract_of_metrics(Boasting([100.0] * 100, 0.01, start=Allocation(2)))
 
 
 def contract(plant: Plant) -> None:
-    """What is asked for is there after the lead time, more or fewer; and each step is said in words."""
+    """What is requested is there after the lead time, more or fewer workers; and each step is described in words."""
     actuator = plant.actuator
     assert actuator.acts and actuator.lead_s >= 0
     assert actuator.current().workers >= 1
     now_s = 1.0
     plant.pass_time(now_s)
     for workers in (5, 3, 3, 4, 2):
-        said = actuator.apply(actuator.current().with_workers(workers), now_s)
-        assert said.strip()
+        message = actuator.apply(actuator.current().with_workers(workers), now_s)
+        assert message.strip()
         now_s += actuator.lead_s + 10.0
         plant.pass_time(now_s)
         plant.pass_time(now_s + 1.0)

@@ -14,7 +14,7 @@ COLUMNS = ("a", "b", "c", "d", "e")
 
 @st.composite
 def preferences(draw: st.DrawFn) -> Preference:
-    """Any tree of * and & over different columns."""
+    """Draw any tree of * and & over different columns."""
     columns = draw(st.permutations(COLUMNS))[: draw(st.integers(1, len(COLUMNS)))]
     parts: list[Preference] = [Attribute(column, draw(st.sampled_from(["low", "high"]))) for column in columns]
     while len(parts) > 1:
@@ -60,7 +60,7 @@ def test_listing_means_pareto() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given_", "said"),
+    ("given_", "message"),
     [
         ((), "nothing says which rows are better"),
         ((diff("city"),), "nothing says which rows are better"),
@@ -71,10 +71,10 @@ def test_listing_means_pareto() -> None:
         ((None,), "not a preference; say what is better, for instance low('price')"),
     ],
 )
-def test_what_makes_no_sense_is_refused(given_: tuple[object, ...], said: str) -> None:
+def test_what_makes_no_sense_is_refused(given_: tuple[object, ...], message: str) -> None:
     with pytest.raises(InvalidInput) as error:
         combine(given_)
-    assert said in str(error.value)
+    assert message in str(error.value)
 
 
 def test_combining_with_something_else_is_refused() -> None:

@@ -1,4 +1,4 @@
-"""Laws of queries, applied to every query class there is, and each query against its definition."""
+"""Laws of queries, applied to all query classes, and each query against its definition."""
 
 import datetime
 import decimal
@@ -33,7 +33,7 @@ from skytide.queries import (
 
 
 def law_of_merging(query: Query, rows: pa.Table, draw: Callable[..., object]) -> bool:
-    """Any split into parts, in any order, with partial merges in between, gives the same window (SPEC W5)."""
+    """Any split into parts, in any order, with partial merges in between, results in the same window (SPEC W5)."""
     parts_of = np.array(draw(st.lists(st.integers(0, 4), min_size=rows.num_rows, max_size=rows.num_rows)), dtype=int)
     kept = [query.pane(rows.filter(pa.array(parts_of == part))) for part in draw(st.permutations(range(5)))]
     merged_early = draw(st.integers(0, 5))
@@ -195,10 +195,10 @@ def test_booleans_are_ordered() -> None:
 
 
 def test_what_cannot_be_asked_is_refused_before_anything_runs() -> None:
-    def refused(build: Callable[[], Query], *said: str) -> None:
+    def refused(build: Callable[[], Query], *message: str) -> None:
         with pytest.raises(InvalidInput) as error:
             build().check(pa.schema([("price", pa.float64()), ("city", pa.string()), ("level", pa.int32())]))
-        assert all(text in str(error.value) for text in said), error.value
+        assert all(text in str(error.value) for text in message), error.value
 
     refused(lambda: Skyline(low("prize")), "no column 'prize'", "did you mean 'price'?")
     refused(lambda: Skyline(low("city")), "of type string", "diff('city')")
@@ -206,7 +206,7 @@ def test_what_cannot_be_asked_is_refused_before_anything_runs() -> None:
     refused(lambda: Levels(low("price")), "column level", "rename")
     refused(lambda: Skyband(low("price"), k=0), "k=0", "at least 1")
     refused(lambda: KDominant(low("price"), k=2), "k=2", "from 1 to 1")
-    refused(lambda: KDominant(low("price") & low("level"), k=1), "no meaning for priorities")
+    refused(lambda: KDominant(low("price") & low("level"), k=1), "not defined for priorities")
     refused(lambda: TopDelta(low("price"), delta=1.5), "delta=1.5")  # type: ignore[arg-type]
     refused(lambda: TopK(low("price") * low("level"), k=1), "one score")
 
@@ -243,11 +243,11 @@ def test_aggregates_leave_null_out_as_sql_does() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [("median(a)", "not an aggregate"), ("sum(*)", "not an aggregate"), ("sum(g)", "does not add up"), ("sum(z)", "no column 'z'")],
 )
-def test_what_is_no_aggregate_is_refused(text: str, said: str) -> None:
-    with pytest.raises(InvalidInput, match=said):
+def test_what_is_no_aggregate_is_refused(text: str, message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
         Aggregate((Measure.parse(text),)).check(SCHEMA)
 
 

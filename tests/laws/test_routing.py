@@ -1,4 +1,4 @@
-"""Routing: no tuple is lost or doubled, partition counts are right, windows are complete, in order, and nobody idles for nothing."""
+"""Routing: no tuple is lost or duplicated, partition counts are right, windows are complete and in order, and no slot idles needlessly."""
 
 import math
 from typing import Any
@@ -121,9 +121,9 @@ def sent(strategy: Splitting, slots: int, runs: list[tuple[int, int]], sizes: tu
 def test_strategies_as_the_papers_describe_them() -> None:
     assert sent(PB_RR, 3, [(4, 10), (5, 1), (4, 2)]) == [{1: 10}, {2: 1}, {1: 2}]
     assert sent(TB_RR, 3, [(4, 4), (5, 1)]) == [{0: 2, 1: 1, 2: 1}, {1: 1}]
-    # Threshold 100: the least loaded slot owns a pane until it has so many, then the one that is it then.
+    # Threshold 100: the least loaded slot owns a pane until it has as many tuples, then the slot that is least loaded then.
     assert sent(AS, 3, [(1, 60), (2, 70), (1, 60), (3, 10)], (100, 100)) == [{0: 60}, {1: 70}, {0: 40, 2: 20}, {2: 10}]
-    # Threshold 100: what is above goes to the next slot, which gets the next pane too if that was not much. Without one panes go in turn.
+    # Threshold 100: the excess goes to the next slot, which gets the next pane too if it was little. Without a threshold panes go in turn.
     assert sent(strategy_of("RATE"), 3, [(1, 140), (2, 90), (3, 60)], (100, 100)) == [{0: 100, 1: 40}, {1: 90}, {2: 60}]
     assert sent(strategy_of("RATE"), 3, [(1, 60), (1, 60), (2, 250)], (100, 100)) == [
         {0: 60},
@@ -147,7 +147,7 @@ def test_an_unknown_strategy_is_refused() -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 1_000), st.floats(0, 1)), min_size=1, max_size=8))
 def test_balance_is_best(uses: list[tuple[int, float]]) -> None:
-    """P0 Proposition 1: with the same cost of a tuple everywhere, no distribution beats the even one."""
+    """P0 Proposition 1: if a tuple costs the same everywhere, no distribution beats the even one."""
     total = sum(n for n, _ in uses)
     cost_s = 1e-3
     if total and all(n * cost_s <= 1 for n, _ in uses):
@@ -179,7 +179,7 @@ def test_a_regulator_stays_within_its_bounds_and_recovers(measured: list[float |
 
 @pytest.mark.parametrize("slope", [0.2, 1.0, 3.0])
 def test_a_tuned_regulator_finds_the_setpoint(slope: float) -> None:
-    """The level answers a larger factor with more utilisation, a period late."""
+    """A larger factor increases the utilisation of the level, one period later."""
     pid = Pid(relay_step=0.2).build()
     factor = previous = 1.0
     seen = []
@@ -191,7 +191,7 @@ def test_a_tuned_regulator_finds_the_setpoint(slope: float) -> None:
 
 
 def test_gains_come_from_the_swing() -> None:
-    assert tuned([(0.1, 1.3)] * 12, 0.3) == tuned([], 0.3)  # no swing, nothing learnt
+    assert tuned([(0.1, 1.3)] * 12, 0.3) == tuned([], 0.3)  # no swing, nothing learned
     soft, stiff = tuned([(0.5, 0.7), (-0.5, 1.3)] * 6, 0.3), tuned([(0.1, 0.7), (-0.1, 1.3)] * 6, 0.3)
     assert stiff.kp > soft.kp > 0  # a level that hardly moves needs a stronger hand
 

@@ -1,4 +1,4 @@
-"""Windows and panes, with drawings, and lengths of time."""
+"""Windows and panes, with drawings, and durations."""
 
 from datetime import timedelta
 

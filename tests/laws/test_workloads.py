@@ -1,4 +1,4 @@
-"""Generated streams: the same for whoever asks for which part, and measured they are what was asked for."""
+"""Generated streams: every part is the same wherever it is generated, and measured parameters are the requested ones."""
 
 import atexit
 import os
@@ -28,7 +28,7 @@ TICK_US = 10_000
 
 
 def recorded(name: str, columns: dict[str, object]) -> str:
-    """Write a small record, and give its path."""
+    """Write a small recording, and return its path."""
     path = Path(tempfile.gettempdir()) / f"skytide-test-{os.getpid()}-{name}.parquet"
     pq.write_table(pa.table(columns), path)
     atexit.register(path.unlink, missing_ok=True)
@@ -126,13 +126,13 @@ def test_offsets_are_in_order_and_inside_their_tick(kind: str, n: int, seed: int
 
 
 def dispersion(counts: Counts, ticks: int) -> float:
-    """Measure Var(N_t) / E(N_t) over stretches of so many ticks."""
+    """Return Var(N_t) / E(N_t), measured over intervals of some ticks."""
     stretches = counts[: len(counts) // ticks * ticks].reshape(-1, ticks).sum(axis=1)
     return float(stretches.var(ddof=1) / stretches.mean())
 
 
 def measured(process: MarkovModulated | Poisson, asked: float) -> tuple[float, float]:
-    """Return rate and index of dispersion of 120 million tuples; in each stretch the chain forgets its state fifty times."""
+    """Return rate and index of dispersion of 120 million tuples; in each interval the chain forgets its state fifty times."""
     counts = process.counts(0, round(120e6 / process.rate_hz * 1e6 / TICK_US), tick_us=TICK_US, seed=3)
     forgets_hz = MarkovModulated(process.rate_hz, asked).renewals_hz
     return counts.mean() * 1e6 / TICK_US, dispersion(counts, max(1, round(50 / forgets_hz * 1e6 / TICK_US)))
@@ -148,7 +148,7 @@ def test_bursts_measure_what_was_asked(rate: float, asked: float) -> None:
 
 @pytest.mark.parametrize("asked", [1_000, 2_500, 8_000])
 def test_the_estimator_finds_the_index_of_dispersion(asked: float) -> None:
-    """From counts alone, as for a stream that nobody described."""
+    """From counts alone, as for an unknown stream."""
     counts = MarkovModulated(100_000, asked).counts(0, 100_000, tick_us=TICK_US, seed=5)
     assert index_of_dispersion(counts) == pytest.approx(asked, rel=0.2)
 
@@ -162,7 +162,7 @@ def test_self_similar_arrivals_have_the_hurst_parameter_that_was_asked(asked: fl
 
 
 def test_heavy_tailed_ticks_alone_are_not_self_similar() -> None:
-    """A guilty specimen: ticks that know nothing of each other, however wild, have a Hurst parameter of one half."""
+    """A guilty specimen: independent ticks, however wild, have a Hurst parameter of one half."""
     counts = (np.random.default_rng(1).pareto(1.5, 2**16) * 100).astype(np.int64)
     assert hurst(counts) < 0.55
 
@@ -343,10 +343,10 @@ def test_fields_survive_as_texts(stream: Workload) -> None:
     ("fields", "message"),
     [
         ({}, "arrivals='poisson': rate is missing; give rate with it"),
-        ({"rate": 0}, "rate=0: out of range; give tuples a second, more than 0"),
+        ({"rate": 0}, "rate=0: out of range; give tuples per second, more than 0"),
         ({"rate": float("inf")}, "rate=inf: out of range"),
         ({"rate": "5"}, "rate='5': out of range"),
-        ({"rate": 1e12}, "up to 1,000,000,000,000 tuples a second: more than 4,194,304 in a tick .* choose shorter ticks"),
+        ({"rate": 1e12}, "up to 1,000,000,000,000 tuples per second: more than 4,194,304 in a tick .* choose shorter ticks"),
         ({"rate": 5, "arrivals": "chaotic"}, "arrivals='chaotic': not known; choose one of constant, poisson, steps, map"),
         ({"rate": 5, "arrivals": "map"}, "arrivals='map': dispersion is missing"),
         ({"rate": 5, "arrivals": "map", "dispersion": 1}, "dispersion=1: out of range; give a number above 1"),

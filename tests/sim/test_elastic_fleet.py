@@ -10,7 +10,7 @@ from skytide.control.models.sizing import Sizing
 from skytide.lab.x15_elastic_fleet import OURS, PLAIN, placements, play, shares_of
 from skytide.sim.elastic_fleet import Assign, Assignment, Machines, Moment, elastic, run_elastic_fleet, static, trend_traffic
 from skytide.sim.fleet import TICK_S, FleetTraffic
-from skytide.sim.relocation import ByRest, Consistent, partial_results, relocated
+from skytide.sim.relocation import ByRemainder, Consistent, partial_results, relocated
 
 MACHINES = Machines(capacity_hz=1_000, results_per_tuple=0.0)
 EVEN = {n: np.full(n, 1 / n) for n in range(1, 9)}
@@ -91,7 +91,7 @@ def test_forecasts_have_nodes_there_before_the_load() -> None:
 def test_nodes_follow_what_is_expected() -> None:
     traffic = steady([400] * 5, 20)
     assign = elastic(Admission(strategy=Ard(), capacity_hz=1_000, period_s=5.0), traffic, MACHINES)
-    assert played(traffic, assign)[-1].processing == 3  # 2,000 tuples a second, of which a node does 900
+    assert played(traffic, assign)[-1].processing == 3  # 2,000 tuples per second, of which a node does 900
 
 
 def test_a_change_moves_few_keys_of_ours_and_nearly_all_by_rests() -> None:
@@ -106,7 +106,7 @@ def test_partial_results_are_counted_as_a_slow_loop_does() -> None:
     hashes = placements()[PLAIN].hashes[:40]  # type: ignore[attr-defined]
     shares = 1 / np.arange(1, 41)
     nodes, window = [2, 2, 3, 5, 5, 4], 3
-    for placement in (ByRest(hashes), Consistent(hashes, shares / shares.sum(), 4)):
+    for placement in (ByRemainder(hashes), Consistent(hashes, shares / shares.sum(), 4)):
         by_time = [{(key, node) for key, node in zip(*np.nonzero(placement.present(n, 5)), strict=True)} for n in nodes]
         expected = [len(set().union(*by_time[max(0, end - window) : end])) for end in range(1, len(nodes) + 1)]
         assert partial_results(placement, nodes, window) == expected

@@ -1,4 +1,4 @@
-"""Both levels in virtual time under the common loop: nothing is lost while slots come and go, and a step of the rate is answered."""
+"""Both levels in virtual time under the common loop: nothing is lost while slots come and go, and slots follow a step of the rate."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -40,7 +40,7 @@ def check_complete(plant: ElasticPlant, came: Traffic, given_up: int) -> None:
 def play(
     came: Traffic, sizes: Sequence[tuple[int, int]], strategy: Splitting = AS_PID, costs: Costs = FLAT
 ) -> tuple[ElasticPlant, int]:
-    """Resize both levels a few times a second, and count the tuples of partitions that were given up on the way."""
+    """Resize both levels a few times per second, and return the tuples of partitions that were given up meanwhile."""
     plant = ElasticPlant(came, costs, SLIDING, strategy=strategy)
     given_up, number = 0, 0
     while not plant.finished and number < 4_000:
@@ -107,7 +107,7 @@ def levels(cycles: Sequence[Cycle], begin_s: float, end_s: float) -> float:
 
 
 def test_slots_follow_a_step_of_the_rate() -> None:
-    """50 us a tuple: 10,000 a second are the work of half a slot, 50,000 that of two and a half."""
+    """50 us per tuple: 10,000 per second are the work of half a slot, 50,000 that of two and a half."""
     came = steps()
     plant = ElasticPlant(came, CHEAP_WINDOWS, SLIDING)
     cycles = run_elastic(plant, Fuzzy(maximum=20), came.length_s, interval_s=1.0, threads=20)
@@ -145,7 +145,7 @@ def test_utilisation_is_what_came_over_what_could_be_served() -> None:
 
 
 def test_the_utilisation_of_an_interval_is_the_plain_mean_of_its_samples() -> None:
-    """However many tuples came in each: so P0's controller and P3's scheduler read it."""
+    """However many tuples came in each: this is how P0's controller and P3's scheduler read it."""
     plant = ElasticPlant(BURSTS, FLAT, SLIDING, strategy=TB_RR, slots=(2, 8), period_s=0.25)
     seen = plant.observe(4.0)
     samples = [sample.utilisation for sample in plant.panes.samples if sample.utilisation is not None]
@@ -178,7 +178,7 @@ def coarse(rates: list[float], workers: int = 1, lead_s: float = 2.0) -> CoarseP
 
 
 def test_by_counts_what_is_not_served_waits() -> None:
-    """A worker serves 20,000 tuples a second."""
+    """A worker serves 20,000 tuples per second."""
     plant = coarse([30_000.0] * 4 + [0.0] * 4)
     seen = plant.observe(4.0)
     assert seen is not None

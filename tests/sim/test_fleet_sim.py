@@ -1,4 +1,4 @@
-"""A fleet in virtual time: what redirections cost, what splits can do, and how few splits there could be."""
+"""A fleet in virtual time: the costs of redirections, the capacity of splits, and a bound on their number."""
 
 from dataclasses import replace
 from itertools import product
@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from skytide.admission import STRATEGIES, Admission, Ard, Profile
 from skytide.errors import InvalidInput
 from skytide.lab.x13_admission import MEASURES, NAMES, Run, claims, fitted, simulate
-from skytide.sim.bin_packing import fewest_bins
+from skytide.sim.bin_packing import min_bins
 from skytide.sim.fleet import TICK_S, WORKLOADS, FleetTraffic, fleet_traffic, run_fleet
 
 
 def by_brute_force(sizes: list[int], capacity: int) -> int:
-    """Try every way to put items into so many bins, for more and more bins."""
+    """Return the smallest number of bins by trying all assignments, for more and more bins."""
     for bins in range(len(sizes) + 1):
         for places in product(range(bins), repeat=len(sizes)):
             if all(sum(size for size, at in zip(sizes, places, strict=True) if at == each) <= capacity for each in range(bins)):
@@ -26,21 +26,21 @@ def by_brute_force(sizes: list[int], capacity: int) -> int:
 
 @given(sizes=st.lists(st.integers(1, 12), max_size=6))
 def test_no_packing_is_below_the_bound(sizes: list[int]) -> None:
-    assert fewest_bins(sizes, 12) <= by_brute_force(sizes, 12)
-    assert fewest_bins(sizes, 12) >= -(-sum(sizes) // 12)
+    assert min_bins(sizes, 12) <= by_brute_force(sizes, 12)
+    assert min_bins(sizes, 12) >= -(-sum(sizes) // 12)
 
 
 def test_the_bound_is_tight() -> None:
-    """It is the optimum for most small sets, also where the sum of the sizes is far below it, and one bin less for the others."""
+    """It is the optimum for most small sets, even where the sum of the sizes is far below it, and one bin less for the others."""
     drawn = np.random.default_rng(7).integers(1, 13, (100, 5)).tolist()
-    off = [by_brute_force(sizes, 12) - fewest_bins(sizes, 12) for sizes in drawn]
+    off = [by_brute_force(sizes, 12) - min_bins(sizes, 12) for sizes in drawn]
     assert set(off) <= {0, 1}
     assert sum(off) <= 5
-    assert fewest_bins([7] * 6, 12) == 6  # the sum says 4
-    assert fewest_bins([7, 7, 7, 5, 5, 5], 12) == 3
-    assert fewest_bins([30], 12) == 1
+    assert min_bins([7] * 6, 12) == 6  # the sum says 4
+    assert min_bins([7, 7, 7, 5, 5, 5], 12) == 3
+    assert min_bins([30], 12) == 1
     with pytest.raises(InvalidInput, match="not the size of a bin"):
-        fewest_bins([1], 0)
+        min_bins([1], 0)
 
 
 def steady(*rates_hz: float, seconds: float = 40.0) -> FleetTraffic:
@@ -57,7 +57,7 @@ def test_a_redirection_buffers_what_comes_meanwhile() -> None:
     periods = 8
     assert outcome.redirections * periods == pytest.approx(1)
     assert outcome.buffered * periods == pytest.approx(700 * 2)
-    # 500 tuples of it had waited before; with the 1,400 its new split takes them in at 1,000 a second.
+    # 500 tuples of it had waited before; with the 1,400 its new split takes them in at 1,000 per second.
     assert outcome.delay_s * periods == pytest.approx(2 + 1.9, abs=TICK_S)
     assert outcome.splits == pytest.approx((1 + 7 * 2) / 8)
     assert outcome.optimal == 2

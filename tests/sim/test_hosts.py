@@ -1,4 +1,4 @@
-"""FUGU's hosts in virtual time: no work is lost, a seed says all, and more hosts never mean more load."""
+"""FUGU's hosts in virtual time: no work is lost, everything follows from the seed, and more hosts never mean more load."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -46,7 +46,7 @@ class _Still(Judge):
 
 @dataclass(frozen=True)
 class Still(WorkersByLoad):
-    """Wants nothing."""
+    """Wants no change."""
 
     def judge(self, resume: State | None = None) -> Judge:
         return _Still(0.0)
@@ -97,7 +97,7 @@ def test_a_seed_says_all(technique: WorkersByLoad) -> None:
 
 
 def test_queries_are_drawn_by_identity() -> None:
-    """The tenth query is the same however many there are, and costs say what a query takes."""
+    """The tenth query is the same however many there are, and costs determine its load."""
     few, many = operators(day(), 3, queries=10, mean_load=1), operators(day(), 3, queries=20, mean_load=2)
     assert few.window_s[19] == many.window_s[29]
     np.testing.assert_allclose(few.load[:, 19], many.load[:, 29])

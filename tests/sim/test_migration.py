@@ -32,14 +32,14 @@ SLOW = Costs(
 
 
 def toy(seed: int, keys: int = 14, costs: Costs = SLOW, stay: float = 0.3) -> Scene:
-    """Two replicas become three while more comes than two can do."""
+    """Return a scene in which two replicas become three, under more load than two can serve."""
     shares = np.random.default_rng(seed).uniform(1, 3, keys)
     before = deal(shares, 2)
     return Scene(shares, before, deal_again(shares, before, 3, stay, seed), ((60.0, 2.0), (150.0, 4.0)), 3.0, costs, slide=4)
 
 
 class Slow:
-    """The same by single events: who does what when, and nothing computed ahead."""
+    """The same event by event, with nothing computed ahead."""
 
     def __init__(self, scene: Scene, tuples: Tuples, protocol: str) -> None:
         self.scene, self.tuples, self.protocol = scene, tuples, protocol
@@ -56,7 +56,7 @@ class Slow:
         self.queue: list[deque[int | None]] = [deque() for _ in range(n)]
         self.busy = [False] * n
         self.to_save: list[deque[int]] = [deque() for _ in range(n)]
-        self.told = [False] * n
+        self.notified = [False] * n
         self.rolled: list[deque[int]] = [deque() for _ in range(n)]
         self.aside: dict[int, list[int]] = {}
         self.missing = [[k for k in range(len(scene.shares)) if scene.moved[k] and scene.after[k] == r] for r in range(n)]
@@ -141,17 +141,17 @@ class Slow:
             elif self.rolled[replica]:
                 index = self.rolled[replica].popleft()
                 self.start(replica, float(self.tuples.cost_s[index]), "tuple", index)
-            elif self.told[replica] and ready:
+            elif self.notified[replica] and ready:
                 self.start(replica, costs.acquire_s, "acquire", ready[0][1])
-            elif (self.told[replica] and self.missing[replica] and self.protocol == "R-BLK") or not self.queue[replica]:
+            elif (self.notified[replica] and self.missing[replica] and self.protocol == "R-BLK") or not self.queue[replica]:
                 return
             else:
                 index_or_message = self.queue[replica].popleft()
                 if index_or_message is None:
-                    self.told[replica] = True
+                    self.notified[replica] = True
                     moving = np.flatnonzero(self.scene.moved & (self.scene.before == replica))
                     self.to_save[replica].extend(moving.tolist())
-                elif self.told[replica] and (key := int(self.tuples.key[index_or_message])) in self.missing[replica]:
+                elif self.notified[replica] and (key := int(self.tuples.key[index_or_message])) in self.missing[replica]:
                     self.aside.setdefault(key, []).append(index_or_message)
                 else:
                     self.start(replica, float(self.tuples.cost_s[index_or_message]), "tuple", index_or_message)
@@ -203,7 +203,7 @@ def test_a_replica_that_does_not_wait_for_states_is_caught() -> None:
 
 
 @given(st.integers(0, 10_000))
-def test_who_has_nothing_to_do_with_it_is_not_disturbed(seed: int) -> None:
+def test_uninvolved_replicas_are_not_disturbed(seed: int) -> None:
     """R3: with one key moved from replica 0 to 1, replica 2 has the times it has with none moved, if the splitter does not wait."""
     scene = replace(toy(seed), before=deal(toy(seed).shares, 3))
     still = replace(scene, after=scene.before)

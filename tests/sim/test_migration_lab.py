@@ -1,4 +1,4 @@
-"""X10 at toy size: a hundredth of the tuples, and all that is measured and claimed."""
+"""X10 at toy size: a hundredth of the tuples, with all measures and claims."""
 
 from dataclasses import replace
 
@@ -31,7 +31,7 @@ def test_all_is_measured_and_each_claim_is_judged(rows: list[Row]) -> None:
     assert {row["protocol"] for row in measured} == set(PROTOCOLS)
     for row in measured:
         assert row["worst_ms"] >= row["peak_ms"] > 0
-        assert row["moved_load"] == pytest.approx(0.25 if row["variant"] == x10.FEWEST else 0.8, abs=0.1)
+        assert row["moved_load"] == pytest.approx(0.25 if row["variant"] == x10.REBALANCED else 0.8, abs=0.1)
     by = {(row["variant"], row["protocol"], row["seed"]): row for row in measured}
     for seed in x10.SEEDS:  # the first phase is as long for all
         assert len({by[x10.CHOSEN, each, seed]["first_ms"] for each in PROTOCOLS}) == 1
@@ -47,6 +47,6 @@ def test_all_is_measured_and_each_claim_is_judged(rows: list[Row]) -> None:
 
 def test_a_difference_is_sure_beyond_two_standard_errors() -> None:
     base = np.array([10.0, 20.0, 30.0])
-    assert x10.surely_more(base + np.array([1.0, 1.1, 0.9]), base)
-    assert not x10.surely_more(base + np.array([1.0, -0.9, 0.1]), base)
-    assert not x10.surely_more(base, base + 1)
+    assert x10.significantly_more(base + np.array([1.0, 1.1, 0.9]), base)
+    assert not x10.significantly_more(base + np.array([1.0, -0.9, 0.1]), base)
+    assert not x10.significantly_more(base, base + 1)

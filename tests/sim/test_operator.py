@@ -1,4 +1,4 @@
-"""The elastic operator: nothing is lost, the same seed gives the same run, and time passes as it was told to."""
+"""The elastic operator: nothing is lost, the same seed means the same run, and time passes as requested."""
 
 import numpy as np
 import pytest
@@ -72,7 +72,7 @@ def test_utilisation_is_load_over_capacity() -> None:
 
 
 def test_what_is_left_over_waits() -> None:
-    """100 come, 62.5 are served a second: after 8 s 300 wait, and those served had to wait for half of that on average."""
+    """Per second 100 come and 62.5 are served: after 8 s 300 wait, and those served had to wait for half of that on average."""
     operator = plant(start=Allocation(1))
     found = observed(operator, 8)
     assert found.backlog == pytest.approx(300)
@@ -85,7 +85,7 @@ def test_what_is_left_over_waits() -> None:
 def test_workers_come_after_their_lead_time_and_are_paid_for_at_once() -> None:
     operator = plant(lead_s=4.0)
     operator.advance(10)
-    assert operator.apply(Allocation(5), 10) == "asked for 3 more, there in 4 s"
+    assert operator.apply(Allocation(5), 10) == "requested 3 more, there in 4 s"
     operator.advance(12)
     operator.apply(Allocation(5), 12)  # asked for already
     assert operator.current().workers == 2
@@ -108,10 +108,10 @@ def test_an_interval_counts_for_those_that_were_there_for_all_of_it() -> None:
 def test_wishes_can_be_called_off() -> None:
     operator = plant(lead_s=5.0)
     operator.apply(Allocation(6), 0)
-    assert operator.apply(Allocation(3), 1) == "0 given back, 3 called off"
+    assert operator.apply(Allocation(3), 1) == "0 released, 3 cancelled"
     operator.advance(10)
     assert operator.current().workers == 3
-    assert operator.apply(Allocation(1), 10) == "2 given back"
+    assert operator.apply(Allocation(1), 10) == "2 released"
     assert operator.current().workers == 1
 
 
@@ -164,7 +164,7 @@ def test_what_cannot_be_played_is_refused() -> None:
     for rates in ([], [-1.0], [float("nan")]):
         with pytest.raises(InvalidInput, match="rates_hz: not a series of rates"):
             Operator(rates, 0.01)
-    with pytest.raises(InvalidInput, match="service_s: not a time for a tuple"):
+    with pytest.raises(InvalidInput, match="service_s: not a time per tuple"):
         Operator([1.0], 0.0)
     with pytest.raises(InvalidInput, match="step_s: no time would pass"):
         Operator([1.0], 0.1, step_s=0)

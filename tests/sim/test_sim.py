@@ -1,4 +1,4 @@
-"""The simulator: nothing is lost, known queues behave as the textbooks say, and the same seed gives the same run."""
+"""The simulator: nothing is lost, known queues behave as in textbooks, and the same seed means the same run."""
 
 from itertools import pairwise
 
@@ -47,7 +47,7 @@ def test_every_tuple_is_computed_once(strategy: Splitting) -> None:
 
 
 def test_utilisation_is_load_over_capacity() -> None:
-    """20,000 tuples a second of 50 us are the work of one slot."""
+    """20,000 tuples per second of 50 us are the work of one slot."""
     for slots, expected in ((1, 1.0), (2, 0.5), (4, 0.25)):
         outcome, _ = run_panes(stream(20_000), FLAT, TB_RR, slots, warm_up_s=1.0)
         assert outcome.utilisation == pytest.approx(expected, rel=0.06)
@@ -177,7 +177,7 @@ def batches(rate: float, strategy: Splitting, dispersion: float | None = None, c
 
 
 def test_batches_take_what_they_cost() -> None:
-    """Half a second of 100,000 tuples a second: 0.1 s for Spark, 0.01 + 0.025 s for the tasks, 0.05 s for five windows."""
+    """Half a second of 100,000 tuples per second: 0.1 s for Spark, 0.01 + 0.025 s for the tasks, 0.05 s for five windows."""
     found = batches(100_000, EVEN)
     assert found.utilisation == pytest.approx(0.185 / 0.5, rel=0.05)
     assert found.overruns == 0

@@ -289,7 +289,7 @@ def test_a_query_has_one_scaler_at_a_time(spark: SparkSession, tmp_path: Path) -
     try:
         first = skytide.autoscale(run, Static(2), interval="1 s")
         for again, mode in ((run, "act"), (run, "recommend"), (run.query, "recommend")):
-            with pytest.raises(InvalidInput, match="query twice: it has an auto-scaler already"):
+            with pytest.raises(InvalidInput, match="query twice: it already has an auto-scaler"):
                 skytide.autoscale(again, Static(3), mode=mode)
         first.stop()
         with pytest.raises(InvalidInput, match="cannot be written"):  # one that could not begin leaves nothing behind
@@ -307,7 +307,7 @@ def test_a_query_that_is_started_again_has_its_scaler_still(spark: SparkSession,
     query.stop()
     again = rates(spark, "follow", tmp_path / "check")
     try:
-        with pytest.raises(InvalidInput, match="it has an auto-scaler already"):
+        with pytest.raises(InvalidInput, match="it already has an auto-scaler"):
             skytide.autoscale(again, Static(2), mode="recommend")
     finally:
         again.stop()

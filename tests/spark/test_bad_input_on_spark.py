@@ -129,7 +129,7 @@ CASES = [
     *each("resize", lambda w, slots: w.run.resize(slots), NO_WHOLE, "pane_slots="),
     *each("resize.windows", lambda w, slots: w.run.resize(window_slots=slots), NO_WHOLE, "window_slots="),
     *each("await_termination", lambda w, timeout: w.run.await_termination(timeout), [0, -1, NAN, INF, "1", True, []], "timeout="),
-    Case("results of another sink", lambda w: w.run.results(), "they went to the sink"),
+    Case("results of another sink", lambda w: w.run.results(), "went to the sink"),
     *each("register", lambda w, spark: skytide.register(spark), [None, 3, "spark", SparkSession, Opaque()], "spark="),
     *each("autoscale.query", lambda w, query: skytide.autoscale(query), [None, 3, "query", [], Opaque()], "query="),
     *each("autoscale.controller", lambda w, c: skytide.autoscale(w.run, c), [None, "", "clever", 3, skytide.Mpc, []], "controller"),
@@ -191,7 +191,7 @@ STATEMENTS = [
     ("k_dominant(TABLE(bad), 'x MIN', 2)", "k=2"),
     ("top_delta(TABLE(bad), 'x MIN', true)", "delta=True"),
     ("top_k(TABLE(bad), 'x MIN, id MAX', 1)", "one score"),
-    ("skyline(TABLE(SELECT *, 1 AS __skytide_row FROM bad), 'x MIN')", "a name of ours"),
+    ("skyline(TABLE(SELECT *, 1 AS __skytide_row FROM bad), 'x MIN')", "a name that skytide uses"),
 ]
 
 

@@ -122,7 +122,7 @@ def test_asking_runs_no_job_and_a_result_never_visits_the_driver(spark: SparkSes
 
 
 @pytest.mark.parametrize(
-    ("ask", "said"),
+    ("ask", "message"),
     [
         (lambda df: skytide.skyline(df, low("prize")), "did you mean 'price'?"),
         (lambda df: skytide.skyline(df, low("city")), "only numbers, dates, times and booleans are ordered"),
@@ -136,10 +136,10 @@ def test_asking_runs_no_job_and_a_result_never_visits_the_driver(spark: SparkSes
         (lambda df: skytide.skyline(df.withColumnRenamed("id", "price"), low("price")), "several columns have that name"),
     ],
 )
-def test_what_cannot_be_asked_is_refused(hotels: DataFrame, ask: Callable[[DataFrame], DataFrame], said: str) -> None:
+def test_what_cannot_be_asked_is_refused(hotels: DataFrame, ask: Callable[[DataFrame], DataFrame], message: str) -> None:
     with pytest.raises(InvalidInput) as error:
         ask(hotels)
-    assert said in str(error.value)
+    assert message in str(error.value)
 
 
 def test_a_stream_is_refused(spark: SparkSession) -> None:
@@ -190,8 +190,8 @@ def test_sql_says_what_is_wrong(hotels: DataFrame) -> None:
     spark = hotels.sparkSession
     skytide.register(spark)
     hotels.createOrReplaceTempView("hotels")
-    for text, said in (("'prize MIN'", "did you mean 'price'"), ("'price LOW'", "write columns with MIN, MAX or DIFF")):
-        with pytest.raises(AnalysisException, match=said):
+    for text, message in (("'prize MIN'", "did you mean 'price'"), ("'price LOW'", "write columns with MIN, MAX or DIFF")):
+        with pytest.raises(AnalysisException, match=message):
             spark.sql(f"SELECT * FROM skyline(TABLE(hotels), {text})")
 
 

@@ -74,5 +74,5 @@ def test_the_wrapper_drops_one_argument_and_keeps_the_rest(tmp_path: Path) -> No
     program.chmod(0o755)
     wrapper = os.path.join(java._wrapped(program), "bin", "java")
     given = ["-cp", "a b", "--add-modules=jdk.incubator.vector", "", "it's $HOME", "--add-modules=other"]
-    said = subprocess.run([wrapper, *given], check=True, capture_output=True, text=True).stdout
-    assert said.splitlines() == ["-cp", "a b", "", "it's $HOME", "--add-modules=other"]
+    output = subprocess.run([wrapper, *given], check=True, capture_output=True, text=True).stdout
+    assert output.splitlines() == ["-cp", "a b", "", "it's $HOME", "--add-modules=other"]

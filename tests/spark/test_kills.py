@@ -42,10 +42,10 @@ class Job:
         folder.mkdir(parents=True, exist_ok=True)
         self.store, self.out, self.log = folder / "checkpoint" / "skytide", folder / "out", folder / "log"
         settings = {"spark.master": master, "spark.driver.defaultJavaOptions": f"{QUICK} {java}"}
-        script, told = Path(streaming_job.__file__), json.dumps({"spark": settings, **options})
+        script, settings_text = Path(streaming_job.__file__), json.dumps({"spark": settings, **options})
         with self.log.open("a") as log:
             self.process = subprocess.Popen(
-                [sys.executable, script, folder / "checkpoint", self.out, told],
+                [sys.executable, script, folder / "checkpoint", self.out, settings_text],
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=subprocess.STDOUT,

@@ -71,7 +71,7 @@ def test_a_path_without_a_scheme_is_on_sparks_default_file_system(spark: SparkSe
 
 
 @pytest.mark.parametrize(
-    ("checkpoint", "said"),
+    ("checkpoint", "message"),
     [
         ("s3a://bucket/ck", r"Spark cannot use it: .*S3AFileSystem.* start Spark with it: .*hadoop-aws:3\.\d+\.\d+"),
         ("s3://bucket/ck", r"Spark cannot use it: .*; write s3a:// in its place"),
@@ -90,10 +90,10 @@ def test_a_path_without_a_scheme_is_on_sparks_default_file_system(spark: SparkSe
         ("/dev/null/ck", "nothing can be written there: .*; choose a folder to write to"),
     ],
 )
-def test_what_cannot_work_is_refused_before_anything_starts(spark: SparkSession, checkpoint: Any, said: str) -> None:
+def test_what_cannot_work_is_refused_before_anything_starts(spark: SparkSession, checkpoint: Any, message: str) -> None:
     source = skytide.workload(rate=1_000, dimensions=2)
     asked = skytide.stream(source).window("1 s").skyline(low("x0"), low("x1"))
-    with pytest.raises(InvalidInput, match=f"(?s){said}"):
+    with pytest.raises(InvalidInput, match=f"(?s){message}"):
         asked.start(print, checkpoint=checkpoint)
     assert not spark.streams.active
 

@@ -58,16 +58,16 @@ class TestClusterExecutors:
         assert cluster.told_to_go == ["1", "2"]
 
     def test_one_that_does_not_go_is_killed_at_last(self) -> None:
-        said: list[str] = []
+        reported: list[str] = []
         cluster = FakeCluster(2)
-        actuator = executors(cluster, said)
+        actuator = executors(cluster, reported)
         actuator.apply(Allocation(1), now_s=0)
         actuator.tend(DRAIN_S)
         assert (cluster.killed, actuator.current()) == ([], Allocation(1))
         actuator.tend(DRAIN_S + 1)
-        assert cluster.killed == ["0"] and "it is killed" in said[0]
+        assert cluster.killed == ["0"] and "it is killed" in reported[0]
         actuator.tend(DRAIN_S + 2)
-        assert (len(said), actuator.waits) == (1, False)
+        assert (len(reported), actuator.waits) == (1, False)
 
     @pytest.mark.parametrize("deaf", ["it says so", "it fails"])
     def test_one_that_was_never_told_to_go_is_never_killed(self, deaf: str) -> None:
@@ -123,40 +123,40 @@ class TestClusterExecutors:
         assert cluster.told_to_go == ["0", "0"]
 
     def test_a_cluster_that_gives_too_few_is_noticed_and_asked_for_no_more(self) -> None:
-        said: list[str] = []
+        reported: list[str] = []
         cluster = FakeCluster(1, room=3)
-        actuator = executors(cluster, said)
+        actuator = executors(cluster, reported)
         actuator.apply(Allocation(4), now_s=0)
         cluster.settle()
         actuator.tend(SHORT_AFTER * FIRST_LEAD_S)
-        assert said == []
+        assert reported == []
         actuator.tend(SHORT_AFTER * FIRST_LEAD_S + 1)
-        assert said == ["the cluster gives 3 of the 4 executors asked for; the request stands"]
+        assert reported == ["the cluster gives 3 of the 4 executors asked for; the request stands"]
         assert "not for 8" in actuator.apply(Allocation(8), now_s=30)
-        assert (cluster.requested[-1], len(said)) == (4, 1)
+        assert (cluster.requested[-1], len(reported)) == (4, 1)
         cluster.room = 100
         cluster.settle()
         actuator.tend(40)
-        assert said[1:] == ["the cluster now gives all 4 executors that were asked for"]
+        assert reported[1:] == ["the cluster now gives all 4 executors that were asked for"]
         actuator.apply(Allocation(8), now_s=41)
         assert cluster.requested[-1] == 8
 
     def test_one_that_dies_while_another_is_let_go_is_noticed_and_replaced(self) -> None:
-        said: list[str] = []
+        reported: list[str] = []
         cluster = FakeCluster(3)
-        actuator = executors(cluster, said)
+        actuator = executors(cluster, reported)
         actuator.apply(Allocation(2), now_s=0)
         cluster.change("2", active=False, why_gone="killed by somebody")
         actuator.tend(1)
-        assert said == ["executor 2 is gone, and nobody asked it to go: killed by somebody"]
+        assert reported == ["executor 2 is gone unexpectedly: killed by somebody"]
         assert (cluster.requested[-1], actuator.current()) == (2, Allocation(1))
         cluster.settle()
         actuator.tend(2)
-        assert (len(said), actuator.current()) == (1, Allocation(2))
+        assert (len(reported), actuator.current()) == (1, Allocation(2))
 
     def test_a_cluster_that_fails_once_leaves_nothing_wrong(self) -> None:
         cluster = FakeCluster(2)
-        actuator = executors(cluster, said := [])
+        actuator = executors(cluster, reported := [])
         actuator.apply(Allocation(2), now_s=0)
         cluster.change("1", active=False)
         right, cluster.request = cluster.request, _fails  # type: ignore[method-assign]
@@ -164,7 +164,7 @@ class TestClusterExecutors:
             actuator.tend(1)
         cluster.request = right  # type: ignore[method-assign]
         actuator.tend(2)
-        assert len(said) == 1
+        assert len(reported) == 1
 
     def test_of_several_queries_the_one_that_needs_most_decides(self) -> None:
         cluster, shared = FakeCluster(1), Shared()
@@ -231,11 +231,11 @@ class TestBadDays:
     """The loop with the actuator of a cluster, which is made up."""
 
     def loop(self, room: int = 100) -> tuple[Loop, Seen, FakeCluster, ClusterExecutors, list[str]]:
-        said: list[str] = []
+        reported: list[str] = []
         cluster, seen = FakeCluster(2, room), Seen()
-        seen.actuator = actuator = executors(cluster, said)
+        seen.actuator = actuator = executors(cluster, reported)
         guard = Guard(1, 4, scale_down_after="20 s", stale_after="60 s", notice_no_help=False)
-        return Loop(seen, actuator, Rules(0.9, 0.5), guard), seen, cluster, actuator, said
+        return Loop(seen, actuator, Rules(0.9, 0.5), guard), seen, cluster, actuator, reported
 
     def test_without_metrics_all_stays_and_goes_on_when_they_are_back(self) -> None:
         loop, seen, cluster, actuator, _ = self.loop()
@@ -329,7 +329,7 @@ class TestPower:
         power = Power(executors(FakeCluster(1)), tmp_path)
         assert (power.frequencies_ghz, power.current(), power.power(0)) == ((), Allocation(1), None)
         assert "cannot be set here" in power.apply(Allocation(1, frequency_ghz=2.0), 0)
-        assert power.said() == "the CPU frequency cannot be set here; power is not known"
+        assert power.summary() == "the CPU frequency cannot be set here; power is not known"
 
     def test_recommendations_set_no_frequency(self, root: Path) -> None:
         power = Power(Recommend(executors(FakeCluster(1))), root)

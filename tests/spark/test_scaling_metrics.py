@@ -165,10 +165,10 @@ class TestProgress:
         }
         slots = {"startOffset": {"tick": 0}, "endOffset": {"tick": 10}, "latestOffset": {"tick": 15}, "numInputRows": 300}
         silent = {"startOffset": "f", "endOffset": "g", "latestOffset": None, "numInputRows": 50}
-        told = [
+        progress = [
             Batch.read({**RECORDED, "sources": sources, "numInputRows": 400}) for sources in ([kafka, slots], [kafka, silent], [])
         ]
-        assert [read and read.backlog for read in told] == [400, None, None]
+        assert [read and read.backlog for read in progress] == [400, None, None]
 
 
 def observed(batches: list[Batch], workers: int, trigger_s: float | None) -> Observation:
@@ -182,18 +182,18 @@ class FakeQuery:
 
     def __init__(self) -> None:
         self.runId, self.id, self.name = "a", "q", None
-        self.told: list[dict[str, Any]] = []
+        self.progress: list[dict[str, Any]] = []
         self.status = {"isTriggerActive": False, "isDataAvailable": False}
 
     @property
     def recentProgress(self) -> list[Any]:
-        return [type("Progress", (), {"json": json.dumps(told)}) for told in self.told]
+        return [type("Progress", (), {"json": json.dumps(progress)}) for progress in self.progress]
 
     def runs(self, number: int, at_s: float, rows: int = 100) -> dict[str, Any]:
         """Run a batch, half of whose second are jobs."""
         stamp = f"2026-01-01T00:{int(at_s) // 60:02}:{at_s % 60:06.3f}Z"
         took = {"triggerExecution": 1_000, "addBatch": 500}
-        told = {
+        progress = {
             **RECORDED,
             "runId": self.runId,
             "batchId": number,
@@ -202,8 +202,8 @@ class FakeQuery:
             "numInputRows": rows,
             "sources": [],
         }
-        self.told.append(told)
-        return told
+        self.progress.append(progress)
+        return progress
 
 
 class Clock:

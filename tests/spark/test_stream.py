@@ -390,19 +390,19 @@ def test_columns_may_have_the_names_that_reports_use(spark: SparkSession, files:
 def test_a_changed_query_needs_another_checkpoint(spark: SparkSession, files: str, tmp_path: Path) -> None:
     df = play(spark, files)
     finish(windowed(df).skyline(low("price / stars")), "memory", tmp_path)
-    for changed, said in [
+    for changed, message in [
         (windowed(df).skyline(low("price * stars")), "query: "),
         (skytide.stream(df).window("1 s", slide="500 ms").skyline(low("price / stars")), "windows: 1 s every 500 ms"),
         (windowed(df.drop("city")).skyline(low("price / stars")), "columns: "),
     ]:
         with pytest.raises(InvalidInput, match="start a changed query with another checkpoint folder") as error:
             finish(changed, "memory", tmp_path)
-        assert str(error.value).startswith(said)
+        assert str(error.value).startswith(message)
     finish(windowed(df, KSlack()).skyline(low("price / stars")), "memory", tmp_path)
 
 
 @pytest.mark.parametrize(
-    ("ask", "said"),
+    ("ask", "message"),
     [
         (lambda df: skytide.stream(df, time="when"), "time='when': there is no such column; choose one of id, ts"),
         (lambda df: skytide.stream(df, time="price"), "time='price' of type bigint: windows need a timestamp; cast it first"),
@@ -419,17 +419,17 @@ def test_a_changed_query_needs_another_checkpoint(spark: SparkSession, files: st
         ),
     ],
 )
-def test_what_cannot_be_asked_is_refused(spark: SparkSession, files: str, ask: Callable[[DataFrame], Any], said: str) -> None:
+def test_what_cannot_be_asked_is_refused(spark: SparkSession, files: str, ask: Callable[[DataFrame], Any], message: str) -> None:
     with pytest.raises(InvalidInput) as error:
         ask(play(spark, files))
-    assert said in str(error.value)
+    assert message in str(error.value)
 
 
 @pytest.mark.parametrize(
-    ("sink", "options", "said"),
+    ("sink", "options", "message"),
     [
         ("memory", {"trigger": "often"}, "trigger='often': not a length of time"),
-        ("memory", {"flush": True}, 'flush=True: a stream that goes on has no last window; use trigger="availableNow"'),
+        ("memory", {"flush": True}, 'flush=True: an endless stream has no last window; use trigger="availableNow"'),
         (
             "kafka",
             {},
@@ -440,12 +440,12 @@ def test_what_cannot_be_asked_is_refused(spark: SparkSession, files: str, ask: C
     ],
 )
 def test_what_cannot_be_started_is_refused(
-    spark: SparkSession, files: str, tmp_path: Path, sink: str, options: dict[str, Any], said: str
+    spark: SparkSession, files: str, tmp_path: Path, sink: str, options: dict[str, Any], message: str
 ) -> None:
     asked = CHAINS["skyline"](windowed(play(spark, files)))
     with pytest.raises(InvalidInput) as error:
         asked.start(sink, checkpoint=str(tmp_path), **options)
-    assert said in str(error.value)
+    assert message in str(error.value)
 
 
 WRONG_TIMES = {

@@ -11,7 +11,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from skytide.errors import InvalidInput
-from skytide.spark.sources.workload import Offset, WorkloadReader, WorkloadStream, register_sources, workload
+from skytide.spark.sources.workload import WorkloadStream, register_sources, workload
+from skytide.spark.sources.workload_reader import Offset, WorkloadReader
 
 START_US = 1_700_000_000_000_000
 LIMIT = ReadAllAvailable()

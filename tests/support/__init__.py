@@ -1,1 +1,1 @@
-"""What tests share: oracles, streams, jobs to kill, a cluster that is made up."""
+"""What tests share: oracles, streams, jobs to kill, a fake cluster."""

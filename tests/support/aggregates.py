@@ -1,4 +1,4 @@
-"""Aggregates of a user's own, as tests bring them along."""
+"""A user's own aggregates, for tests."""
 
 from dataclasses import dataclass
 

@@ -39,7 +39,7 @@ DEADLINE_S = 90.0
 
 
 class Cautious(Controller):
-    """As many workers as the utilisation asks for, with a fifth to spare."""
+    """As many workers as the utilisation requires, with a fifth to spare."""
 
     def __repr__(self) -> str:
         return "Cautious()"
@@ -70,7 +70,7 @@ def ask_service(row_s: float) -> Callable[[Iterator[pa.RecordBatch]], Iterator[p
 
 
 class Feeder:
-    """Writes files of rows, every second as many as the rate says."""
+    """Writes files of rows, as many per second as the rate says."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.rate_hz, self.fed = folder, PARTS, 0
@@ -121,7 +121,7 @@ class Site:
         self.began_s = time.time()
 
     def until(self, what: Callable[[], Any], why: str) -> float:
-        """Wait for something, and give the seconds it took."""
+        """Wait for something, and return the seconds it took."""
         began = time.monotonic()
         while not what():
             if time.monotonic() - began > DEADLINE_S:
@@ -135,8 +135,8 @@ class Site:
     def failed(self) -> int:
         return sum(each.failed_tasks for each in self.cluster.executors())
 
-    def note(self, *said: Any) -> None:
-        print(f"{time.time() - self.began_s:6.1f}", *said, flush=True)
+    def note(self, *reported: Any) -> None:
+        print(f"{time.time() - self.began_s:6.1f}", *reported, flush=True)
 
     def resize(self, total: int) -> None:
         """Bring the executors to a number, by hand."""
@@ -161,7 +161,7 @@ def step(site: Site, folder: Path) -> dict[str, Any]:
     feeder.rate_hz = HIGH_HZ
     site.note("the load is high")
     up_s = site.until(lambda: len(site.active()) == ROOM, "all executors that the cluster has are there")
-    short_s = site.until(lambda: said(scaler, "of the"), "it is noticed that the cluster gives too few")
+    short_s = site.until(lambda: reported(scaler, "of the"), "it is noticed that the cluster gives too few")
     site.local.add_worker(MAX_EXECUTORS - ROOM)
     more_s = site.until(lambda: len(site.active()) == MAX_EXECUTORS, "the rest is there, too")
     settled_s = site.until(lambda: scaler.history()[-1].utilisation < 1, "the query keeps up") + up_s + short_s + more_s
@@ -183,7 +183,7 @@ def step(site: Site, folder: Path) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def said(scaler: Scaler, text: str) -> bool:
+def reported(scaler: Scaler, text: str) -> bool:
     return any(text in event.text for event in scaler.events())
 
 
@@ -216,7 +216,7 @@ def patient(steps: str, folder: Path, row_s: float, start_us: int, **options: An
 
 
 def levels(site: Site, folder: Path) -> dict[str, Any]:
-    """A skytide query: a load step and its end, and an executor that dies while another one is let go."""
+    """A skytide query: a load step and its end, and an executor that dies while another one is released."""
     site.resize(1)
     low_s, high_s, start_us = 8, 40, int(time.time()) * 1_000_000
     steps = f"{low_s}:10, {high_s}:{HIGH_HZ}, 10000:0"
@@ -227,12 +227,12 @@ def levels(site: Site, folder: Path) -> dict[str, Any]:
     up_s = site.until(lambda: len(site.active()) == MAX_EXECUTORS, "all executors are there")
     settled_s = up_s + site.until(lambda: scaler.history()[-1].utilisation < 1, "the query keeps up")
     site.until(lambda: run.status().pane_slots == MAX_EXECUTORS, "each executor has a slot")
-    site.until(lambda: said(scaler, "may go"), "an executor is let go")
+    site.until(lambda: reported(scaler, "may go"), "an executor is let go")
     failed = site.failed()
     leaving = next(event.text.split("executor ")[-1].split(" ")[0] for event in scaler.events() if "may go" in event.text)
     victim = next(each for each in site.active() if each.id != leaving)
     kill(victim, site)
-    site.until(lambda: said(scaler, f"executor {victim.id} is gone"), "it is noticed that an executor died")
+    site.until(lambda: reported(scaler, f"executor {victim.id} is gone"), "it is noticed that an executor died")
     site.until(lambda: len(site.active()) == 1, "one executor is left")
     latest = run.status().batch
     site.until(lambda: run.status().batch > latest, "the query goes on")
@@ -275,7 +275,7 @@ def kill(executor: Executor, site: Site) -> None:
 
 
 def warmth(site: Site, folder: Path) -> dict[str, Any]:
-    """How long the slowest batch after a new executor takes, beyond those before: warmed, and not."""
+    """Return how much longer the slowest batch after a new executor takes than those before: warmed up, and not."""
     rows = site.spark.readStream.format("rate").option("rowsPerSecond", 200).option("numPartitions", PARTS).load()
     query = (
         rows.mapInArrow(lambda batches: batches, rows.schema).writeStream.format("noop").trigger(processingTime="2 seconds").start()
@@ -303,7 +303,7 @@ def durations(query: StreamingQuery, count: int) -> list[float]:
 
 
 def refusal(site: Site) -> str:
-    """Return what is said as long as Spark's own allocation is at work."""
+    """Return the message that appears as long as Spark's own allocation is active."""
     try:
         site.cluster.check()
     except skytide.InvalidInput as refused:

@@ -89,7 +89,7 @@ class InProcess:
 
 
 class Collected:
-    """A sink that remembers what it got by number, and takes nothing else under the same one."""
+    """A sink that remembers what it got by number, and accepts nothing else under the same number."""
 
     def __init__(self) -> None:
         self.batches: dict[int, pa.Table] = {}
@@ -102,7 +102,7 @@ class Collected:
 
 
 def tuples(batches: list[Batch]) -> list[list[pa.Table]]:
-    """Return rows for times: values derive from a running number, so every tuple is another one."""
+    """Return rows for times: values derive from a running number, so all tuples differ."""
     number = 0
     out = []
     for batch in batches:
@@ -128,7 +128,7 @@ def plan_of(query: Query, folder: str, windows: Windows, slack: Slack, store: St
 
 
 class Outputs:
-    """All that a query lets out, by number."""
+    """All results of a query, by number."""
 
     def __init__(self) -> None:
         self.results, self.windows, self.late, self.invalid = Collected(), Collected(), Collected(), Collected()
@@ -173,14 +173,14 @@ def micros(time: Any) -> int:
 
 
 def starts_of(row: dict[str, Any], slide: int) -> range:
-    """Return when the windows start that a row stands for."""
+    """Return when the windows of a row start."""
     start = micros(row["window_start"])
     return range(start, start + row["windows"] * slide, slide)
 
 
 @st.composite
 def streams(draw: st.DrawFn) -> list[Batch]:
-    """Batches of partitions of times: in order on the whole, with bursts, gaps, equal times and late ones."""
+    """Draw batches of partitions of times: mostly in order, with bursts, gaps, equal times and late ones."""
     clock, batches = draw(st.integers(-50, 50)) * 100, []
     for _ in range(draw(st.integers(0, 6))):
         batch = []
@@ -204,7 +204,7 @@ class Crash(Exception):
 
 
 class Fragile:
-    """Passes calls on until its time has come."""
+    """Passes calls on until it crashes."""
 
     def __init__(self, inner: Any, fuse: Iterator[bool]) -> None:
         self._inner, self._fuse = inner, fuse

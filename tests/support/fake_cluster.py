@@ -1,4 +1,4 @@
-"""Executors that are made up."""
+"""Fake executors."""
 
 from dataclasses import replace
 from typing import Any
@@ -8,7 +8,7 @@ from skytide.spark.scaling.gateway import Executor
 
 
 class FakeCluster:
-    """Executors that are made up; `room`: no more are given."""
+    """Fake executors; the cluster has `room` for no more."""
 
     def __init__(self, count: int = 1, room: int = 100) -> None:
         self.room, self.drains = room, True
@@ -30,7 +30,7 @@ class FakeCluster:
         return [name for name, each in self.all.items() if each.active]
 
     def settle(self) -> None:
-        """Return what was asked for, as far as there is room, and take back what was let go."""
+        """Add what was requested, as far as there is room, and remove what was released."""
         for name in self.told_to_go:
             self.change(name, active=False)
         self.give(min(self.requested[-1] if self.requested else 0, self.room) - len(self.active()))
@@ -51,5 +51,5 @@ class FakeCluster:
         self.change(executor, active=False)
 
 
-def executors(cluster: FakeCluster, said: list[str] | None = None, **options: Any) -> ClusterExecutors:
-    return ClusterExecutors(cluster, tell=(said if said is not None else []).append, **options)
+def executors(cluster: FakeCluster, reported: list[str] | None = None, **options: Any) -> ClusterExecutors:
+    return ClusterExecutors(cluster, tell=(reported if reported is not None else []).append, **options)

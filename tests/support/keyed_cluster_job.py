@@ -1,6 +1,6 @@
-"""An operator on keys on a real cluster, run as `python keyed_cluster_job.py FOLDER`: executors come, one is killed, one is let go.
+"""An operator on keys on a real cluster, run as `python keyed_cluster_job.py FOLDER`: executors come, one is killed, one is released.
 
-What was found is left in FOLDER/found.json.
+The findings are in FOLDER/found.json.
 """
 
 import json
@@ -27,7 +27,7 @@ DEADLINE_S = 240.0
 
 
 def main(folder: Path) -> None:
-    """Run, disturb, and write down what came of it."""
+    """Run the query, disturb it, and write down what happened."""
     feed, out = folder / "in", folder / "out"
     feed.mkdir()
     with LocalCluster(4) as local:

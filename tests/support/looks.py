@@ -1,4 +1,4 @@
-"""Looks at a query that is told by the test: batch by batch, as an engine would tell it."""
+"""Views of a query that the test plays batch by batch, as an engine would."""
 
 from dataclasses import replace
 
@@ -12,11 +12,11 @@ STEPS = {"pane level": 0.1, "window level": 0.05, "sink": 0.02, "commit": 0.03}
 
 
 class TalkingQuery:
-    """Says what the test lets it say."""
+    """A query that does what the test lets it do."""
 
     def __init__(self, name: str = "prices", trigger_s: float | None = 0.5) -> None:
         self.name, self.fails = name, False
-        self.told = QueryLook(NOW_S, Status(), trigger_s=trigger_s, state="starting")
+        self.latest = QueryLook(NOW_S, Status(), trigger_s=trigger_s, state="starting")
 
     def subject(self) -> Subject:
         return Subject(f"id of {self.name}", "query", self.name, "Skyline(low('x0') * low('x1')) over windows of 1 s", self.look)
@@ -24,14 +24,14 @@ class TalkingQuery:
     def look(self) -> QueryLook:
         if self.fails:
             raise ConnectionError("gone")
-        return self.told
+        return self.latest
 
     def batch(
         self, *, tuples: int = 1_000, late: int = 0, invalid: int = 0, utilisation: float = 0.4, latency_s: float = 1.5
     ) -> None:
         """Do one more batch, half a second after the one before, with one window."""
-        status = self.told.status
-        number, at_s = status.batch + 1, self.told.at_s + 0.5
+        status = self.latest.status
+        number, at_s = status.batch + 1, self.latest.at_s + 0.5
         start_us = round((at_s - 1) * 1e6)
         window = WindowRow(start_us, start_us + 1_000_000, tuples, kept=10 + number, late=late, latency_s=latency_s)
         after = replace(
@@ -51,11 +51,13 @@ class TalkingQuery:
         )
         seconds = {step: took_s * (number + 1) for step, took_s in STEPS.items()}
         points = Points(("x0", "x1"), ((0.1, 0.9), (0.5, 0.5), (0.9, 0.1)))
-        windows = (*self.told.windows, window)[-1_000:]
-        self.told = replace(self.told, at_s=at_s, status=after, windows=windows, seconds=seconds, state="running", points=points)
+        windows = (*self.latest.windows, window)[-1_000:]
+        self.latest = replace(
+            self.latest, at_s=at_s, status=after, windows=windows, seconds=seconds, state="running", points=points
+        )
 
     def set_state(self, state: str, why: str = "", after_s: float = 0.5) -> None:
-        self.told = replace(self.told, at_s=self.told.at_s + after_s, state=state, why=why)
+        self.latest = replace(self.latest, at_s=self.latest.at_s + after_s, state=state, why=why)
 
 
 class TalkingScaler:
@@ -65,17 +67,17 @@ class TalkingScaler:
 
     def __init__(self, name: str = "prices") -> None:
         self.name = name
-        self.told = ScalerLook(NOW_S, self.about, ScalerStatus(True, False, True, 2, 2, "no decision yet", 6.0, None))
+        self.latest = ScalerLook(NOW_S, self.about, ScalerStatus(True, False, True, 2, 2, "no decision yet", 6.0, None))
 
     def subject(self) -> Subject:
         actions = {"pause": lambda: self._set_paused(True), "resume": lambda: self._set_paused(False)}
         return Subject(
-            f"scaler of {self.name}", "scaler", self.name, "Mpc() every 10 s: 1 to 8 executors", lambda: self.told, actions
+            f"scaler of {self.name}", "scaler", self.name, "Mpc() every 10 s: 1 to 8 executors", lambda: self.latest, actions
         )
 
     def cycle(self, *, rate_hz: float, wanted: int, limited: int, utilisation: float, reason: str) -> None:
-        """See a rate, want so many workers, and get what the guard leaves."""
-        at_s, before = self.told.at_s + 10, self.told.status
+        """Observe a rate, want some workers, and get what the guard allows."""
+        at_s, before = self.latest.at_s + 10, self.latest.status
         present = Allocation(before.wanted)
         seen = Observation(
             at_s, 10, present, rate_hz, rate_hz, utilisation, loads=(("1", 0.5), ("2", 0.9)), backlog=120.0, latency_s=0.8
@@ -83,9 +85,9 @@ class TalkingScaler:
         evaluation = Evaluation(seen, rate_hz, 1e-4, utilisation, lead_s=6.0)
         expected = Expected(20.0, 1.2 * rate_hz, 0.9 * rate_hz, 1.5 * rate_hz)
         decided = Decision(Allocation(wanted), reason, expected)
-        left = Decision(Allocation(limited), reason if limited == wanted else f"{reason}; at most 2 times in a step")
-        said = f"{present.workers} to {limited}" if limited != present.workers else ""
-        cycle = Cycle(at_s, evaluation, decided, left, said)
+        left = Decision(Allocation(limited), reason if limited == wanted else f"{reason}; at most 2 times as many per step")
+        action = f"{present.workers} to {limited}" if limited != present.workers else ""
+        cycle = Cycle(at_s, evaluation, decided, left, action)
         status = replace(
             before,
             workers=present.workers,
@@ -93,27 +95,27 @@ class TalkingScaler:
             reason=left.reason,
             seen=seen,
             cycles=before.cycles + 1,
-            changes=before.changes + bool(said),
+            changes=before.changes + bool(action),
             limited=before.limited + cycle.is_limited,
         )
-        events = (*self.told.events, Event(at_s, f"{left.reason}. {said}")) if said else self.told.events
-        self.told = replace(self.told, at_s=at_s, status=status, cycles=(*self.told.cycles, cycle), events=events)
+        events = (*self.latest.events, Event(at_s, f"{left.reason}. {action}")) if action else self.latest.events
+        self.latest = replace(self.latest, at_s=at_s, status=status, cycles=(*self.latest.cycles, cycle), events=events)
 
     def _set_paused(self, paused: bool) -> None:
-        self.told = replace(self.told, status=replace(self.told.status, paused=paused))
+        self.latest = replace(self.latest, status=replace(self.latest.status, paused=paused))
 
 
 class TalkingFleet:
     """A fleet of a few streams."""
 
     def __init__(self, name: str = "cabs") -> None:
-        self.name, self.told = name, FleetLook(NOW_S, FleetStatus())
+        self.name, self.latest = name, FleetLook(NOW_S, FleetStatus())
 
     def subject(self) -> Subject:
-        return Subject(f"fleet {self.name}", "fleet", self.name, "id string, ts timestamp", lambda: self.told)
+        return Subject(f"fleet {self.name}", "fleet", self.name, "id string, ts timestamp", lambda: self.latest)
 
     def look_again(self, *, rate_hz: float = 9_000.0, buffered: int = 100, redirections: int = 0) -> None:
-        before = self.told.status
+        before = self.latest.status
         status = FleetStatus(
             streams=4,
             missing=1,
@@ -140,4 +142,4 @@ class TalkingFleet:
             StreamRow("cab-3", 1, 0.0, 0.0, 40, suspended=True),
             StreamRow("cab-4", 1, 0.0, 0.0, 0, missing=True),
         )
-        self.told = FleetLook(self.told.at_s + 0.5, status, splits, streams)
+        self.latest = FleetLook(self.latest.at_s + 0.5, status, splits, streams)

@@ -40,7 +40,7 @@ class Database:
             self._insert(db, results, number, "OR REPLACE ")
 
     def remember_largest(self, results: Any, number: int) -> None:
-        """Append, unless a number as large has been there."""
+        """Append, unless there has been a number as large."""
         self._append_once(results, number, "largest")
 
     def append_as_delta(self, results: Any, number: int) -> None:
@@ -48,7 +48,7 @@ class Database:
         self._append_once(results, number, "txnAppId")
 
     def overwrite(self, results: Any, number: int) -> None:
-        """Write over the file of the number."""
+        """Overwrite the file of the number."""
         folder = self._file.with_suffix(".files")
         folder.mkdir(exist_ok=True)
         (folder / f"batch={number}").write_text("\n".join("\t".join(row) for row in self._rows(results)))

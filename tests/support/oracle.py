@@ -1,4 +1,4 @@
-"""What must come out of a stream, from the definitions alone: no line of this is shared with the engine it judges.
+"""What must come out of a stream, from the definitions alone: it shares no code with the engine it judges.
 
 Tuples are plain rows (dicts) with their time in microseconds, and an answer is a function from the rows of a window to rows. Everything is
 computed again for every window, from all of its tuples: slow, and obvious.
@@ -64,9 +64,9 @@ def windows_of(tuples: Iterable[Row] | pa.Table, length_us: int, slide_us: int, 
 
 
 def accepted(tuples: Iterable[Row], *dropped: Iterable[Row]) -> list[Row]:
-    """Return the tuples that must be in windows: all but those that were handed to a side output, of which each came.
+    """Return the tuples that must be in windows: all but those in a side output, each of which must have come.
 
-    Which tuples are late depends on where batches end. So a test takes those that were called late as late, and all others must be there.
+    Which tuples are late depends on where batches end. So a test accepts those that were reported as late, and all others must be there.
 
     >>> accepted([{"ts": 1}, {"ts": 2}, {"ts": 2}], [{"ts": 2}])
     [{'ts': 1}, {'ts': 2}]
@@ -88,12 +88,12 @@ def accepted(tuples: Iterable[Row], *dropped: Iterable[Row]) -> list[Row]:
 
 
 def multiset(rows: Iterable[Row]) -> Counter[str]:
-    """Return rows as something to compare, whatever their order and that of their columns."""
+    """Return rows in a form that can be compared, whatever their order and that of their columns."""
     return Counter(str(sorted(row.items())) for row in rows)
 
 
 def skyline(*preferences: Preference) -> Ask:
-    """Ask for the rows that no other dominates.
+    """Return a query for the rows that no other dominates.
 
     >>> skyline(("low", "a"), ("high", "b"))([{"a": 1, "b": 1}, {"a": 2, "b": 1}, {"a": 2, "b": 2}])
     [{'a': 1, 'b': 1}, {'a': 2, 'b': 2}]
@@ -102,12 +102,12 @@ def skyline(*preferences: Preference) -> Ask:
 
 
 def skyband(k: int, *preferences: Preference) -> Ask:
-    """Ask for the rows that fewer than k others dominate."""
+    """Return a query for the rows that fewer than k others dominate."""
     return lambda rows: [row for row, count in zip(rows, _dominates(rows, preferences).sum(axis=0), strict=True) if count < k]
 
 
 def levels(up_to: int, *preferences: Preference) -> Ask:
-    """Ask for the skyline with level 1, the skyline of the rest with level 2, and so on."""
+    """Return a query for the skyline with level 1, the skyline of the rest with level 2, and so on."""
 
     def ask(rows: list[Row]) -> list[Row]:
         found: list[Row] = []
@@ -121,12 +121,12 @@ def levels(up_to: int, *preferences: Preference) -> Ask:
 
 
 def k_dominant(k: int, *preferences: Preference) -> Ask:
-    """Ask for the rows that no other beats in any k columns: nowhere worse in k of them, and better in one of those."""
+    """Return a query for the rows that no other beats in any k columns: nowhere worse in k of them, and better in one of those."""
     return lambda rows: [row for row, beaten in zip(rows, _dominates(rows, preferences, k).any(axis=0), strict=True) if not beaten]
 
 
 def top_k(k: int, *by: Preference) -> Ask:
-    """Ask for the k best rows, the first column first, and whoever ties with the last of them.
+    """Return a query for the k best rows, by the first column first, and those that tie with the last of them.
 
     >>> top_k(2, ("high", "a"))([{"a": 7}, {"a": 9}, {"a": 8}, {"a": 8}])
     [{'a': 9}, {'a': 8}, {'a': 8}]
@@ -143,7 +143,7 @@ def top_k(k: int, *by: Preference) -> Ask:
 
 
 def aggregate(measures: Sequence[tuple[str, str, str]], keys: Sequence[str] = (), time: str = "ts") -> Ask:
-    """Ask for aggregates (function, column, name), as SQL defines them, by keys.
+    """Return a query for aggregates (function, column, name), as SQL defines them, by keys.
 
     >>> aggregate([("sum", "a", "total"), ("last", "a", "latest")])([{"ts": 2, "a": 5}, {"ts": 1, "a": 7}, {"ts": 3, "a": None}])
     [{'total': 12, 'latest': 5}]

@@ -1,4 +1,4 @@
-"""Processes that are not our children: what /proc says of them, and how they end."""
+"""Processes that are not our children: what /proc shows of them, and how they end."""
 
 import os
 import select
@@ -15,7 +15,7 @@ def command(pid: int) -> str:
 
 
 def stat(pid: int) -> list[str]:
-    """Return what /proc says of a process, from its state on; nothing if it is gone."""
+    """Return what /proc shows of a process, from its state on; nothing if it is gone."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
     except (FileNotFoundError, ProcessLookupError):
@@ -23,7 +23,7 @@ def stat(pid: int) -> list[str]:
 
 
 def of_session(leader: int) -> dict[int, list[str]]:
-    """Return the processes that share a session and live, each with what /proc says of it."""
+    """Return the living processes of a session, each with what /proc shows of it."""
     found = {int(entry): stat(int(entry)) for entry in os.listdir("/proc") if entry.isdigit()}
     return {pid: known for pid, known in found.items() if known and int(known[3]) == leader and known[0] != "Z"}
 

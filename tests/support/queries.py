@@ -1,4 +1,4 @@
-"""Every query there is as examples, and random rows for them."""
+"""Examples of all queries, and random rows for them."""
 
 import pyarrow as pa
 from hypothesis import strategies as st

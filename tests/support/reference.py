@@ -35,20 +35,20 @@ def levels(points: Any) -> list[int]:
 
 
 def k_dominates(a: Any, b: Any, k: int) -> bool:
-    """Some k columns in which a is nowhere worse, and better in one of them."""
+    """Return whether there are k columns in which a is nowhere worse, and better in one of them."""
     no_worse = sum(x <= y for x, y in zip(a, b, strict=True))
     return no_worse >= k and any(x < y for x, y in zip(a, b, strict=True))
 
 
 def smallest_k(points: Any) -> list[int]:
-    """The smallest k at which a point is in the k-dominant skyline; d + 1 for one that is not in the skyline."""
+    """Return the smallest k at which a point is in the k-dominant skyline; d + 1 for one that is not in the skyline."""
     rows = [tuple(p) for p in points]
     d = len(rows[0]) if rows else 0
     return [next((k for k in range(1, d + 1) if not any(k_dominates(other, row, k) for other in rows)), d + 1) for row in rows]
 
 
 def better(preference: Preference, a: Row, b: Row) -> bool:
-    """Whether row a is better than row b: the definition of each kind of preference, followed literally."""
+    """Return whether row a is better than row b: the definition of each kind of preference, followed literally."""
     if isinstance(preference, Attribute):
         x, y = a[preference.what], b[preference.what]
         return {"low": x < y, "high": x > y, "diff": False}[preference.kind]

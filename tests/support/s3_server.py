@@ -14,7 +14,7 @@ BUCKET = "skytide-tests"
 
 @contextmanager
 def s3_server() -> Iterator[dict[str, Any]]:
-    """Run the server, and give the options of Arrow's file system that reach it; there is a bucket."""
+    """Run the server, and yield the options of Arrow's file system that reach it; there is a bucket."""
     command = [sys.executable, "-u", "-m", "moto.server", "-H", "127.0.0.1", "-p", "0"]  # the system chooses the port
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     try:

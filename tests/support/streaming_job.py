@@ -30,36 +30,36 @@ KEYS, COUNTED = 7, (20, 5)
 
 
 class Numbered:
-    """Counts the windows of a key, and tells the tuples of each."""
+    """Counts the windows of a key, and returns the tuples of each."""
 
     def open(self, key: int) -> bytes:
-        """Begin with none."""
+        """Start with no windows."""
         return b""
 
     def process(self, state: bytes, rows: pa.Table) -> Any:
-        """Count one more."""
+        """Count one more window."""
         return state + b".", {"number": [len(state)], "ids": [rows["id"].to_pylist()]}
 
     def schema(self, rows: pa.Schema) -> pa.Schema:
-        """Say what comes out."""
+        """Return the columns of the results."""
         return pa.schema([("number", pa.int64()), ("ids", pa.list_(pa.int64()))])
 
 
 def main(checkpoint: str, out: str, options: str) -> None:
     """Get ready, wait for a line to come in, and run until the stream has ended."""
-    told = json.loads(options)
-    spark = local_session("a job to kill", **told["spark"])
+    settings = json.loads(options)
+    spark = local_session("a job to kill", **settings["spark"])
     print("ready", flush=True)
     if not sys.stdin.readline():
         return
-    if told.get("files"):
-        df = spark.readStream.schema(COLUMNS).option("maxFilesPerTrigger", 1).parquet(told["files"])
+    if settings.get("files"):
+        df = spark.readStream.schema(COLUMNS).option("maxFilesPerTrigger", 1).parquet(settings["files"])
         windowed = skytide.stream(df).window("1 s", slide="200 ms", slack=FixedSlack("300 ms"))
     else:
         source = skytide.workload(**WORKLOAD, pace="fast", batch="200 ms", duration="6 s", start=START_US, partitions=2)
         windowed = skytide.stream(source).window("1 s", slide="200 ms", slack=DropRatio(0.02))
     asked = windowed.skyline(low("x0"), low("x1"), high("x2"), high("x3"))
-    if told.get("keyed"):
+    if settings.get("keyed"):
         keyed = skytide.stream(df.withColumn("k", df.id % KEYS)).keyed("k")
         asked = keyed.count_window(*COUNTED, slack=FixedSlack("300 ms")).apply(Numbered())
     run = asked.start("parquet", path=out, late=f"{out}/_late", checkpoint=checkpoint, trigger="availableNow", flush=True)

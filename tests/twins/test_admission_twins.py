@@ -1,4 +1,4 @@
-"""Admission's fast parts against slow ones that share nothing with them: packing, forecasts of many streams, fair shares."""
+"""The fast parts of admission against slow ones that share nothing with them: packing, forecasts of many streams, fair shares."""
 
 from dataclasses import dataclass, field
 
@@ -70,7 +70,7 @@ def columns(rows: list[Stream]) -> tuple[NDArray[np.int32], NDArray[np.float64],
 
 
 def most(rows: list[Stream], members: list[int]) -> float:
-    """Return the load of streams at the time at which it is higher."""
+    """Return the higher load of streams at two times."""
     return max(sum(rows[at][time] for at in members) for time in (1, 2))
 
 
@@ -126,7 +126,7 @@ def test_which_splits_are_given_up_is_found_one_by_one(rows: list[Stream], unset
     trend=st.floats(0.1, 1),
 )
 def test_rates_and_forecasts_are_those_of_each_stream_alone(series: list[list[int]], level: float, trend: float) -> None:
-    """SPEC A3 written out for one stream; the first two values give level and trend, and a trend begins as the mean of its steps."""
+    """SPEC A3 written out for one stream; the first two values determine level and trend, and a trend begins as the mean of its steps."""
     periods = min(map(len, series))
     planner = Admission(strategy=Drf(), capacity_hz=1e9, period_s=2.0, ahead=4, holt=Holt(level, trend)).build()
     names = tuple(f"s{n}" for n in range(len(series)))
@@ -155,7 +155,7 @@ def test_rates_and_forecasts_are_those_of_each_stream_alone(series: list[list[in
 
 
 def water_filled(waiting: list[int], splits: list[int], budgets: dict[int, int], turn: int) -> list[int]:
-    """Hand a tuple to whoever has least, as long as there are any; the last round, which is not for all, by turns."""
+    """Return fair shares, tuple by tuple: each goes to the stream that has least; the last round, which is not for all, goes in turn."""
     taken = [0] * len(waiting)
     for split, given_budget in budgets.items():
         budget = given_budget
@@ -199,7 +199,7 @@ def test_nobody_starves_over_the_turns(streams: int, budget: int) -> None:
 
 
 def test_budgets_that_are_missing_are_refused() -> None:
-    with pytest.raises(InvalidInput, match="these splits have none, or one below 0; give each split a budget"):
+    with pytest.raises(InvalidInput, match="these splits have no budget, or one below 0; give each split a budget"):
         admit(np.array([1, 2]), np.array([0, 4], np.int32), {0: 5})
     with pytest.raises(InvalidInput, match="not the number of a split"):
         admit(np.array([1, 2]), np.array([0, -1], np.int32), {0: 5})

@@ -1,4 +1,4 @@
-"""The kernels load wherever they are, with whatever can be written to."""
+"""The kernels load wherever they are, whatever can be written to."""
 
 import os
 import shutil
@@ -18,9 +18,9 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def sealed(tmp_path: Path) -> dict[str, str]:
-    """A copy of the package in which nothing can be kept, a home that is none, and an empty temporary folder.
+    """A copy of the package in which nothing can be cached, a home that is not a folder, and an empty temporary folder.
 
-    Files stand where folders would have to be made: that stops root, too, whom no permission does.
+    Files are where folders would have to be created: that stops even root, whom no permissions stop.
     """
     copy, home, temporary = tmp_path / "site" / "skytide", tmp_path / "home", tmp_path / "tmp"
     shutil.copytree(Path(skytide.__file__).parent, copy, ignore=shutil.ignore_patterns("__pycache__"))

@@ -77,7 +77,7 @@ def test_every_unsigned_and_wide_integer_keeps_its_order() -> None:
 
 
 @pytest.mark.parametrize(
-    ("points", "said"),
+    ("points", "message"),
     [
         ([[1.0, 2.0], [3.0, float("nan")]], "nan in row 1 of column 1"),
         ([[float("inf"), 2.0]], "inf in row 0 of column 0"),
@@ -85,10 +85,10 @@ def test_every_unsigned_and_wide_integer_keeps_its_order() -> None:
         ([["a"]], "only numbers"),
     ],
 )
-def test_the_border_refuses_what_has_no_order(points: object, said: str) -> None:
+def test_the_border_refuses_what_has_no_order(points: object, message: str) -> None:
     with pytest.raises(InvalidInput) as error:
         kernels.skyline(points)
-    assert said in str(error.value)
+    assert message in str(error.value)
 
 
 def test_the_border_finds_a_bad_value_anywhere_and_names_its_column() -> None:

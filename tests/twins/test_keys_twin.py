@@ -27,7 +27,7 @@ def mix(number: int) -> int:
 
 
 def hash_of(value: Any) -> int:
-    """Hash one value."""
+    """Return the hash of one value."""
     if value is None:
         return mix(0x6E756C6C)
     if isinstance(value, bool | int):
@@ -43,7 +43,7 @@ def hash_of(value: Any) -> int:
 
 
 def hash_of_row(row: tuple[Any, ...]) -> int:
-    """Hash the values of several columns."""
+    """Return the hash of the values of several columns."""
     found, *others = map(hash_of, row)
     for other in others:
         found = mix((found * GOLDEN + other) % WORD)
@@ -51,7 +51,7 @@ def hash_of_row(row: tuple[Any, ...]) -> int:
 
 
 def owner(nodes: list[int], place: int) -> int:
-    """Return the node at the next point of the ring, all of whose points are made and sorted again."""
+    """Return the node at the next point of the ring, all of whose points are computed and sorted again."""
     points = sorted(
         (mix((mix((node + 1) * STEP % WORD) + number * STEP) % WORD), node) for node in nodes for number in range(1, 1_025)
     )
@@ -59,7 +59,7 @@ def owner(nodes: list[int], place: int) -> int:
 
 
 def routed(keys: list[int], parts: dict[int, int], nodes: list[int]) -> list[int]:
-    """Send tuple by tuple; `parts` are the sub-keys of the keys that are divided."""
+    """Return the nodes, tuple by tuple; `parts` are the sub-keys of divided keys."""
     found, came, known = [], Counter[int](), dict[int, int]()
     for key in keys:
         sub_key = came[key] % parts.get(key, 1)

@@ -91,7 +91,7 @@ def check(fits: Fits, window: int, expected: Expected | None) -> None:
 
 @st.composite
 def quotes(draw: st.DrawFn) -> tuple[list[int], list[float], list[tuple[int, int]]]:
-    """Rows whose times come in clusters, some without a price, and ranges of them."""
+    """Draw rows whose times are clustered, some without a price, and ranges of them."""
     gaps = draw(st.lists(st.sampled_from([0, 0, 1, 300, 999, 1_000, 5_000, 70_000, 2_000_000]), max_size=60))
     times = [int(time) for time in 1_700_000_000_000_000 + np.cumsum([0, *gaps])]
     price = st.one_of(st.floats(1, 1_000), st.sampled_from([100.0, 100.01, NAN, INF]))
@@ -120,7 +120,7 @@ def test_windows_are_fitted_as_scipy_does(rows: Any, degree: int) -> None:
     fits = fitted(rows, degree=degree, ahead_us=5_000)
     for window, (begin, end) in enumerate(ranges):
         expected = twin(times[begin:end], prices[begin:end], degree, 5_000, MS, by_scipy)
-        if expected is None or expected.near < 1e-6:  # beyond that SciPy, which is told to stop at 1e-15, is the rougher one
+        if expected is None or expected.near < 1e-6:  # beyond that SciPy, which stops at 1e-15, is the less exact one
             check(fits, window, expected)
 
 

@@ -1,4 +1,4 @@
-"""What is remembered of panes: the incremental memory against recomputing each window, and against all rows."""
+"""Memories of panes: the incremental memory against recomputing each window, and against all rows."""
 
 import numpy as np
 import pyarrow as pa
@@ -66,7 +66,7 @@ def layouts(draw: st.DrawFn) -> Windows:
 
 @st.composite
 def streams(draw: st.DrawFn) -> list[tuple[int, pa.Table]]:
-    """Panes with rows, with gaps between them."""
+    """Draw panes with rows, with gaps between them."""
     numbers = sorted(draw(st.sets(st.integers(-5, 30), min_size=1, max_size=10)))
     return [(number, draw(tables(most=4).filter(lambda rows: rows.num_rows > 0))) for number in numbers]
 
@@ -106,7 +106,7 @@ def test_a_row_comes_back_when_its_dominator_has_left() -> None:
 
 
 class Forgetful(Incremental):
-    """The guilty specimen: drops a row that any other dominates, also an older one that leaves first."""
+    """The guilty specimen: drops a row that any other dominates, even an older one that leaves first."""
 
     def add(self, memory: pa.Table, pane: int, kept: pa.Table) -> pa.Table:
         both = super().add(memory, pane, kept)

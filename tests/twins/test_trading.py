@@ -1,4 +1,4 @@
-"""Operators on quotes: all windows at once is what one window after the other gives, for any types, order and ranges."""
+"""Operators on quotes: all windows at once have the same results as one after the other, for any types, order and ranges."""
 
 import math
 from dataclasses import dataclass, replace
@@ -20,7 +20,7 @@ PRICES: dict[Any, st.SearchStrategy[Any]] = {
     pa.float64(): st.one_of(FLOATS, st.sampled_from([NAN, INF, -INF, 100.0])),
     pa.float32(): FLOATS,
     pa.int16(): st.integers(1, 30_000),
-    pa.int64(): st.integers(2**53, 2**53 + 5),  # which float64 does not tell apart
+    pa.int64(): st.integers(2**53, 2**53 + 5),  # which are equal in float64
     pa.decimal128(9, 2): st.decimals(1, 1_000, places=2),
     pa.decimal128(30, 20): st.decimals(1, 2, places=20),
 }
@@ -159,7 +159,7 @@ def stamps(*at_us: int) -> pa.Array:
 
 
 def trend(slope: float, n: int = 200, noise: float = 0.001) -> pa.Table:
-    """A price that goes up or down by so much a second, a quote every 10 ms."""
+    """Return quotes every 10 ms of a price that changes by a constant amount per second."""
     wobble = noise * np.random.default_rng(1).standard_normal(n)
     return pa.table({"ts": stamps(*range(0, n * 10_000, 10_000)), "price": 100 + slope * np.arange(n) / 100 + wobble})
 

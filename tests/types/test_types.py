@@ -39,7 +39,7 @@ def test_a_program_that_misuses_them_does_not(tmp_path: Path) -> None:
         "import skytide\nfrom pyspark.sql import DataFrame\n"
         "def use(df: DataFrame) -> None:\n"
         "    skytide.skyband(df, 3, skytide.low('price'))\n"
-        "    skytide.skyline(df, 'price')\n"
+        "    skytide.skyline(df, 5)\n"
         "    skytide.stream(df, streaming=False).window('1 s').skyline(skytide.low('x')).start('memory', checkpoint='x')\n"
         "    skytide.stream(df).window('1 s').skyline(skytide.low('x')).collect()\n"
         "    skytide.stream(df).window(5)\n"
@@ -64,9 +64,9 @@ def signatures() -> Iterator[tuple[str, Callable[..., object]]]:
 
 def says_any(function: Callable[..., object]) -> list[str]:
     found = inspect.signature(function)
-    said = {each.name: each.annotation for each in found.parameters.values()} | {"->": found.return_annotation}
+    annotations = {each.name: each.annotation for each in found.parameters.values()} | {"->": found.return_annotation}
     arrays = ("ndarray[tuple[typing.Any, ...]", "Stream[Any]", "Keyed[typing.Any]", "KeyedWindowed[typing.Any]", "Mergeable[Any]")
-    return [name for name, kind in said.items() if "Any" in _without(str(kind), arrays) and name not in OPAQUE]
+    return [name for name, kind in annotations.items() if "Any" in _without(str(kind), arrays) and name not in OPAQUE]
 
 
 def _without(text: str, known: tuple[str, ...]) -> str:
@@ -78,9 +78,9 @@ def _without(text: str, known: tuple[str, ...]) -> str:
 
 def test_no_public_signature_says_any() -> None:
     found = {
-        name: said
+        name: annotations
         for name, function in signatures()
-        if (said := says_any(function)) and not {name, name.rpartition(".")[2]} & {*OPAQUE}
+        if (annotations := says_any(function)) and not {name, name.rpartition(".")[2]} & {*OPAQUE}
     }
     assert found == {}
 

@@ -24,6 +24,7 @@ def preferences() -> Iterator[skytide.Preference]:
 def rows(spark: SparkSession, hotels: DataFrame) -> None:
     nulls: skytide.Nulls = "drop"
     assert_type(skytide.skyline(hotels, low("price"), high("stars"), distinct=True, nulls=nulls), DataFrame)
+    assert_type(skytide.skyline(hotels, "rating", low("price")), DataFrame)
     assert_type(skytide.skyband(hotels, low("price"), k=3), DataFrame)
     assert_type(skytide.levels(hotels, low("price"), up_to=2), DataFrame)
     assert_type(skytide.k_dominant(hotels, low("price"), high("stars"), k=2), DataFrame)
@@ -64,7 +65,7 @@ def of_rows(df: DataFrame) -> None:
     assert_type(stream, skytide.Stream[DataFrame])
     windows = stream.window("1 second", slide=timedelta(milliseconds=200))
     assert_type(windows, skytide.Windowed[DataFrame])
-    assert_type(windows.skyline(low("price")), DataFrame)
+    assert_type(windows.skyline(low("price"), "stars"), DataFrame)
     aggregates = windows.aggregate("count(*)", F.sum("size").alias("volume"), keys=["symbol"])
     assert_type(aggregates, skytide.AggregatedFrame)
     assert_type(aggregates.where("volume > 3"), DataFrame)

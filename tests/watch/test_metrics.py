@@ -4,16 +4,18 @@ import json
 import re
 import shutil
 import subprocess
+import threading
 import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from prometheus_client.core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 from support.looks import TalkingFleet, TalkingQuery, TalkingScaler
 
@@ -26,6 +28,19 @@ DEADLINE_S = 60
 REMEDY = "install it (`apt-get install prometheus`) to run the tests of metrics"
 
 
+class WatchedExporter(Exporter):
+    """An exporter that knows when somebody reads from it."""
+
+    def __init__(self, watch: Watch) -> None:
+        self.read_from = threading.Event()
+        super().__init__(watch, 0)
+
+    def collect(self) -> Iterable[Metric]:
+        found = list(super().collect())
+        self.read_from.set()
+        return found
+
+
 class Running:
     """One of each, exported."""
 
@@ -33,7 +48,7 @@ class Running:
         self.watch, self.query, self.scaler, self.fleet = Watch(), TalkingQuery(), TalkingScaler(), TalkingFleet()
         for each in (self.query, self.scaler, self.fleet):
             self.watch.add(each.subject())
-        self.exporter = Exporter(self.watch, 0)
+        self.exporter = WatchedExporter(self.watch)
         for _ in range(3):
             self.step()
 
@@ -66,7 +81,7 @@ def keyed(query: TalkingQuery) -> None:
     """Make it one with an operator on keys."""
     from dataclasses import replace
 
-    query.told = replace(query.told, status=replace(query.told.status, slots=4, imbalance=1.4, moved_groups=7))
+    query.latest = replace(query.latest, status=replace(query.latest.status, slots=4, imbalance=1.4, moved_groups=7))
 
 
 def test_the_numbers_are_those_of_the_records(running: Running) -> None:
@@ -99,7 +114,7 @@ def test_a_query_that_ended_says_so(running: Running) -> None:
 
 
 def test_a_port_that_is_taken_is_refused(running: Running) -> None:
-    with pytest.raises(InvalidInput, match="cannot be listened on"):
+    with pytest.raises(InvalidInput, match="cannot listen there"):
         Exporter(running.watch, running.exporter.port)
 
 
@@ -123,9 +138,9 @@ def test_board_and_alerts_ask_for_metrics_that_exist(running: Running) -> None:
 def test_every_metric_is_in_the_documentation(running: Running) -> None:
     keyed(running.query)
     running.watch.see()
-    told = (MONITORING.parent / "operating.md").read_text()
+    page = (MONITORING.parent / "operating.md").read_text()
     names = {re.sub(r"_(bucket|count|sum|created)$", "", name) for name in running.samples()}
-    assert {name for name in names if f"`{name}`" not in told} == set()
+    assert {name for name in names if f"`{name}`" not in page} == set()
 
 
 @pytest.fixture
@@ -149,7 +164,7 @@ def test_the_alerts_are_rules_of_prometheus(promtool: str) -> None:
 class Prometheus:
     """A real one that reads from an exporter every second."""
 
-    def __init__(self, folder: Path, target: Exporter) -> None:
+    def __init__(self, folder: Path, target: WatchedExporter) -> None:
         found = shutil.which("prometheus")
         if found is None:
             pytest.skip(f"no Prometheus: {REMEDY}")
@@ -158,19 +173,36 @@ class Prometheus:
             f"global: {{scrape_interval: 1s, evaluation_interval: 1s}}\nrule_files: [alerts.yml]\n"
             f"scrape_configs: [{{job_name: skytide, static_configs: [{{targets: ['127.0.0.1:{target.port}']}}]}}]\n"
         )
-        self.log = folder / "log"
-        with self.log.open("w") as log:
-            self.process = subprocess.Popen(
-                [
-                    found,
-                    f"--config.file={folder}/prometheus.yml",
-                    f"--storage.tsdb.path={folder}/data",
-                    "--web.listen-address=127.0.0.1:0",
-                ],
-                stderr=log,
-                stdout=log,
-            )
-        self.port = int(self._until(lambda: re.search(r"\"Listening on\" address=127\.0\.0\.1:(\d+)", self.log.read_text()))[1])
+        self.target, self.log, self._written = target, "", threading.Condition()
+        self.process = subprocess.Popen(
+            [
+                found,
+                f"--config.file={folder}/prometheus.yml",
+                f"--storage.tsdb.path={folder}/data",
+                "--web.listen-address=127.0.0.1:0",
+            ],
+            stderr=subprocess.STDOUT,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self._reader = threading.Thread(target=self._read_log, daemon=True)
+        self._reader.start()
+        with self._written:
+            self._written.wait_for(lambda: self._address() or self.process.poll() is not None, DEADLINE_S)
+        listening = self._address()
+        assert listening, self.log
+        self.port = int(listening[1])
+
+    def _read_log(self) -> None:
+        assert self.process.stdout
+        with self.process.stdout as lines:
+            for line in lines:
+                with self._written:
+                    self.log += line
+                    self._written.notify_all()
+
+    def _address(self) -> re.Match[str] | None:
+        return re.search(r"\"Listening on\" address=127\.0\.0\.1:(\d+)", self.log)
 
     def ask(self, expression: str) -> list[dict[str, Any]]:
         query = urllib.parse.urlencode({"query": expression})
@@ -183,19 +215,21 @@ class Prometheus:
                 return []
             raise AssertionError(f"{expression}: {error.read().decode()}") from error
 
-    def until(self, expression: str, step: Any = None) -> list[dict[str, Any]]:
-        return list(self._until(lambda: (step and step(), self.ask(expression))[1]))
-
-    def _until(self, look: Any) -> Any:
+    def until(self, expression: str, step: Callable[[], None] = lambda: None) -> None:
+        """Ask after each time that it has read metrics, until there is an answer."""
         deadline = time.monotonic() + DEADLINE_S
-        while not (found := look()):
-            assert self.process.poll() is None and time.monotonic() < deadline, self.log.read_text()[-2_000:]
-            time.sleep(0.1)
-        return found
+        while True:
+            self.target.read_from.clear()
+            step()
+            if self.ask(expression):
+                return
+            is_read = self.target.read_from.wait(max(deadline - time.monotonic(), 0))
+            assert is_read and self.process.poll() is None and time.monotonic() < deadline, self.log[-2_000:]
 
     def stop(self) -> None:
         self.process.terminate()
         self.process.wait(30)
+        self._reader.join(30)
 
 
 @pytest.mark.slow

@@ -1,6 +1,7 @@
 """Pages and metrics of what really runs on Spark."""
 
 import json
+import re
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -36,8 +37,8 @@ def subjects(page: Page) -> Iterator[Callable[[str], dict[str, Any]]]:
         def latest(kind: str) -> dict[str, Any]:
             line = answer.readline().decode()
             if line.startswith("data: "):
-                told = json.loads(line[6:])
-                for subject in told.get("subjects", [told]):
+                update = json.loads(line[6:])
+                for subject in update.get("subjects", [update]):
                     known[subject["kind"]] = known.get(subject["kind"], {}) | subject
             return known.get(kind, {})
 
@@ -65,19 +66,20 @@ def test_a_query_and_its_auto_scaler(spark: SparkSession, tmp_path: Path, closin
     scaler.metrics(port=exporter.port)
     latest = closing.enter_context(subjects(page))
     seen = until(
-        lambda: (told := latest("query")).get("scatter") and len(told["tables"][0]["rows"]) > 5 and told, "windows on the page"
+        lambda: (update := latest("query")).get("scatter") and len(update["tables"][0]["rows"]) > 5 and update,
+        "windows on the page",
     )
     assert seen["name"] == "watched" and seen["scatter"]["columns"] == ["x0", "x1"] and seen["scatter"]["points"]
     assert seen["about"] == "Skyline(low('x0') * low('x1')) over windows of 1 s every 200 ms"
-    told = until(lambda: (progress := run.query.lastProgress) and progress["observedMetrics"].get("skytide"), "observed metrics")
-    assert told["tuples"] > 0 and told["open_panes"] > 0 and told["windows_out"] <= run.status().windows_out
-    decided = until(lambda: (told := latest("scaler")).get("marks") and told, "a change of the auto-scaler on the page")
+    update = until(lambda: (progress := run.query.lastProgress) and progress["observedMetrics"].get("skytide"), "observed metrics")
+    assert update["tuples"] > 0 and update["open_panes"] > 0 and update["windows_out"] <= run.status().windows_out
+    decided = until(lambda: (update := latest("scaler")).get("marks") and update, "a change of the auto-scaler on the page")
     assert decided["actions"] == ["pause"] and decided["tables"][0]["rows"]
     with urllib.request.urlopen(exporter.url, timeout=30) as answer:
         text = answer.read().decode()
     assert 'skytide_query_running{query="watched"} 1.0' in text and 'skytide_scaler_running{query="watched"} 1.0' in text
     run.stop()
-    ended = until(lambda: (told := latest("query")).get("over") and told, "the end on the page")
+    ended = until(lambda: (update := latest("query")).get("over") and update, "the end on the page")
     assert ended["verdict"]["text"] == "Ended" and ended["tables"][0]["rows"]
 
 
@@ -95,10 +97,10 @@ def test_a_query_with_its_fleet(spark: SparkSession, tmp_path: Path, closing: Ex
     closing.callback(page.stop)
     latest = closing.enter_context(subjects(page))
     seen = until(
-        lambda: len((told := latest("fleet")).get("tables", [{"rows": []}])[0]["rows"]) == 5 and told, "streams on the page"
+        lambda: len((update := latest("fleet")).get("tables", [{"rows": []}])[0]["rows"]) == 5 and update, "streams on the page"
     )
     assert seen["tables"][0]["rows"][0][0].startswith("sensor-") and seen["bars"]["bars"]
-    query_seen = until(lambda: (told := latest("query")).get("trail", {}).get("t") or told.get("point"), "a batch on the page")
+    query_seen = until(lambda: (update := latest("query")).get("trail", {}).get("t") or update.get("point"), "a batch on the page")
     assert query_seen
 
 
@@ -112,5 +114,31 @@ def test_a_query_that_fails_says_why(spark: SparkSession, tmp_path: Path, closin
     page = run.serve(port=0)
     closing.callback(page.stop)
     latest = closing.enter_context(subjects(page))
-    failed = until(lambda: (told := latest("query")).get("over") and told, "the failure on the page")
+    failed = until(lambda: (update := latest("query")).get("over") and update, "the failure on the page")
     assert failed["verdict"]["text"] == "Failed" and "the sink is full" in failed["verdict"]["more"]
+
+
+def test_jobs_of_any_dataframe_say_where_the_query_stands(spark: SparkSession, tmp_path: Path, closing: ExitStack) -> None:
+    rows = (
+        spark.readStream.format("rate")
+        .option("rowsPerSecond", 100)
+        .load()
+        .selectExpr("timestamp AS ts", "value % 7 AS x", "value AS y")
+    )
+    query = skytide.stream(rows, time="ts").window("1 second", slide="200 ms").skyline(low("x"), low("y"))
+    run = query.start("memory", checkpoint=tmp_path / "state", trigger="200 ms", name="described")
+    closing.callback(run.stop)
+    store = spark.sparkContext._jsc.sc().statusStore()
+
+    def descriptions() -> list[str]:
+        jobs = store.jobsList(None)
+        found = (jobs.apply(at).description() for at in range(jobs.size()))
+        return [each.get() for each in found if each.isDefined() and each.get().startswith("described")]
+
+    def counted() -> list[tuple[int, int]]:
+        found = (re.search(r"batch = (\d+)\nso far ([\d,]+) windows out, 0 of [\d,]+ tuples late", each) for each in descriptions())
+        return sorted({(int(each[1]), int(each[2].replace(",", ""))) for each in found if each})
+
+    counts = until(lambda: (found := counted()) and found[-1][1] > 2 and found, "descriptions with windows")
+    assert [windows for _, windows in counts] == sorted(windows for _, windows in counts)
+    assert all(each.count("so far") == 1 for each in descriptions() if "so far" in each)

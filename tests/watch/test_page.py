@@ -29,9 +29,9 @@ class Shown:
     def __init__(self, chromium: Any, names: tuple[str, ...] = ("prices",), **context: Any) -> None:
         self.watch, self.queries, self.paused = Watch(), [TalkingQuery(name) for name in names], []
         for query in self.queries:
-            told = query.subject()
+            subject = query.subject()
             actions = {"pause": lambda: self.paused.append(True)}
-            self.watch.add(Subject(told.id, told.kind, told.name, told.about, told.look, actions))
+            self.watch.add(Subject(subject.id, subject.kind, subject.name, subject.about, subject.look, actions))
         self.page = Page(self.watch, "127.0.0.1", 0, TOKEN)
         self.tab = chromium.new_context(**context).new_page()
         self.complaints: list[str] = []

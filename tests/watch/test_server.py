@@ -24,10 +24,12 @@ class Setting:
 
     def __init__(self, address: str = "127.0.0.1") -> None:
         self.watch, self.query, self.asked = Watch(), TalkingQuery(), []
-        told = self.query.subject()
-        self.watch.add(Subject(told.id, "query", told.name, told.about, told.look, {"pause": lambda: self.asked.append("pause")}))
+        subject = self.query.subject()
+        self.watch.add(
+            Subject(subject.id, "query", subject.name, subject.about, subject.look, {"pause": lambda: self.asked.append("pause")})
+        )
         self.page = Page(self.watch, address, 0, TOKEN)
-        self.path = f"/act/{urllib.request.quote(told.id)}/pause"
+        self.path = f"/act/{urllib.request.quote(subject.id)}/pause"
 
     def ask(self, path: str, method: str = "GET", **headers: str) -> tuple[int, str]:
         with closing(http.client.HTTPConnection("127.0.0.1", self.page.port, timeout=30)) as link:
@@ -125,8 +127,8 @@ def test_files_beside_are_not_served(setting: Setting) -> None:
 def test_who_comes_back_gets_what_came_meanwhile(setting: Setting) -> None:
     setting.query.batch()
     setting.watch.see()
-    ((kind, known, told),) = setting.events()
-    assert kind == "all" and len(told["subjects"][0]["trail"]["t"]) == 1
+    ((kind, known, subject),) = setting.events()
+    assert kind == "all" and len(subject["subjects"][0]["trail"]["t"]) == 1
     for tuples in (2_000, 3_000):
         setting.query.batch(tuples=tuples)
         setting.watch.see()
@@ -151,7 +153,7 @@ def test_a_viewer_hears_what_happens_while_it_listens(setting: Setting) -> None:
 
 
 def test_a_port_that_is_taken_is_refused(setting: Setting) -> None:
-    with pytest.raises(InvalidInput, match="cannot be listened on"):
+    with pytest.raises(InvalidInput, match="cannot listen there"):
         Page(setting.watch, "127.0.0.1", setting.page.port)
     for wrong in ({"port": 70_000}, {"address": ""}, {"token": "short"}, {"address": "not an address"}):
         with pytest.raises(InvalidInput):

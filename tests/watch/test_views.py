@@ -148,7 +148,7 @@ def test_a_batch_that_takes_many_looks_is_drawn_whole() -> None:
     query.batch()
     watch.see()
     for _ in range(3):  # the pane level of the next batch is done, the rest is not
-        query.told = replace(query.told, at_s=query.told.at_s + 0.5, seconds={**query.told.seconds, "pane level": 0.2})
+        query.latest = replace(query.latest, at_s=query.latest.at_s + 0.5, seconds={**query.latest.seconds, "pane level": 0.2})
         watch.see()
     query.batch(late=40)
     watch.see()
@@ -194,28 +194,28 @@ def test_a_query_that_starts_again_goes_on_with_its_points() -> None:
 def test_what_can_be_asked_is_asked() -> None:
     asked: list[str] = []
     query = TalkingQuery()
-    told = query.subject()
+    latest = query.subject()
     watch = Watch()
-    watch.add(Subject(told.id, told.kind, told.name, told.about, told.look, {"pause": lambda: asked.append("pause")}))
-    assert watch.act(told.id, "pause") and asked == ["pause"]
-    assert not watch.act(told.id, "destroy")
+    watch.add(Subject(latest.id, latest.kind, latest.name, latest.about, latest.look, {"pause": lambda: asked.append("pause")}))
+    assert watch.act(latest.id, "pause") and asked == ["pause"]
+    assert not watch.act(latest.id, "destroy")
     assert not watch.act("nobody", "pause")
 
 
 def test_an_auto_scaler_tells_its_reasons_and_what_the_guard_made_of_them() -> None:
     scaler, trail = TalkingScaler(), Trail()
-    assert scaler_view.verdict(scaler.told).text == "Watching"
+    assert scaler_view.verdict(scaler.latest).text == "Watching"
     scaler.cycle(rate_hz=5_000, wanted=8, limited=4, utilisation=1.4, reason="forecast up to 9,000 tuples/s")
-    found = scaler_view.point(None, scaler.told)
+    found = scaler_view.point(None, scaler.latest)
     assert found is not None
     assert (found["arrival_hz"], found["workers"], found["wanted"], found["decided"]) == (5_000, 2, 4, 8)
     assert (found["expected_hz"], found["low_hz"], found["high_hz"]) == (6_000, 4_500, 7_500)
     assert found["capacity_hz"] == pytest.approx(5_000 / 1.4, rel=1e-3)
-    shown = scaler_view.panel(scaler.told, trail)
+    shown = scaler_view.panel(scaler.latest, trail)
     assert shown.verdict.text == "From 2 to 4" and "forecast up to 9,000" in shown.verdict.more
     assert shown.tables[0].rows[0][1:4] == ("2", "8", "4") and "at most 2 times" in shown.tables[0].rows[0][4]
     assert shown.marks[0].level == "warn" and shown.actions == ("pause",)
-    assert scaler_view.point(scaler.told, scaler.told) is None
+    assert scaler_view.point(scaler.latest, scaler.latest) is None
     assert {series.field for chart in shown.charts for series in chart.series} <= set(found)
 
 
@@ -233,26 +233,26 @@ def test_an_auto_scaler_tells_its_reasons_and_what_the_guard_made_of_them() -> N
 def test_the_verdict_on_an_auto_scaler(change: dict[str, Any], text: str) -> None:
     scaler = TalkingScaler()
     scaler.cycle(rate_hz=5_000, wanted=4, limited=4, utilisation=1.4, reason="why")
-    changed = replace(scaler.told, status=replace(scaler.told.status, **change))
+    changed = replace(scaler.latest, status=replace(scaler.latest.status, **change))
     assert scaler_view.verdict(changed).text == text
     assert scaler_view.panel(changed, Trail()).actions == (("resume",) if change.get("paused") else ("pause",))
 
 
 def test_a_fleet_shows_its_streams_by_rate_and_who_is_away() -> None:
     fleet = TalkingFleet()
-    assert fleet_view.verdict(fleet.told).text == "Waiting"
-    before = fleet.told
+    assert fleet_view.verdict(fleet.latest).text == "Waiting"
+    before = fleet.latest
     fleet.look_again(redirections=3)
-    found = fleet_view.point(before, fleet.told)
+    found = fleet_view.point(before, fleet.latest)
     assert found is not None and (found["moved"], found["capacity_hz"], found["splits"]) == (3, 20_000, 2)
-    shown = fleet_view.panel(fleet.told, Trail())
+    shown = fleet_view.panel(fleet.latest, Trail())
     assert [row[0] for row in shown.tables[0].rows] == ["cab-0", "cab-1", "cab-2"]
     assert [row[:2] for row in shown.tables[1].rows] == [("cab-3", "suspended"), ("cab-4", "missing")]
     assert shown.bars is not None and [bar.share for bar in shown.bars.bars] == [0.45, 0.45]
     assert "1 stream is missing, 3 records could not be read, 2 vanished" in shown.verdict.more
     assert {series.field for chart in shown.charts for series in chart.series} <= set(found)
     fleet.look_again(buffered=1_000_000)
-    assert fleet_view.verdict(fleet.told).text == "Falls behind"
+    assert fleet_view.verdict(fleet.latest).text == "Falls behind"
 
 
 def test_an_operator_on_keys_shows_the_load_of_its_slots() -> None:
@@ -260,8 +260,9 @@ def test_an_operator_on_keys_shows_the_load_of_its_slots() -> None:
     query.batch()
     before = query.look()
     query.batch()
-    query.told = replace(
-        query.told, status=replace(query.told.status, slots=2, slot_tuples=(300, 100), imbalance=1.5, moved_groups=4, own_groups=1)
+    query.latest = replace(
+        query.latest,
+        status=replace(query.latest.status, slots=2, slot_tuples=(300, 100), imbalance=1.5, moved_groups=4, own_groups=1),
     )
     found = point(before, query.look())
     shown = panel(query.look(), Trail())
@@ -278,13 +279,13 @@ def test_a_look_that_takes_long_keeps_nobody_waiting() -> None:
     def slow() -> Any:
         began.set()
         assert go_on.wait(30)
-        return query.told
+        return query.latest
 
     query.batch()
-    told = query.subject()
-    slow_one = threading.Thread(target=watch.add, args=(replace(told, id="slow", look=slow),))
+    latest = query.subject()
+    slow_one = threading.Thread(target=watch.add, args=(replace(latest, id="slow", look=slow),))
     slow_one.start()
     assert began.wait(30)
-    assert [shown["id"] for shown in json.loads(watch.all()[1])] == [told.id, "slow"]  # answered while the look goes on
+    assert [shown["id"] for shown in json.loads(watch.all()[1])] == [latest.id, "slow"]  # answered while the look goes on
     go_on.set()
     slow_one.join(30)

@@ -1,4 +1,4 @@
-"""Pure decisions on what to let in: many small streams through one source (P1, SPEC §7)."""
+"""Pure decisions on what to admit: many small streams through one source (P1, SPEC §7)."""
 
 from skytide.admission.admit import admit
 from skytide.admission.planner import Admission, Planner

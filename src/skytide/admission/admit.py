@@ -1,4 +1,4 @@
-"""How many tuples of each stream its split takes: as evenly as can be, and none of what it can do is left unused."""
+"""How many tuples of each stream its split takes: as evenly as possible, without leaving any of its capacity unused."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,10 +11,11 @@ from skytide.errors.checks import refused
 
 
 def admit(waiting: Counts, splits: Numbers, budgets: "Mapping[int, int] | NDArray[np.integer]", *, turn: int = 0) -> Counts:
-    """Return how many of the waiting tuples of each stream are let in, at most the budget of each split.
+    """Return how many of the waiting tuples of each stream are admitted, at most the budget of each split.
 
     Max-min fair: no stream gets more than another one of its split unless that one has no more. Tuples that cannot be divided evenly go
-    to streams in turn: raise `turn` by one each time, and over the times every stream gets as many of them. `budgets` are by the number of a split.
+    to streams in turn: raise `turn` by one with each call, and in the long run every stream gets equally many. `budgets` maps the numbers
+    of splits to their budgets.
 
     >>> admit(np.array([9, 1, 9]), np.zeros(3, np.int32), {0: 8})
     array([4, 1, 3])
@@ -24,19 +25,19 @@ def admit(waiting: Counts, splits: Numbers, budgets: "Mapping[int, int] | NDArra
     if not len(waiting):
         return np.zeros(0, np.int64)
     budget = _by_number(budgets, splits)
-    if (np.bincount(splits, waiting, len(budget)) <= budget).all():  # enough for all, as on most days
+    if (np.bincount(splits, waiting, len(budget)) <= budget).all():  # enough for all, the usual case
         return waiting.astype(np.int64)
-    order = np.lexsort((waiting, splits))  # within a split the least first; ties keep their order
+    order = np.lexsort((waiting, splits))  # within a split the smallest first; ties keep their order
     of, wants = splits[order], waiting[order].astype(np.int64)
     group, starts, sizes = _groups(of)
     sums = np.cumsum(wants)
-    before = sums - wants - (sums[starts] - wants[starts])[group]  # what the smaller ones of its split want together
-    others = (starts + sizes)[group] - np.arange(len(of))  # streams of its split that want as much or more, itself too
-    short = np.flatnonzero(before + wants * others > budget[of])  # not enough for all of it, if the larger ones get as much
+    before = sums - wants - (sums[starts] - wants[starts])[group]  # what the smaller streams of its split want together
+    others = (starts + sizes)[group] - np.arange(len(of))  # streams of its split that want as much or more, itself included
+    short = np.flatnonzero(before + wants * others > budget[of])  # not enough for all of it, if the larger streams get as much
     group, starts, sizes = _groups(of[short])
     firsts = short[starts]
     each, over = np.divmod(budget[of[firsts]] - before[firsts], sizes)
-    by_stream = np.lexsort((order[short], group))  # not by what waits, which changes from time to time
+    by_stream = np.lexsort((order[short], group))  # not by what is waiting, which changes all the time
     place = np.empty(len(short), np.int64)
     place[by_stream] = np.arange(len(short)) - starts[group]
     lucky = np.mod(place - (turn * over)[group], sizes[group]) < over[group]
@@ -47,7 +48,7 @@ def admit(waiting: Counts, splits: Numbers, budgets: "Mapping[int, int] | NDArra
 
 
 def _groups(sorted_keys: NDArray[Any]) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.intp]]:
-    """Return the group of each element, and where each group starts and how many it has."""
+    """Return the group of each element, and where each group starts and how many elements it has."""
     new = np.ones(len(sorted_keys), np.bool_)
     new[1:] = sorted_keys[1:] != sorted_keys[:-1]
     starts = np.flatnonzero(new)
@@ -56,7 +57,7 @@ def _groups(sorted_keys: NDArray[Any]) -> tuple[NDArray[np.intp], NDArray[np.int
 
 
 def _by_number(budgets: "Mapping[int, int] | NDArray[np.integer]", splits: Numbers) -> Counts:
-    """Return budgets as an array that split numbers index."""
+    """Return budgets as an array indexed by the numbers of splits."""
     if int(splits.min()) < 0:
         raise refused("splits", int(splits.min()), "not the number of a split", "give 0 or more")
     result = np.full(int(splits.max()) + 1, -1, np.int64)
@@ -69,5 +70,7 @@ def _by_number(budgets: "Mapping[int, int] | NDArray[np.integer]", splits: Numbe
         result[: len(known)] = known
     if int(result[splits].min()) < 0:
         missing = np.unique(splits[result[splits] < 0]).tolist()
-        raise refused("budgets", missing[:3], "these splits have none, or one below 0", "give each split a budget of 0 or more")
+        raise refused(
+            "budgets", missing[:3], "these splits have no budget, or one below 0", "give each split a budget of 0 or more"
+        )
     return np.maximum(result, 0)

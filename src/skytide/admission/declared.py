@@ -1,4 +1,4 @@
-"""What declared characteristics let expect of streams at a time to come (P1 §2.4, §2.5)."""
+"""What to expect of streams in the future by their declared characteristics (P1 §2.4, §2.5)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from skytide.admission.records import Bools, Floats
 
 
 class Seen(Protocol):
-    """What was observed of all streams."""
+    """Columns with what was observed of all streams."""
 
     seen: NDArray[np.int32]
     rate: Floats
@@ -25,7 +25,7 @@ class Seen(Protocol):
 
 @dataclass(frozen=True)
 class Turned:
-    """Streams that went through the middle of their range: their rows, when, and whether upwards."""
+    """Streams whose rates crossed the middle of their range: their rows, when, and whether upwards."""
 
     rows: NDArray[np.intp]
     at_s: Floats
@@ -33,10 +33,10 @@ class Turned:
 
 
 class Declared:
-    """The profiles of streams as columns, one row for each stream that has one."""
+    """The profiles of streams as columns, with one row per stream that has a profile."""
 
     def __init__(self, names: tuple[str, ...] = (), profiles: Mapping[str, Profile] | None = None) -> None:
-        """Look up which stream has a profile."""
+        """Select the streams that have a profile."""
         self.names, self.profiles = names, dict(profiles or {})
         rows = [row for row, name in enumerate(names) if name in self.profiles] if self.profiles else []
         self.rows = np.array(rows, np.intp)
@@ -46,9 +46,9 @@ class Declared:
         self._ramp = np.where(self._trend, (self._period - self._high - self._low) / 2, 0.0)
 
     def turned(self, streams: Seen, now_s: float, elapsed_s: Floats, due: Bools) -> Turned:
-        """Return the streams whose last rate is on the other side of the middle than before.
+        """Return the streams whose latest rate is on the other side of the middle than before.
 
-        The rate of a period in which a stream jumped lies between its two rates, and says when it jumped.
+        The rate of a period in which a stream jumped lies between its two rates, and shows when it jumped.
         """
         rows = self.rows
         bottom, top = self._range(streams)
@@ -62,10 +62,10 @@ class Declared:
         return Turned(rows[turned], at_s[turned], is_high[turned])
 
     def expected_hz(self, streams: Seen, now_s: float, ahead_s: float, forecast_hz: Floats, late_s: float) -> Floats:
-        """Return what is expected of each stream after so many seconds; NaN for a stream of which nothing was declared that says it.
+        """Return the expected rate of each stream in `ahead_s` seconds; NaN for a stream whose profile does not determine it.
 
-        A cycle says it best; else a growth; else a trend that can be observed, within the range declared; else the highest rate alone
-        (P1 §2.5). Of a stream that was not seen yet: the highest rate, or the average, which says nothing more later on.
+        A cycle is the best source; otherwise a growth; otherwise an observed trend, within the declared range; otherwise the highest rate alone
+        (P1 §2.5). For a stream that has not been observed yet it is the highest rate, or the average, which is ignored later on.
         """
         expected = np.full(len(forecast_hz), np.nan)
         rows, seen = self.rows, streams.seen[self.rows] > 0
@@ -84,12 +84,12 @@ class Declared:
         return expected
 
     def _on_time(self, streams: Seen, now_s: float, late_s: float) -> Bools:
-        """Return which streams keep to the lengths declared, give or take the time between observations: else these are not believed."""
+        """Return which streams keep to their declared lengths, give or take the time between observations; those of the others are ignored."""
         lasts_s = np.where(streams.is_high[self.rows], self._high, self._low) + self._ramp
         return now_s - streams.turned_s[self.rows] <= lasts_s + late_s
 
     def _range(self, streams: Seen) -> tuple[Floats, Floats]:
-        """Return the lowest and highest rates: declared, or as observed so far."""
+        """Return the lowest and highest rates: as declared, or as observed so far."""
         bottom = np.where(np.isnan(self._least), streams.lowest[self.rows], self._least)
         top = np.where(np.isnan(self._most), streams.highest[self.rows], self._most)
         return np.minimum(bottom, top), top
@@ -99,7 +99,7 @@ class Declared:
         bottom, top = self._range(streams)
         ramp, is_high = self._ramp, streams.is_high[self.rows]
         since_s = now_s - streams.turned_s[self.rows]
-        # A stream that has not turned although it is time is about to.
+        # A stream that is overdue to turn is about to do so.
         risen = np.minimum(since_s, self._high + ramp) - ramp / 2
         fallen = self._high + ramp / 2 + np.minimum(since_s, self._low + ramp)
         at = np.where(np.isnan(self._phase), np.where(is_high, risen, fallen), now_s - self._phase) + ahead_s

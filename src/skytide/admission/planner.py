@@ -1,7 +1,7 @@
-"""Which split reads which stream: Algorithm 1 of P1 §2.2, once a period; new streams are placed at once.
+"""Which split reads which stream: Algorithm 1 of P1 §2.2, once per period; new streams are placed at once.
 
-Nobody moves without need. A stream moves only if its split is overloaded, or if its split is given up because all streams together
-need at least one split fewer, with a margin. (`Par` moves everybody, which is what the others are compared with.)
+No stream moves without need. A stream moves only if its split is overloaded, or if its split is given up because all streams together
+need at least one split fewer, with a margin. (`Par` moves all streams, as a baseline for the other strategies.)
 """
 
 from collections.abc import Mapping
@@ -19,17 +19,18 @@ from skytide.admission.streams import Streams
 from skytide.errors.checks import kind_of, real, whole, yes_or_no
 from skytide.forecasting import Holt, ahead
 
-LATENCY_WEIGHT = 0.5  # of the newest sample in the average of a split's latency
-GOAL = 0.9  # of what a split is filled up to: a split is given up only if the others are not fuller than this on average
+LATENCY_WEIGHT = 0.5  # weight of the newest sample in the average latency of a split
+GOAL = 0.9  # share of the fill level: a split is given up only if the others are then not fuller than this on average
 
 
 @dataclass(frozen=True)
 class Admission:
-    """How streams are assigned to splits, each of which reads `capacity_hz` tuples a second.
+    """How streams are assigned to splits, each of which reads `capacity_hz` tuples per second.
 
-    A split is overloaded if the average of its queue-based latency is above `bound_s` (SPEC A5, P1 §2.5), and, if `early`, as soon as
-    more than its capacity is expected (as in P1's figure 5): more streams are redirected then, and fewer are late. Rates are observed once in `period_s`, and forecasts look `ahead` periods on. Splits are filled up to `fill` of their capacity,
-    P1's "certain capacity level": what is left keeps small changes from moving streams.
+    A split is overloaded if the average of its queue-based latency is above `bound_s` (SPEC A5, P1 §2.5), and, with `early`, as soon as
+    more than its capacity is expected (as in P1's figure 5): then more streams are redirected, and fewer are late. Rates are observed once
+    per `period_s`, and forecasts look `ahead` periods ahead. Splits are filled up to `fill` of their capacity, P1's "certain capacity
+    level": the rest keeps small changes from moving streams.
 
     >>> planner = Admission(capacity_hz=100).build()
     >>> counts = np.zeros(3, np.int64)
@@ -52,7 +53,7 @@ class Admission:
         """Refuse what cannot be planned with."""
         kind_of("strategy", self.strategy, Strategy, reason="not a strategy", remedy="choose one, as Drfm()")
         kind_of("holt", self.holt, Holt, reason="not Holt's method", remedy="give its weights, as Holt(level=0.5, trend=0.1)")
-        real("capacity_hz", self.capacity_hz, above=0, meaning="tuples a second, more than 0")
+        real("capacity_hz", self.capacity_hz, above=0, meaning="tuples per second, more than 0")
         real("bound_s", self.bound_s, above=0, meaning="seconds, more than 0")
         real("period_s", self.period_s, above=0, meaning="seconds, more than 0")
         real("fill", self.fill, above=0, up_to=1, meaning="a share of the capacity, above 0 and up to 1")
@@ -62,26 +63,26 @@ class Admission:
             whole("max_splits", self.max_splits, 1)
 
     def build(self, resume: State | None = None) -> "Planner":
-        """Return a planner, or one that goes on from a snapshot."""
+        """Return a planner, or one that continues from a snapshot."""
         return Planner(self, resume)
 
 
 class Planner:
-    """Samples in, plans out."""
+    """Turns samples into plans."""
 
     def __init__(self, config: Admission, resume: State | None = None) -> None:
-        """Start with no stream, or go on."""
+        """Start with no stream, or continue from a snapshot."""
         self._config = config
         self._streams = Streams(resume["streams"] if resume else None)
         self._declared = Declared()
         self._observed_s: float | None = resume["observed_s"] if resume else None
         self._latency_s: dict[int, float] = {int(k): float(v) for k, v in (resume["latency_s"] if resume else {}).items()}
         self._open: tuple[int, ...] = tuple(map(int, resume["open"])) if resume else ()
-        if config.max_splits is not None and len(self._open) > config.max_splits:  # there may be fewer now
+        if config.max_splits is not None and len(self._open) > config.max_splits:  # fewer are allowed now
             self._streams.split[self._streams.split > self._open[config.max_splits - 1]] = -1
 
     def snapshot(self) -> State:
-        """Return all that was learned: plain values, and arrays with one element a stream, whose names are among them."""
+        """Return all that was learned: plain values, and arrays with one element per stream, along with the names of the streams."""
         return {
             "streams": self._streams.snapshot(),
             "observed_s": self._observed_s,
@@ -90,10 +91,10 @@ class Planner:
         }
 
     def plan(self, sample: Sample, profiles: Mapping[str, Profile], capacity_hz: float | None = None) -> Plan:
-        """Return which split reads each stream from now on; `capacity_hz` is that of a split, if it was measured."""
+        """Return which split reads each stream from now on; `capacity_hz` is the measured capacity of a split, if there is one."""
         if capacity_hz is None:
             capacity_hz = self._config.capacity_hz
-        real("capacity_hz", capacity_hz, above=0, meaning="tuples a second, more than 0")
+        real("capacity_hz", capacity_hz, above=0, meaning="tuples per second, more than 0")
         streams, strategy = self._streams, self._config.strategy
         streams.align(sample.names)
         arrived, waiting = (column[streams.order].astype(np.int64) for column in (sample.arrived, sample.waiting))
@@ -122,9 +123,9 @@ class Planner:
             self._declared = Declared(self._streams.names, profiles)
 
     def _observe(self, now_s: float) -> bool:
-        """Let a period end if it is time; whether it did."""
+        """End the period if it is time, and return whether it ended."""
         period_s = self._config.period_s
-        if self._observed_s is None or now_s < self._observed_s:  # the first time, or a clock that was put back
+        if self._observed_s is None or now_s < self._observed_s:  # the first time, or the clock was set back
             self._observed_s = now_s
         if now_s - self._observed_s < period_s * (1 - ROUNDING):
             return False
@@ -144,7 +145,7 @@ class Planner:
         return Outlook(seen, rate, after_1, after_k, declared)
 
     def _to_work_off(self, expected: Floats, waiting: Counts) -> Floats:
-        """Return the rates that bring what waits of each stream down to the latency bound within the time looked ahead."""
+        """Return the rates that reduce the backlog of each stream to the latency bound within the time that the planner looks ahead."""
         config = self._config
         return np.maximum(waiting - config.bound_s * expected, 0.0) / (config.ahead * config.period_s)
 
@@ -160,7 +161,7 @@ class Planner:
         return self._latency_s.get(number, 0.0) > self._config.bound_s
 
     def _loads(self, sizes: Floats) -> dict[int, float]:
-        """Return what each split has to do, at the time at which it is most."""
+        """Return the highest load of each split over the given times."""
         placed = np.flatnonzero(self._streams.split >= 0)
         split = self._streams.split[placed]
         most = np.max([np.bincount(split, size[placed]) for size in sizes], axis=0).tolist()
@@ -184,7 +185,7 @@ class Planner:
         split[homeless] = splits.place(largest[homeless].tolist(), split[homeless].tolist())
 
     def _give_up(self, sizes: Floats, movable: Bools, capacity_hz: float) -> None:
-        """Empty splits that are not needed any more, unless one was opened just now."""
+        """Empty splits that are no longer needed, unless one was opened just now."""
         split = self._streams.split
         if set(np.unique(split).tolist()) - set(self._open):
             return
@@ -200,18 +201,18 @@ class Planner:
         self._latency_s = {number: value for number, value in self._latency_s.items() if number in set(numbers)}
         redirected = np.sort(order[(before >= 0) & (before != streams.split)])
         later = np.where(np.isnan(outlook.declared_hz), outlook.later_hz, outlook.declared_hz)
-        told = np.empty((5, len(order)))
-        told[:, order] = streams.split, outlook.rate_hz, expected[0], expected[-1], outlook.seen
+        columns = np.empty((5, len(order)))
+        columns[:, order] = streams.split, outlook.rate_hz, expected[0], expected[-1], outlook.seen
         return Plan(
-            splits=told[0].astype(np.int32),
+            splits=columns[0].astype(np.int32),
             redirected=redirected,
             open=numbers,
             opened=opened,
             closed=closed,
-            rate_hz=told[1],
-            next_hz=told[2],
-            expected_hz=told[3],
+            rate_hz=columns[1],
+            next_hz=columns[2],
+            expected_hz=columns[3],
             load_hz=np.array(list(self._loads(expected).values()), np.float64),
             total_expected_hz=float(later[active].sum()),
-            observed=told[4].astype(np.bool_),
+            observed=columns[4].astype(np.bool_),
         )

@@ -1,4 +1,4 @@
-"""What people know of a stream before it has come (P1 §2.4, SPEC A2)."""
+"""What is known of a stream before it arrives (P1 §2.4, SPEC A2)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,20 +14,20 @@ TRANSITIONS = ("jump", "trend")
 RATES = ("average_hz", "min_hz", "max_hz")
 LENGTHS = ("period", "high", "low", "phase")
 CHARACTERISTICS = (*RATES, "growth_hz_per_s", "burstiness", "transition", *LENGTHS)
-ROUNDING = 1e-6  # share by which two declarations of one thing may differ
+ROUNDING = 1e-6  # relative difference that is allowed between two declarations of one thing
 Length = str | timedelta
 
 
 @dataclass(frozen=True, kw_only=True)
 class Profile:
-    """Ten characteristics of a stream, of which any may be declared. What is not declared is observed, or is that of an average stream.
+    """Ten characteristics of a stream, any of which may be declared. What is not declared is observed, or is that of an average stream.
 
-    Rates are tuples a second. A stream that goes up and down spends `high` of each `period` at its highest rate and `low` at its lowest;
-    by `transition` it jumps from one to the other, or goes there by a trend in what is left of the period. Two of the three lengths give
-    the third of a stream that jumps; a period alone is halved. Highs begin at `phase` after the zero of the planner's clock and every
-    period from then on ("9.5 hours": half past nine of each day, if the clock counts from a midnight); for zero itself write a whole period.
-    `burstiness` is the highest rate over the average, so with one of them it declares the other. `growth_hz_per_s` is a rise, or a fall,
-    that goes on for long.
+    Rates are tuples per second. A stream that goes up and down spends `high` of each `period` at its highest rate and `low` at its lowest;
+    by `transition` it jumps from one to the other, or changes steadily in the rest of the period. For a stream that jumps, two of the three
+    lengths determine the third, and a period alone is halved. Highs begin at `phase` after the zero of the planner's clock and every
+    period from then on ("9.5 hours": half past nine every day, if the clock counts from midnight); for zero itself write a whole period.
+    `burstiness` is the highest rate over the average, so with one of them it declares the other. `growth_hz_per_s` is a lasting rise or
+    fall of the rate.
 
     >>> Profile(max_hz=5_000, period="1 hour", high="10 min", transition="jump").low
     datetime.timedelta(seconds=3000)
@@ -53,13 +53,13 @@ class Profile:
     """Average, lowest, highest, growth, period, high, low and phase in Hz and seconds, NaN if unknown, and 1 for a trend: for arrays."""
 
     def __post_init__(self) -> None:
-        """Refuse what no stream can be, and add what follows from what was declared."""
+        """Refuse impossible characteristics, and add those that follow from the declared ones."""
         for name in RATES:
             rate = getattr(self, name)
             if rate is not None and not (is_finite(rate) and rate >= 0):
-                raise refused(name, rate, "not a rate", "give tuples a second, 0 or more")
+                raise refused(name, rate, "not a rate", "give tuples per second, 0 or more")
         if self.growth_hz_per_s is not None and not is_finite(self.growth_hz_per_s):
-            raise refused("growth_hz_per_s", self.growth_hz_per_s, "not a growth", "give the change of the rate in a second")
+            raise refused("growth_hz_per_s", self.growth_hz_per_s, "not a growth", "give the change of the rate per second")
         if self.transition is not None:
             one_of("transition", self.transition, TRANSITIONS)
         for name in LENGTHS:
@@ -74,7 +74,7 @@ class Profile:
         self._set("row", (*row, float(self.transition == "trend")))
 
     def to_json(self) -> dict[str, Any]:
-        """Return what is known as plain values.
+        """Return the known characteristics as plain values.
 
         >>> Profile(max_hz=40, period="1 min").to_json()
         {'max_hz': 40, 'period': '60000000 us', 'high': '30000000 us', 'low': '30000000 us'}
@@ -88,7 +88,7 @@ class Profile:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Self:
-        """Return the profile that was written so.
+        """Return the profile for what `to_json` returned.
 
         >>> Profile.from_json({"max_hz": 40, "period": "1 min"}) == Profile(max_hz=40, period="60 s")
         True
@@ -103,14 +103,14 @@ class Profile:
         object.__setattr__(self, name, value)
 
     def _burst(self) -> None:
-        """Let burstiness declare the highest rate by the average, or the average by the highest."""
+        """Derive the highest rate from burstiness and the average, or the average from burstiness and the highest."""
         burstiness, average, most = self.burstiness, self.average_hz, self.max_hz
         if burstiness is None:
             return
         if not (is_finite(burstiness) and burstiness >= 1):
             raise refused("burstiness", burstiness, "not the highest rate over the average", "give 1 or more")
         if average is None and most is None:
-            raise refused("burstiness", burstiness, "it says nothing without a rate", "give average_hz or max_hz with it")
+            raise refused("burstiness", burstiness, "it means nothing without a rate", "give average_hz or max_hz with it")
         if average is None:
             self._set("average_hz", float(most or 0) / burstiness)
         elif most is None:
@@ -132,7 +132,7 @@ class Profile:
             )
 
     def _cycle(self) -> None:
-        """Complete the lengths of a cycle."""
+        """Derive the missing lengths of a cycle."""
         period, high, low = self.period, self.high, self.low
         assert not isinstance(period, str) and not isinstance(high, str) and not isinstance(low, str)
         if self.transition == "trend":
@@ -160,7 +160,7 @@ class Profile:
         if self.phase is None:
             return
         if not (isinstance(self.period, timedelta) and isinstance(self.phase, timedelta)):
-            raise refused("phase", str(self.phase), "without a period there is none", "give the period with it")
+            raise refused("phase", str(self.phase), "there is no phase without a period", "give the period with it")
         if self.phase > self.period:
             raise refused("phase", str(self.phase), f"longer than the period of {self.period}", "choose one up to the period")
 

@@ -1,4 +1,4 @@
-"""What a planner is told, and what it answers."""
+"""The input of a planner, and its answer."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -17,9 +17,9 @@ State = dict[str, Any]
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """The streams there are at a time.
+    """All streams at a point in time.
 
-    `arrived` counts the tuples that ever came of each stream, `waiting` those of them that were not let in yet.
+    `arrived` counts all tuples of each stream so far, `waiting` those of them that have not been admitted yet.
     """
 
     now_s: float
@@ -37,11 +37,11 @@ class Sample:
         for name, kind in (("arrived", "iu"), ("waiting", "iu"), ("suspended", "b")):
             column = getattr(self, name)
             if not (isinstance(column, np.ndarray) and column.shape == (len(self.names),) and column.dtype.kind in kind):
-                meaning = "a number of tuples" if kind == "iu" else "a yes or no"
+                meaning = "a number of tuples" if kind == "iu" else "true or false"
                 remedy = f"give an array of {'whole numbers' if kind == 'iu' else 'booleans'}, one for each name"
                 raise refused(name, column, f"not {meaning} for each of {len(self.names)} streams", remedy)
         if len(self.names) and min(int(self.arrived.min()), int(self.waiting.min())) < 0:
-            raise refused("arrived, waiting", self.arrived, "some are below 0", "give counts")
+            raise refused("arrived, waiting", self.arrived, "some are below 0", "give counts of 0 or more")
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +49,7 @@ class Plan:
     """Which split reads each stream from now on. Arrays are in the order of the names of the sample."""
 
     splits: Numbers
-    """The split of each stream, suspended ones too."""
+    """The split of each stream, including suspended ones."""
     redirected: NDArray[np.intp]
     """Indices of the streams that had another split before."""
     open: tuple[int, ...]
@@ -57,14 +57,14 @@ class Plan:
     opened: tuple[int, ...]
     closed: tuple[int, ...]
     rate_hz: Floats
-    """What came of each stream in the last period; of one that was not observed yet, what is believed."""
+    """The rate of each stream in the last period; of one that was not observed yet, the assumed rate."""
     next_hz: Floats
-    """What is expected of each stream in the next period; nothing of suspended streams."""
+    """The rate expected of each stream in the next period; 0 for suspended streams."""
     expected_hz: Floats
-    """What was declared lets expect of it after as many periods as the planner looks ahead; else the same."""
+    """The rate expected by declared characteristics after as many periods as the planner looks ahead; without them, as in the next period."""
     load_hz: Floats
-    """What is expected of each split of `open`, in the next period or then, whichever is more."""
+    """The expected load of each split of `open`, in the next period or after the periods looked ahead, whichever is more."""
     total_expected_hz: float
-    """What all streams together will send after so many periods as the planner looks ahead."""
+    """The rate expected of all streams together after as many periods as the planner looks ahead."""
     observed: Bools
-    """Which streams were watched for a period already."""
+    """Which streams have been observed for a period already."""

@@ -1,6 +1,6 @@
-"""What is known of each stream: counts become rates, rates become a level and a trend, jumps are noticed.
+"""What is known of each stream: counts become rates, rates become a level and a trend, and jumps are noticed.
 
-Rows are in the order of names, whatever order the streams are told in: sums and ties come out the same.
+Rows are in the order of names, whatever order the streams are given in: so sums and ties come out the same.
 """
 
 from itertools import pairwise
@@ -17,8 +17,8 @@ from skytide.forecasting import Holt
 
 COLUMNS: dict[str, tuple[type, float]] = {
     "split": (np.int32, -1),
-    "latest": (np.int64, 0),  # tuples that have come
-    "base": (np.int64, 0),  # tuples that had come at the last observation, which was at since_s
+    "latest": (np.int64, 0),  # tuples so far
+    "base": (np.int64, 0),  # tuples until the last observation, which was at since_s
     "since_s": (np.float64, np.nan),
     "suspended": (np.bool_, False),
     "seen": (np.int32, 0),  # observations
@@ -30,11 +30,11 @@ COLUMNS: dict[str, tuple[type, float]] = {
     "is_high": (np.bool_, False),  # above the middle of its range since turned_s
     "turned_s": (np.float64, np.nan),
 }
-"""Each column with its type and its value for a stream of which nothing is known."""
+"""Each column with its type and its value for an unknown stream."""
 
 
 class Streams:
-    """The streams there are, as columns."""
+    """All streams, as columns."""
 
     split: Any
     latest: Any
@@ -54,7 +54,7 @@ class Streams:
         """Start with no stream, or with those of a snapshot."""
         self.names: tuple[str, ...] = tuple((resume or {}).get("names", ()))
         self.order = np.arange(len(self.names))
-        self._told = self.names
+        self._given = self.names
         for name, (kind, value) in COLUMNS.items():
             setattr(self, name, np.full(len(self.names), value, kind) if resume is None else np.array(resume[name], kind))
 
@@ -62,20 +62,20 @@ class Streams:
         """Return all columns, and the names of their rows."""
         return {"names": self.names, **{name: getattr(self, name).copy() for name in COLUMNS}}
 
-    def align(self, told: tuple[str, ...]) -> None:
-        """Take up new streams and forget those that left; `order` has the place of each row among the names as told."""
-        if told is self._told or told == self._told:
-            self._told = told
+    def align(self, given: tuple[str, ...]) -> None:
+        """Add new streams and forget those that left; `order` has the place of each row among the given names."""
+        if given is self._given or given == self._given:
+            self._given = given
             return
-        if not all(isinstance(name, str) for name in told):
-            other = next(name for name in told if not isinstance(name, str))
+        if not all(isinstance(name, str) for name in given):
+            other = next(name for name in given if not isinstance(name, str))
             raise refused("the name of a stream", other, "not a text", "name streams by texts")
-        order = sorted(range(len(told)), key=told.__getitem__)
-        names = tuple([told[at] for at in order])
+        order = sorted(range(len(given)), key=given.__getitem__)
+        names = tuple([given[at] for at in order])
         if len(set(names)) < len(names):
             twice = next(name for name, after in pairwise(names) if name == after)
             raise InvalidInput(value=f"the stream {twice!r}", reason="it is named twice", remedy="give each stream its own name")
-        self._told, self.order = told, np.array(order, np.intp)
+        self._given, self.order = given, np.array(order, np.intp)
         if names == self.names:
             return
         known = dict(zip(self.names, range(len(self.names)), strict=True))
@@ -88,9 +88,9 @@ class Streams:
         self.names = names
 
     def take(self, now_s: float, arrived: Counts, active: Bools) -> None:
-        """Take in counts. What went back, or is or was suspended, is counted from here on: what came meanwhile is a backlog, no rate."""
+        """Take in counts. Streams that restarted, or are or were suspended, are counted from here on: what came meanwhile is backlog, not rate."""
         again = arrived < self.latest
-        if again.any():  # another stream under the same name: only its place stays
+        if again.any():  # another stream with the same name: it only keeps the split
             for name, (_, value) in COLUMNS.items():
                 if name != "split":
                     getattr(self, name)[again] = value
@@ -99,10 +99,10 @@ class Streams:
         self.since_s = np.where(start, now_s, self.since_s)
         self.latest, self.suspended = arrived, ~active
 
-    def observe(self, now_s: float, least_s: float, holt: Holt, declared: Declared) -> None:
-        """Let a period end for the streams that were there for at least so long."""
+    def observe(self, now_s: float, min_s: float, holt: Holt, declared: Declared) -> None:
+        """End the period for the streams that have been there for at least `min_s`."""
         elapsed = now_s - self.since_s
-        due = elapsed >= least_s
+        due = elapsed >= min_s
         rate = np.where(due, (self.latest - self.base) / np.where(due, elapsed, 1.0), self.rate)
         level, trend = holt.step(rate, self.level, self.trend, self.seen)
         self.rate = rate
@@ -115,6 +115,6 @@ class Streams:
         self.seen += due
 
     def typical_hz(self) -> float:
-        """Return the average rate of the streams that were observed, which is expected of the others (P1 §2.4)."""
+        """Return the mean rate of the observed streams, which is expected of the others (P1 §2.4)."""
         rates: Floats = self.rate[self.seen > 0]
         return float(rates.mean()) if len(rates) else 0.0

@@ -18,9 +18,10 @@ from skytide.batch.events import (
     WindowsReported,
 )
 from skytide.batch.keying import Keying
-from skytide.batch.machine import Machine, Rules
+from skytide.batch.machine import Machine
 from skytide.batch.pacing import POLL_US, Pace
 from skytide.batch.reports import PanePart, PaneReport, PaneTaskReport, Piece, StepReport, WindowFound, WindowReport
+from skytide.batch.rules import Rules
 from skytide.batch.spreading import OnDriver, OneTask, Slices
 from skytide.batch.state import OpenPane, Output, State
 from skytide.batch.ways import InPlace, InSource, InSplits, Sent, Way

@@ -1,4 +1,4 @@
-"""What a batch machine is told, and what it tells others to do. All are values; time comes only with events."""
+"""The events that a batch machine gets, and the instructions that it returns. All are values; time comes only with events."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,16 +11,16 @@ from skytide.keyed import KeyedState, SlotReport
 
 @dataclass(frozen=True)
 class BatchStarted:
-    """Tuples have come: those of Spark's batch of this number."""
+    """Tuples have come in: those of the batch that Spark gave this number."""
 
     batch: int
     before: State
     """What the batch starts from."""
     at_s: float
     recorded: State | None = None
-    """What an earlier try of the batch decided."""
+    """What an earlier attempt at the batch decided."""
     emitted: int = -1
-    """Up to which number the sinks have everything."""
+    """The sinks have everything up to this sequence number."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class KeysReported:
 
 @dataclass(frozen=True)
 class StreamEnded:
-    """No tuple will come any more."""
+    """No more tuples will come."""
 
     latest: State
     at_s: float
@@ -67,7 +67,7 @@ class Restarted:
 
 @dataclass(frozen=True)
 class Committed:
-    """All that was to be done for an output has been done."""
+    """An output has been emitted, and that is on record."""
 
     state: State
     at_s: float
@@ -97,14 +97,14 @@ class RunWindows:
     ended: range
     panes: dict[int, tuple[Piece, ...]]
     tuples: dict[int, int]
-    """Of each of these panes."""
+    """The tuples of each of these panes."""
     memory: str | None
     spreading: Spreading
 
 
 @dataclass(frozen=True)
 class RunKeys:
-    """Let tuples in, each slot those of its keys."""
+    """Let tuples in: each slot works on those of its keys."""
 
     sequence: int
     since_us: int | None
@@ -123,7 +123,7 @@ class Record:
 
 @dataclass(frozen=True)
 class Emit:
-    """Return the sinks what a batch lets out."""
+    """Hand the output of a batch to the sinks."""
 
     sequence: int
     output: Output

@@ -3,8 +3,8 @@
     PanesReported ──► RunKeys
     KeysReported  ──► Record, Emit, Commit
 
-Who has which keys is a table that holds for a whole batch. A new one counts from the next batch on; as what is remembered of keys lies
-where all slots can read it, nobody waits for anybody (SPEC E4).
+Which slot has which keys is a table that holds for a whole batch. A new table takes effect with the next batch; as what is remembered of
+keys lies where all slots can read it, no slot waits for another (SPEC E4).
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ class Keying:
     slots: int = 2
     rebalancer: Rebalancer = field(default_factory=Rebalancer)
     windows: Windows | None = None
-    """Those of the keys, if they are windows of time."""
+    """The windows of each key, if they are windows of time."""
 
     def begun(self, state: State) -> KeyedState:
         """Return what is known of keys when a batch starts."""
@@ -45,7 +45,7 @@ class Keying:
         )
 
     def after(self, state: State, ended: range, reports: Sequence[SlotReport], windows: Windows, at_s: float) -> State:
-        """Return the state after slots did their work."""
+        """Return the state after the slots have done their work."""
         until_us = windows.end_us(ended[-1])
         keyed = self.begun(state).after(reports, until_us) if reports else replace(self.begun(state), until_us=until_us)
         row = WindowRow(
@@ -80,12 +80,12 @@ class Keying:
 
 
 def names_of(reports: Sequence[SlotReport]) -> dict[int, str]:
-    """Return what keys that came often are called, by their hash."""
+    """Return the names of keys that came often, by their hash."""
     return {key: name for report in reports for key, name in report.names.items()}
 
 
 def _named(reason: str, names: dict[int, str]) -> str:
-    """Return what the rebalancer, which knows hashes only, says in a user's words."""
+    """Return the reason of the rebalancer, which knows only hashes, with the names of keys."""
     for key, name in names.items():
         reason = reason.replace(f"key {key:016x}", f"key {name}")
     return reason

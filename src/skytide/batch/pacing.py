@@ -1,4 +1,4 @@
-"""When batches begin if nobody names an interval, `trigger="auto"`: right after windows have ended, whenever that can be told."""
+"""When batches begin if nobody names an interval (`trigger="auto"`): right after windows have ended, wherever that is known."""
 
 from dataclasses import dataclass
 
@@ -6,7 +6,7 @@ from skytide.windows import Windows
 
 MIN_INTERVAL_US, MAX_INTERVAL_US = 100_000, 500_000
 POLL_US = 20_000
-"""How often a source that can tell is asked whether a batch is due."""
+"""How often a source that knows is asked whether a batch is due."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What tasks of the two levels report to the driver. Reports travel as texts, one a task."""
+"""What tasks of the two levels report to the driver. Reports travel as texts, one per task."""
 
 import json
 from collections.abc import Iterable
@@ -45,7 +45,7 @@ class PaneTaskReport:
     """Copies of tuples whose time may turn out to be wrong."""
     source_end: int = 0
     hold_us: int | None = None
-    """A time that tuples may have that came, and that the source keeps waiting."""
+    """The earliest time of tuples that have come, but that the source keeps waiting."""
     keys: Frequencies = field(default_factory=Frequencies)
     """How often keys came to the split tasks whose reports this task passes on."""
 
@@ -57,7 +57,7 @@ class PaneTaskReport:
 
     @staticmethod
     def from_text(text: str) -> "PaneTaskReport":
-        """Read a report."""
+        """Return the report that a text holds."""
         known = json.loads(text)
         parts = tuple(PanePart(pane, tuples, Piece(*piece)) for pane, tuples, *piece in known["parts"])
         arrivals, keys = arrivals_from_json(known["arrivals"]), Frequencies.from_json(known["keys"])
@@ -65,13 +65,13 @@ class PaneTaskReport:
 
 
 def arrivals_to_json(arrivals: Arrivals) -> dict[str, Any]:
-    """Return plain values; of the histogram only what is not zero."""
+    """Return plain values; of the histogram only the counts that are not zero."""
     crowds = [list(vars(crowd).values()) for crowd in arrivals.crowds]
     return {**vars(arrivals), "crowds": crowds, "delays": [[at, n] for at, n in enumerate(arrivals.delays) if n]}
 
 
 def arrivals_from_json(known: dict[str, Any]) -> Arrivals:
-    """Return what `arrivals_to_json` gave as arrivals."""
+    """Return arrivals from what `arrivals_to_json` returned."""
     delays = [0] * BUCKETS
     for at, n in known["delays"]:
         delays[at] = n
@@ -97,7 +97,7 @@ class PaneReport:
 
     @property
     def hold_us(self) -> int | None:
-        """The earliest time that tuples may have which the source keeps waiting."""
+        """The earliest time of tuples that have come, but that the source keeps waiting."""
         return min((task.hold_us for task in self.tasks if task.hold_us is not None), default=None)
 
     def arrivals(self, leap_us: int) -> Arrivals:
@@ -161,14 +161,14 @@ class WindowReport:
 
     @staticmethod
     def from_text(text: str) -> "WindowReport":
-        """Read a report."""
+        """Return the report that a text holds."""
         known = json.loads(text)
         return WindowReport(**{**known, "windows": tuple(WindowFound(*found) for found in known["windows"])})
 
 
 @dataclass(frozen=True)
 class StepReport:
-    """What a task did that is a part of the window level's work: the file with what it found, and how large that is."""
+    """What a task that did a part of the window level's work found: the file with it, and its size."""
 
     file: str
     rows: int
@@ -180,5 +180,5 @@ class StepReport:
 
     @staticmethod
     def from_text(text: str) -> "StepReport":
-        """Read a report."""
+        """Return the report that a text holds."""
         return StepReport(**json.loads(text))

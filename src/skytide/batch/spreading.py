@@ -3,10 +3,11 @@
 from dataclasses import dataclass
 from itertools import pairwise
 
-WORTH_S = 0.4  # of work: below, the further jobs cost more than a second core saves
+WORTH_S = 0.4  # of work: below that, more jobs cost more than a second core saves
 SLICES_PER_SLOT = 2  # so that a slot which is done early has something to pull
-FIRST_PAIR_S, FIRST_ROW_S = 1e-9, 1e-6  # until it was measured
-DRIVER_S = 0.25  # of work: up to there a job costs more than it takes off the driver
+FIRST_PAIR_S, FIRST_ROW_S = 1e-9, 1e-6  # until it has been measured
+LEARNED = 1 / 4  # the weight of the latest measurement
+DRIVER_S = 0.25  # of work: up to that, a job costs more than it takes off the driver
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,7 @@ class OneTask:
 
 @dataclass(frozen=True)
 class Slices:
-    """Slices of the memory are compared apart from each other, on so many slots."""
+    """Slices of the memory are compared independently of each other, on several slots."""
 
     slots: int
     cuts: tuple[tuple[int, int], ...]
@@ -37,7 +38,7 @@ Spreading = OnDriver | OneTask | Slices
 
 
 class Spreader:
-    """Decides batch by batch, by what a pair of rows, or a row, has cost so far."""
+    """Decides batch by batch, by what a pair of rows, or a single row, has cost so far."""
 
     def __init__(self, slots: int, can_spread: bool, worth_s: float = WORTH_S, driver_s: float = DRIVER_S) -> None:
         """Begin with an estimate of the cost."""
@@ -46,7 +47,7 @@ class Spreader:
         self._unit_s = FIRST_PAIR_S if can_spread else FIRST_ROW_S
 
     def decide(self, new_rows: int, memory_rows: int) -> Spreading:
-        """Return how to add so many new rows to a memory."""
+        """Return how to add new rows to a memory."""
         expected_s = self._units(new_rows, memory_rows) * self._unit_s
         if expected_s <= min(self._driver_s, self._worth_s):
             return OnDriver(f"on the driver: {expected_s:.2f} s of work")
@@ -65,9 +66,9 @@ class Spreader:
         )
 
     def measured(self, busy_s: float, new_rows: int, memory_rows: int) -> None:
-        """Take in what it really cost."""
+        """Learn from what the work really cost."""
         if found := self._units(new_rows, memory_rows):
-            self._unit_s += (busy_s / found - self._unit_s) / 4
+            self._unit_s += (busy_s / found - self._unit_s) * LEARNED
 
     def _units(self, new_rows: int, memory_rows: int) -> int:
         """Return how many pairs of rows have to be compared; rows, if the query compares none."""

@@ -19,7 +19,7 @@ class OpenPane:
 
 @dataclass(frozen=True)
 class Output:
-    """What a batch lets out, written down before any sink gets it: so it is the same again if the batch is repeated."""
+    """The output of a batch, written down before any sink gets it: so it is the same again if the batch is repeated."""
 
     results: tuple[str, ...] = ()
     """Files with the rows of all windows."""
@@ -30,7 +30,7 @@ class Output:
     """Files with tuples that belong to no window."""
     suspects: tuple[str, ...] = ()
     odd_panes: tuple[int, ...] = ()
-    """Of the suspects those of these panes were found to have a wrong time."""
+    """The suspects of these panes were found to have a wrong time."""
 
     def files(self) -> set[str]:
         """Return the names of all files that a sink reads."""
@@ -39,19 +39,19 @@ class Output:
 
 @dataclass(frozen=True)
 class State:
-    """Everything that a batch needs to know of those before it, and what the latest one lets out."""
+    """Everything that a batch needs to know of those before it, and the output of the latest one."""
 
     batch: int = -1
-    """The latest batch of Spark's that went in."""
+    """The latest of Spark's batches that went in."""
     sequence: int = -1
-    """The number of the latest output: that of the batch, and one more for each flush so far."""
+    """The number of the latest output: that of the batch, plus one for each flush so far."""
     flushed: bool = False
-    """The stream had ended, and this let out its last windows."""
+    """Whether the stream had ended, and this output holds its last windows."""
     clock: Clock = field(default_factory=Clock)
     slack: dict[str, Any] = field(default_factory=dict)
-    """The state of the slack, by its method: another one starts anew."""
+    """The state of the slack, by method: another method starts anew."""
     router: dict[str, Any] = field(default_factory=dict)
-    """The state of the router, by its strategy: another one starts anew."""
+    """The state of the router, by strategy: another strategy starts anew."""
     pane_slots: int | None = None
     open: dict[int, OpenPane] = field(default_factory=dict)
     suspects: tuple[str, ...] = ()
@@ -62,14 +62,14 @@ class State:
     keyed: KeyedState | None = None
     """What is remembered of keys, for an operator on keys."""
     invalid: int = 0
-    """Tuples that belonged to no window, so far."""
+    """Tuples so far that belonged to no window."""
     late_reported: int = 0
     windows_out: int = 0
     source_end: int = 0
-    """For a source of skytide's own: where the batch ended."""
+    """Where the batch ended, for a source of skytide's own."""
     output: Output = field(default_factory=Output)
     identity: dict[str, str] = field(default_factory=dict)
-    """What query this is the state of."""
+    """The query that this is the state of."""
 
     def files(self) -> set[str]:
         """Return the names of all files that a later batch may read."""
@@ -78,11 +78,11 @@ class State:
         return panes | set(self.suspects) | keyed | ({self.memory} if self.memory else set())
 
     def output_files(self) -> set[str]:
-        """Return the names of all files that a sink may still have to be given."""
+        """Return the names of all files that a sink may still need."""
         return self.output.files()
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain values; names of files, which many pieces share, stand there once."""
+        """Return plain values; the name of a file, which many pieces share, appears once."""
         files = sorted({piece.file for pane in self.open.values() for piece in pane.pieces})
         numbers = {name: number for number, name in enumerate(files)}
         open_ = {
@@ -95,7 +95,7 @@ class State:
 
     @staticmethod
     def from_json(values: dict[str, Any]) -> "State":
-        """Return what `to_json` gave as a state."""
+        """Return the state from what `to_json` returned."""
         known = dict(values)
         files = known.pop("files")
         known["clock"] = Clock.from_json(known["clock"])

@@ -8,12 +8,12 @@ from skytide.routing import TB_RR, Splitting
 
 @dataclass(frozen=True)
 class Way:
-    """How tuples reach slots, by a strategy that plans it or that at least describes it."""
+    """How tuples reach slots: by a strategy that plans it, or at least describes it."""
 
     splitting: Splitting
 
     def slots_of(self, report: PaneReport, slots: int) -> int:
-        """Return how many slots worked on a batch for which so many were planned."""
+        """Return how many slots worked on a batch for which `slots` were planned."""
         return slots
 
 
@@ -40,7 +40,7 @@ class InSource(Way):
 
 @dataclass(frozen=True)
 class InSplits(InSource):
-    """A fleet reads each of its streams in some split, which is a slot: as many as it opens."""
+    """A fleet reads each of its streams in a split, which is a slot; there are as many as it opens."""
 
     splitting: Splitting = TB_RR
 

@@ -20,9 +20,9 @@ def show_list(folder: str) -> int:
 
 
 def back(folder: str, sequence: int) -> int:
-    """Go back to a state."""
+    """Go back to a state, and print how the query continues."""
     go_back(folder, sequence)
-    print(f"{folder} is back at sequence {sequence}. The query goes on from there when it starts again, under the same numbers.")
+    print(f"{folder} is back at sequence {sequence}. The query continues from there when it starts again, with the same numbers.")
     return 0
 
 

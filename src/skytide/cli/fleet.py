@@ -26,17 +26,18 @@ from skytide.errors.checks import real
 from skytide.lab.real_data import data
 from skytide.spark.session.interrupt import Interrupt
 from skytide.spark.session.local import local_session
-from skytide.spark.sources.workload import now_us
+from skytide.spark.sources.workload_reader import now_us
 
 TRIGGER = "500 ms"
 MAX_SPLITS = 8
-IDLE_S = 3.0  # so long nothing came, after all was written: it is over
+IDLE_S = 3.0  # if nothing has come for this long after all was written, it is over
+WARM_UP_S = 5.0  # of the streams
 
 Show = Callable[[FleetHistory, str], None]
 
 
 def run(*, seconds: float, streams: int, rate: float, cabs: Path | None, speed: float, capacity: float, out: Path) -> None:
-    """Read streams for some seconds, show it, and leave results, a picture and a summary."""
+    """Read streams for some seconds, show what happens, and leave results, a picture and a summary."""
     real("seconds", seconds, above=0, meaning="a time to stream, more than 0")
     traffic = Generated(streams, rate, seconds) if cabs is None else Cabs(cabs if cabs.exists() else data(str(cabs)), speed)
     folder, picture = out / "fleet", out / "fleet.png"
@@ -46,7 +47,7 @@ def run(*, seconds: float, streams: int, rate: float, cabs: Path | None, speed: 
         console.print("Starting Spark ... (Ctrl-C ends the run at any time)")
         spark = local_session("skytide fleet")
         interrupt.spark_runs()
-        spark.sparkContext.setLogLevel("OFF")  # a failure is told below, once
+        spark.sparkContext.setLogLevel("OFF")  # a failure is reported below, once
         try:
             with _shown(console, traffic.title) as show:
                 _warm_up(traffic, folder / "warm-up", interrupt, show)
@@ -60,7 +61,7 @@ def run(*, seconds: float, streams: int, rate: float, cabs: Path | None, speed: 
 
 
 def _start(traffic: FleetTraffic, folder: Path, trigger: str, capacity: float | None = None) -> tuple[Any, Any]:
-    """Start the query; return the fleet and the run."""
+    """Start the query, and return the fleet and the run."""
     streams = fleet(
         folder / "feeds",
         schema=traffic.schema,
@@ -86,7 +87,7 @@ def _warm_up(traffic: FleetTraffic, folder: Path, interrupt: Interrupt, show: Sh
     if interrupt.asked:
         return
     (folder / "feeds").mkdir(parents=True)
-    for name, lines in traffic.due(0.0, 5.0, now_us()):
+    for name, lines in traffic.due(0.0, WARM_UP_S, now_us()):
         (folder / "feeds" / f"{name}.jsonl").write_bytes(lines)
     _, running = _start(traffic, folder, trigger="availableNow")
     while running.query.isActive:
@@ -99,7 +100,7 @@ def _warm_up(traffic: FleetTraffic, folder: Path, interrupt: Interrupt, show: Sh
 def _watch(
     traffic: FleetTraffic, writer: Writer, folder: Path, seconds: float, capacity: float, interrupt: Interrupt, show: Show
 ) -> FleetHistory:
-    """Run the query until it is time, or all was read, or somebody asks, or it fails, and look at it meanwhile."""
+    """Run the query until the time is up, all was read, somebody presses Ctrl-C, or it fails; return what was seen meanwhile."""
     history, since_s, began_us = FleetHistory(), 0.0, now_us()
     if interrupt.asked:
         return history
@@ -127,14 +128,14 @@ def _watch(
 
 
 def _is_over(traffic: FleetTraffic, history: FleetHistory, at_s: float) -> bool:
-    """Say whether all was written and read."""
+    """Return whether all was written and read."""
     read_s = max((look.at_s for look in history.looks if look.query.batch < history.looks[-1].query.batch), default=inf)
     return at_s > max(traffic.seconds, read_s) + IDLE_S
 
 
 @contextmanager
 def _shown(console: Console, title: str) -> Iterator[Show]:
-    """Return what shows a history: in place on a terminal, otherwise a line now and then."""
+    """Yield what shows a history: in place on a terminal, otherwise a line now and then."""
     if not console.is_interactive:
         yield _lines(console)
         return
@@ -170,10 +171,10 @@ def _conclude(console: Console, traffic: FleetTraffic, history: FleetHistory, fo
         f"Splits:   up to {most:,}, and {seen.redirections:,} {plural(seen.redirections, 'redirection')} of streams to another one\n"
         f"Tuples:   {latest.query.tuples:,}, {lost(seen, latest.query)}; up to {max(look.fleet.buffered for look in history.looks):,} "
         f"waited to be let in\n"
-        f"Windows:  {len(windows):,}, with up to {max(row.kept for row in windows):,} rows, one a stream\n"
+        f"Windows:  {len(windows):,}, with up to {max(row.kept for row in windows):,} rows, one per stream\n"
         f"Latency:  {latency}\n"
-        f"Planning: up to {max(look.fleet.planning_s for look in history.looks) * 1e3:,.0f} ms a batch\n"
-        f"Results:  {results}, and a row a window in {results / '_windows'}"
+        f"Planning: up to {max(look.fleet.planning_s for look in history.looks) * 1e3:,.0f} ms per batch\n"
+        f"Results:  {results}, and a row per window in {results / '_windows'}"
         + (f"; broken records in {broken}\n" if broken.exists() else "\n")
         + f"Picture:  {picture}\n"
         f'In Spark: spark.read.parquet("{results}").show()'

@@ -1,4 +1,4 @@
-"""Folders that commands write to: one that an earlier run of the command left is replaced, any other one is left alone."""
+"""Folders that commands write to: what an earlier run of the command left is replaced, anything else is left alone."""
 
 import os
 import shutil
@@ -11,7 +11,7 @@ MARK = ".made-by-skytide"
 
 
 def writable(folder: Path) -> None:
-    """Make a folder, unless it is there; refuse one that cannot be written to now, and not when there is something to write."""
+    """Make a folder, unless it is there; refuse one that cannot be written to now, rather than when there is something to write."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
@@ -22,7 +22,7 @@ def writable(folder: Path) -> None:
 
 
 def make_room(folder: Path, picture: Path) -> None:
-    """Make an empty folder that bears our mark, in place of one that bears it already; refuse if there is anything else."""
+    """Make an empty folder with our mark, in place of an earlier one with the mark; refuse to replace anything else."""
     try:
         if folder.exists() and (strange := _strange(folder)):
             raise InvalidInput(

@@ -20,6 +20,7 @@ from skytide.spark.session.local import local_session
 
 COUNT = 100_000
 SHOWN = 12
+SAMPLED = 10  # one in this many hotels is drawn
 
 
 def run(out: Path) -> None:
@@ -39,14 +40,14 @@ def run(out: Path) -> None:
         best.write.mode("append").parquet(str(table))
         seconds = time.perf_counter() - start
         winners = spark.read.parquet(str(table)).orderBy("city", "price", "name").toArrow()
-        sample = every.where("pmod(xxhash64(name), 10) = 0").toArrow()
+        sample = every.where(f"pmod(xxhash64(name), {SAMPLED}) = 0").toArrow()
     finally:
         spark.stop()
 
     _draw(sample, winners).savefig(picture, dpi=150)
     console.print(_table(winners, CITIES[0]))
     console.print(
-        f"[bold]{winners.num_rows:,}[/] of {COUNT:,} hotels are beaten by no other of their city "
+        f"[bold]{winners.num_rows:,}[/] of {COUNT:,} hotels are beaten by no other in their city "
         f"({seconds:.1f} s, most of it the warm-up of a fresh Spark)."
     )
     console.print(f"Table:   {table}\nPicture: {picture}")
@@ -54,7 +55,7 @@ def run(out: Path) -> None:
 
 def _table(winners: pa.Table, city: str) -> Table:
     rows = [row for row in winners.to_pylist() if row["city"] == city]
-    table = Table(title=f"{city}: {SHOWN} of {len(rows)} winners, from cheap to dear", title_style="bold")
+    table = Table(title=f"{city}: {SHOWN} of {len(rows)} winners, from cheap to expensive", title_style="bold")
     for name in ("hotel", "price", "km to centre", "stars", "rating"):
         table.add_column(name, justify="left" if name in ("hotel", "stars") else "right")
     for i in range(SHOWN):
@@ -83,8 +84,8 @@ def _draw(sample: pa.Table, winners: pa.Table) -> Figure:
         panel.set_yticks([10, 20, 50, 100, 200, 500], ["10", "20", "50", "100", "200", "500"])
         panel.minorticks_off()
         panel.spines[["top", "right"]].set_visible(False)
-    figure.supxlabel("km to the centre (grey: a tenth of all hotels; coloured: beaten by none of their city)")
-    figure.supylabel("price of a night")
+    figure.supxlabel("km to the centre (grey: a tenth of all hotels; coloured: beaten by none in their city)")
+    figure.supylabel("price per night")
     figure.colorbar(dots, ax=panels, label="stars", ticks=[1, 2, 3, 4, 5], shrink=0.5, aspect=15)
     return figure
 

@@ -16,19 +16,19 @@ COLOURS = {"holds": "green", "holds in part": "yellow", "does not hold": "red", 
 
 
 def show_list() -> int:
-    """Print the experiments."""
-    console = Console(highlight=False)
+    """Print the experiments, one per line."""
+    console = Console(highlight=False, soft_wrap=True)
     for name in MODULES:
         known = experiment(name)
-        console.print(f"{known.id:4} {known.title} ({known.source})")
+        console.print(f"{known.id:4} {known.title} ({known.source})", markup=False)
     return 0
 
 
 def run(names: list[str], out: Path) -> int:
-    """Run experiments; the status says whether all claims hold."""
+    """Run experiments, and return the exit status: 0 if all claims hold."""
     wanted = [
         experiment(name) for name in (list(MODULES) if names == ["all"] else dict.fromkeys(names))
-    ]  # refused now, if there is no such
+    ]  # an unknown name is refused now
     writable(out)
     console = Console(highlight=False, soft_wrap=True)
 
@@ -50,14 +50,14 @@ def run(names: list[str], out: Path) -> int:
 
 
 def report(out: Path) -> int:
-    """Write the page."""
+    """Write the page about all experiments that were run, and print where it is."""
     writable(out)
     print(write_report(out))
     return 0
 
 
 def run_calibration(algorithms: list[str], out: Path) -> int:
-    """Measure costs on this machine."""
+    """Measure what work costs on this machine, and save it for the simulator."""
     writable(out)
     for algorithm in algorithms:
         calibrate(algorithm, print, out)

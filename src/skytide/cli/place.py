@@ -5,11 +5,13 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from skytide.errors.limits import MAX_PORT
+
 _PLACE = re.compile(r"(?:(?P<address>[^\s:/]+|\[[0-9a-fA-F:]+\]):)?(?P<port>\d{1,5})")
 
 
 class Place(NamedTuple):
-    """An address and a port; without a port any that is free will do."""
+    """An address and a port; without a port, any free one will do."""
 
     address: str = "127.0.0.1"
     port: int | None = None
@@ -19,7 +21,7 @@ HERE = Place()
 
 
 def place(text: str) -> Place:
-    """Read an address and a port.
+    """Return the address and the port that a text names.
 
     >>> place("4100"), place("0.0.0.0:4100")
     (Place(address='127.0.0.1', port=4100), Place(address='0.0.0.0', port=4100))
@@ -27,7 +29,7 @@ def place(text: str) -> Place:
     if not text:
         return HERE
     found = _PLACE.fullmatch(text)
-    if found is None or int(found["port"]) > 65_535:
+    if found is None or int(found["port"]) > MAX_PORT:
         raise argparse.ArgumentTypeError(f"{text!r}: not an address and a port; write them as 127.0.0.1:4100, or the port alone")
     return Place((found["address"] or HERE.address).strip("[]"), int(found["port"]))
 
@@ -38,10 +40,10 @@ def with_place(arguments: Sequence[str]) -> list[str]:
     >>> with_place(["submit", "--mode", "act", "--serve", "job.py", "--serve"])
     ['submit', '--mode', 'act', '--serve=', 'job.py', '--serve']
     """
-    told = list(arguments)
+    words = list(arguments)
     at = 1
-    while told[:1] == ["submit"] and at < len(told) and told[at].startswith("-"):
-        if told[at] == "--serve" and not _PLACE.fullmatch(told[at + 1] if at + 1 < len(told) else ""):
-            told[at] = "--serve="
-        at += 1 if "=" in told[at] else 2
-    return told
+    while words[:1] == ["submit"] and at < len(words) and words[at].startswith("-"):
+        if words[at] == "--serve" and not _PLACE.fullmatch(words[at + 1] if at + 1 < len(words) else ""):
+            words[at] = "--serve="
+        at += 1 if "=" in words[at] else 2
+    return words

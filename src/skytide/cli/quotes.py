@@ -1,4 +1,4 @@
-"""What `skytide trading` reads: the quotes of a trading day, made up or real, as lines of a feed that comes some times as fast."""
+"""What `skytide trading` reads: the quotes of a trading day, made up or real, as lines of a feed that runs faster than real time."""
 
 from abc import abstractmethod
 from collections.abc import Iterator
@@ -15,16 +15,19 @@ import pyarrow.parquet as pq
 from skytide.cli.traffic import Traffic
 from skytide.errors import InvalidInput
 from skytide.errors.checks import real
-from skytide.workloads.quotes import LENGTH_S, OPEN_S, SECOND_US, QuoteDay
+from skytide.workloads.arrivals import SECOND_US
+from skytide.workloads.quotes import LENGTH_S, OPEN_S, QuoteDay
 
 FEED = "quotes"
 DAY_US = 24 * 3_600 * SECOND_US
 MADE_UP_US = 20_458 * DAY_US  # a Monday, 5 January 2026
+MAX_SPEED, MAX_RATE_HZ = 1e5, 1e6
+SYMBOLS_NAMED = 5  # in a title; more are counted
 COLUMNS = {"ts": pa.timestamp("us"), "symbol": pa.string(), "price": pa.float64(), "volume": pa.int64()}
 
 
 class TradingDay(Traffic):
-    """Quotes from the opening of the exchange to its close, in one feed, some times as fast as they were."""
+    """Quotes from the opening of the exchange to its close, in one feed, `speed` times faster than they were."""
 
     schema = "ts timestamp, symbol string, price double, volume long"
     format = "csv"
@@ -32,25 +35,31 @@ class TradingDay(Traffic):
     opens_us: int
 
     def __post_init__(self) -> None:
-        """Refuse a speed at which nobody can follow."""
-        real("speed", self.speed, above=0, up_to=1e5, meaning="how many times as fast as the day was, from above 0 to 100000")
+        """Refuse a speed that nobody could follow."""
+        real(
+            "speed",
+            self.speed,
+            above=0,
+            up_to=MAX_SPEED,
+            meaning="how many times faster than the day was, above 0 and up to 100000",
+        )
 
     @property
     def first_us(self) -> int | None:
-        """Begin when the exchange opens."""
+        """The time when the exchange opens."""
         return self.opens_us
 
     @property
     def seconds(self) -> float:  # type: ignore[override]
-        """End when it closes."""
+        """How long the exchange is open, at this speed."""
         return LENGTH_S / self.speed
 
     @abstractmethod
     def rows(self, begin_us: int, end_us: int) -> pa.Table:
-        """Return the quotes from one time since the opening to another."""
+        """Return the quotes between two times since the opening."""
 
     def due(self, begin_s: float, end_s: float, began_us: int) -> Iterator[tuple[str, bytes]]:
-        """Return lines."""
+        """Yield the lines of the feed."""
         begin_us, end_us = (round(at_s * SECOND_US * self.speed) for at_s in (begin_s, end_s))
         rows = self.rows(begin_us, min(end_us, LENGTH_S * SECOND_US))
         if rows.num_rows:
@@ -61,32 +70,32 @@ class TradingDay(Traffic):
 
 @dataclass(frozen=True)
 class MadeUpDay(TradingDay):
-    """A day that is made up: few symbols come often, most at the opening and towards the close."""
+    """A made-up day: a few symbols come often, and most quotes come at the opening and towards the close."""
 
     symbols: int
     rate_hz: float
-    """Quotes a second on average, as they come."""
+    """Quotes per second on average, as they come."""
     speed: float
 
     opens_us = MADE_UP_US + OPEN_S * SECOND_US
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be made."""
+        """Refuse a rate or symbols that cannot be made up."""
         super().__post_init__()
-        real("rate", self.rate_hz, above=0, up_to=1e6, meaning="quotes a second, more than 0")
+        real("rate", self.rate_hz, above=0, up_to=MAX_RATE_HZ, meaning="quotes per second, more than 0")
         _ = self._day
 
     @property
     def title(self) -> str:  # type: ignore[override]
-        """Say what it is."""
-        return f"a made-up day of {self.symbols:,} symbols, {self.speed:,g} times as fast"
+        """What it is, in a few words."""
+        return f"a made-up day of {self.symbols:,} symbols, {self.speed:,g} times faster"
 
     @cached_property
     def _day(self) -> QuoteDay:
         return QuoteDay(self.symbols, self.rate_hz / self.speed)
 
     def rows(self, begin_us: int, end_us: int) -> pa.Table:
-        """Return quotes."""
+        """Return the made-up quotes between two times since the opening."""
         found = self._day.quotes(begin_us, end_us)
         times = pa.array(found.times_us + MADE_UP_US, COLUMNS["ts"])
         symbols = pa.array(np.array(self._day.names)[found.symbols], pa.string())
@@ -101,21 +110,21 @@ class RealDay(TradingDay):
     speed: float
 
     def __post_init__(self) -> None:
-        """Refuse a file that is something else."""
+        """Refuse a file that holds something else."""
         super().__post_init__()
         if not self._quotes.num_rows:
             raise self._refused("no quote from 9:30 to 16:00 on the day of its first one")
 
     def __reduce__(self) -> Any:
-        """Travel without the quotes: they are read again."""
+        """Leave the quotes out: another process reads them again."""
         return RealDay, (self.file, self.speed)
 
     @property
     def title(self) -> str:  # type: ignore[override]
-        """Say what it is."""
+        """What it is, in a few words."""
         symbols = sorted(self._quotes["symbol"].unique().to_pylist())
-        named = ", ".join(symbols) if len(symbols) <= 5 else f"{len(symbols):,} symbols"
-        return f"{named} on {np.datetime64(self.opens_us, 'us').astype('M8[D]')}, {self.speed:,g} times as fast"
+        named = ", ".join(symbols) if len(symbols) <= SYMBOLS_NAMED else f"{len(symbols):,} symbols"
+        return f"{named} on {np.datetime64(self.opens_us, 'us').astype('M8[D]')}, {self.speed:,g} times faster"
 
     @property
     def opens_us(self) -> int:  # type: ignore[override]
@@ -140,7 +149,7 @@ class RealDay(TradingDay):
         return self._between(self._all, self.opens_us, self.opens_us + LENGTH_S * SECOND_US)
 
     def rows(self, begin_us: int, end_us: int) -> pa.Table:
-        """Return quotes."""
+        """Return the quotes of the file between two times since the opening."""
         return self._between(self._quotes, self.opens_us + begin_us, self.opens_us + end_us)
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""`skytide replay`: recorded metrics through any controller, and what that would have been like."""
+"""`skytide replay`: what controllers would have done with recorded metrics."""
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
@@ -19,12 +19,12 @@ from skytide.windows import duration_us
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-APART = 0.04
+APART = 0.04  # workers: how far lines are drawn apart
 STYLES = ("-", "--", "-.", ":")
 
 
 def run(path: Path, controllers: list[str], executors: tuple[int, int], lead: str, bound: str | None, out: Path | None) -> None:
-    """Replay, and print what each controller would have done."""
+    """Replay a recording, and print what each controller would have done."""
     guard = Guard(*executors)
     contestants = _contestants(controllers, executors)
     if out is not None and not out.parent.is_dir():
@@ -37,7 +37,7 @@ def run(path: Path, controllers: list[str], executors: tuple[int, int], lead: st
     interval_s = sorted(each.interval_s for each in seen)[len(seen) // 2] if seen else 1.0
     console = Console(highlight=False)
     length_s = sum(each.interval_s for each in seen)
-    console.print(f"{path}: {len(seen)} intervals, {length_s / 60:,.1f} minutes, up to {_peak(seen):,.0f} tuples a second")
+    console.print(f"{path}: {len(seen)} intervals, {length_s / 60:,.1f} minutes, up to {_peak(seen):,.0f} tuples per second")
     table = _table()
     _row(table, "as recorded", recorded(seen, bound_s))
     played: dict[str, Played] = {}
@@ -48,7 +48,7 @@ def run(path: Path, controllers: list[str], executors: tuple[int, int], lead: st
         _row(table, name, played[name].saso)
     console.print(table)
     console.print(
-        "Worker seconds count from the request for a worker: one that is still to come costs, too, and is not among the workers."
+        "Worker seconds count from the request for a worker: one that has not come yet costs, too, but is not among the workers."
     )
     if out is not None:
         figure_of(seen, played).savefig(out, dpi=110)
@@ -86,7 +86,7 @@ def _peak(seen: list[Observation]) -> float:
 
 
 def figure_of(seen: list[Observation], played: dict[str, Played]) -> "Figure":
-    """Draw the rates, and the workers that there were and would have been."""
+    """Return a drawing of the rates, and of the workers that there were and would have been."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
     from matplotlib.figure import Figure

@@ -1,4 +1,4 @@
-"""`skytide run`: the skyline of the last second, five times a second, of a stream that is bursty and late."""
+"""`skytide run`: the skyline of the last second of a bursty, late stream, five times per second."""
 
 import shutil
 import time
@@ -21,11 +21,13 @@ from skytide.errors.checks import real
 from skytide.spark.session.failure import reason
 from skytide.spark.session.interrupt import Interrupt
 from skytide.spark.session.local import local_session
-from skytide.spark.sources.workload import WorkloadStream, now_us
+from skytide.spark.sources.workload import WorkloadStream
+from skytide.spark.sources.workload_reader import now_us
 from skytide.watch.serving import check_installed
 
 DIMENSIONS = 5
-BURST_S = 1.0  # on average, and four times as long from one to the next
+BURST_S = 1.0  # on average; the time from one burst to the next is four times as long
+PER_BURST = 3.6  # index of dispersion, per tuple of the mean rate in a burst
 DROP_RATIO = 0.01
 LOOK_EVERY_S = 0.25
 LINE_EVERY_S = 5.0
@@ -36,7 +38,7 @@ Show = Callable[[History, str], None]
 
 
 def run(*, seconds: float, rate: float, out: Path, serve: Place | None = None) -> None:
-    """Stream for some seconds, show it, and leave results, a picture and a summary."""
+    """Stream for some seconds, show what happens, and leave results, a picture and a summary."""
     real("seconds", seconds, above=0, meaning="a time to stream, more than 0")
     check_installed(page=serve is not None, metrics=False)
     source, first = _source(rate), _source(rate, pace="fast", batch="1 s", duration="2 s")
@@ -47,7 +49,7 @@ def run(*, seconds: float, rate: float, out: Path, serve: Place | None = None) -
         console.print("Starting Spark ... (Ctrl-C ends the run at any time)")
         spark = local_session("skytide run")
         interrupt.spark_runs()
-        spark.sparkContext.setLogLevel("OFF")  # a failure is told below, once
+        spark.sparkContext.setLogLevel("OFF")  # a failure is reported below, once
         try:
             with _shown(console) as show:
                 _warm_up(first, folder / "warm-up", interrupt, show)
@@ -61,7 +63,7 @@ def run(*, seconds: float, rate: float, out: Path, serve: Place | None = None) -
 
 def _source(rate: float, **played: Any) -> WorkloadStream:
     return workload(
-        rate=rate, arrivals="map", dispersion=1 + 3.6 * rate * BURST_S, delays="exponential", delay="300 ms", late_share=0.2,
+        rate=rate, arrivals="map", dispersion=1 + PER_BURST * rate * BURST_S, delays="exponential", delay="300 ms", late_share=0.2,
         dimensions=DIMENSIONS, seed=3, **played,
     )  # fmt: skip
 
@@ -91,7 +93,7 @@ def _warm_up(source: WorkloadStream, folder: Path, interrupt: Interrupt, show: S
 
 
 def _server(console: Console, place: Place | None) -> Callable[[Any], None]:
-    """Return what shows a query on a page, if one is wanted."""
+    """Return a function that shows a query on a page, if a page is wanted."""
 
     def serve(running: Any) -> None:
         if place is not None:
@@ -103,7 +105,7 @@ def _server(console: Console, place: Place | None) -> Callable[[Any], None]:
 def _watch(
     source: WorkloadStream, folder: Path, seconds: float, interrupt: Interrupt, show: Show, serve: Callable[[Any], None]
 ) -> History:
-    """Run the query until it is time, or somebody asks, or it fails, and look at it meanwhile."""
+    """Run the query until the time is up, somebody presses Ctrl-C, or it fails; return what was seen meanwhile."""
     history, since_s = History(), 0.0
     if interrupt.asked:
         return history
@@ -122,17 +124,17 @@ def _watch(
 
 
 def end(running: Any, folder: Path) -> None:
-    """End a query, and raise if it had failed."""
+    """End a query, and raise if it has failed."""
     running.stop()
     if failure := running.query.exception():
         report = folder / "error.txt"
         report.write_text(f"{failure}\n")
-        raise SkytideError(f"the stream failed: {reason(str(failure))}; all that is known is in {report}")
+        raise SkytideError(f"the stream failed: {reason(str(failure))}; the full report is in {report}")
 
 
 @contextmanager
 def _shown(console: Console) -> Iterator[Show]:
-    """Return what shows a history: in place on a terminal, otherwise a line now and then."""
+    """Yield what shows a history: in place on a terminal, otherwise a line now and then."""
     if not console.is_interactive:
         yield _lines(console)
         return
@@ -162,13 +164,13 @@ def _conclude(console: Console, history: History, results: Path, picture: Path) 
         return
     draw(history, windows, drop_ratio=DROP_RATIO).savefig(picture, dpi=150)
     latest, steady = history.latest, latency(windows, since_us=history.out_us)
-    said = f"mean {steady.mean_s:.2f} s, p99 {steady.p99_s:.2f} s" if steady else "not known"
+    latencies = f"mean {steady.mean_s:.2f} s, p99 {steady.p99_s:.2f} s" if steady else "not known"
     slowest_s = max((row.latency_s for row in windows if row.window_end_us < history.out_us), default=0.0)
     console.print(
         f"Tuples:   {latest.tuples:,}, of which {latest.late:,} ({latest.late / max(latest.tuples, 1):.2%}) came too late and were dropped\n"
         f"Windows:  {len(windows):,}, with skylines of up to {max(row.kept for row in windows):,} rows\n"
-        f"Latency:  {said}; not counted: up to {slowest_s:.1f} s at the start\n"
-        f"Results:  {results}, and a row a window in {results / '_windows'}\n"
+        f"Latency:  {latencies}; not counted: up to {slowest_s:.1f} s at the start\n"
+        f"Results:  {results}, and a row per window in {results / '_windows'}\n"
         f"Picture:  {picture}\n"
         f'In Spark: spark.read.parquet("{results}").show()'
     )

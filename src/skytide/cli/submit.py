@@ -1,6 +1,6 @@
-"""`skytide submit job.py ...`: runs a script as it is, with an auto-scaler on every streaming query that it starts.
+"""`skytide submit job.py ...`: runs an unchanged script, with an auto-scaler on every streaming query that it starts.
 
-The script chooses its Spark as ever. What `spark-submit` would be told goes into PYSPARK_SUBMIT_ARGS, for instance
+The script chooses its Spark as usual. Options of `spark-submit` go into PYSPARK_SUBMIT_ARGS, for instance
 `PYSPARK_SUBMIT_ARGS="--master spark://host:7077 --executor-cores 1 pyspark-shell"`.
 """
 
@@ -40,7 +40,7 @@ def run(
     serve: Place | None = None,
     metrics: Place | None = None,
 ) -> int:
-    """Run the script, and give its status."""
+    """Run the script, and return its exit status."""
     if not script.is_file():
         raise InvalidInput(value=str(script), reason="there is no such file", remedy="name a Python script")
     controller_of(controller), Guard(*executors)  # refused now, and not when the first query starts
@@ -58,11 +58,11 @@ def run(
         if isinstance(query, Run):
             show(query)
         if any(each.follows(query) for each in scalers.values() if each.status().running):
-            return  # it was started again, and its scaler goes on with it
+            return  # it was started again, and its scaler stays with it
         try:
             kept = store and store / f"{_file_name(query)}.json"
             scaler = autoscale(query, controller, executors, interval=interval, mode=mode, store=kept, tell=_Teller(query).tell)
-        except Exception as refused:  # the query is the script's, and goes on
+        except Exception as refused:  # the query belongs to the script, and goes on
             _say(f"not scaled: {refused}")
             return
         scalers[_file_name(query)] = scaler
@@ -78,15 +78,15 @@ def run(
 
 
 def _save(folder: Path | None, scalers: dict[str, Scaler]) -> None:
-    """Write what scalers have seen, a file each; of a query that was started anew that of its latest start."""
+    """Write what scalers have seen, one file per query; for a query that was started anew, since its latest start."""
     for name, scaler in scalers.items() if folder is not None else ():
         scaler.history().save(folder / f"{name}.parquet")  # type: ignore[operator]
 
 
 class _CtrlC:
-    """Lets queries end after the batch at hand, so that a script that waits for them ends, too; the second Ctrl-C aborts.
+    """Lets queries end after their current batch, so that a script that waits for them ends, too; the second Ctrl-C aborts.
 
-    Spark's own handler kills the jobs of a batch. It is put in when Spark starts, and taken over here when a query does.
+    Spark's own handler kills the jobs of a batch. It is installed when Spark starts, and replaced here when a query starts.
     """
 
     def __init__(self) -> None:
@@ -106,7 +106,7 @@ class _CtrlC:
 
     def _on_signal(self, _: int, __: FrameType | None) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        _say("Ctrl-C: all queries end after the batch at hand; press it again to abort")
+        _say("Ctrl-C: all queries end after their current batch; press it again to abort")
         threading.Thread(target=self._end, daemon=True).start()  # the main thread may be in the middle of a call to Spark
 
     def _end(self) -> None:
@@ -116,10 +116,10 @@ class _CtrlC:
 
 
 class _Show:
-    """Shows queries and auto-scalers where that is wanted, and says where."""
+    """Shows queries and auto-scalers where that is wanted, and prints where."""
 
     def __init__(self, serve: Place | None, metrics: Place | None) -> None:
-        self._serve, self._metrics, self._said = serve, metrics, set[str]()
+        self._serve, self._metrics, self._printed = serve, metrics, set[str]()
 
     def __call__(self, shown: Run | Scaler) -> None:
         try:
@@ -131,8 +131,8 @@ class _Show:
             self._say("not shown", str(refused))
 
     def _say(self, what: str, text: str) -> None:
-        if text not in self._said:
-            self._said.add(text)
+        if text not in self._printed:
+            self._printed.add(text)
             _say(f"{what}: {text}")
 
 
@@ -150,7 +150,7 @@ class _Teller:
 
 
 def _run_as_main(script: Path, arguments: Sequence[str]) -> int:
-    """Run a script as Python itself would, and give its status."""
+    """Run a script as Python itself would, and return its exit status."""
     before = sys.argv, sys.path[:]
     sys.argv, sys.path[:] = [str(script), *arguments], [str(script.resolve().parent), *sys.path]
     try:

@@ -1,4 +1,4 @@
-"""`skytide trading`: the last 1,000 quotes of each symbol, a polynomial through them, and a price to expect (P2 §5.1)."""
+"""`skytide trading`: a polynomial through the last 1,000 quotes of each symbol, and the price it predicts (P2 §5.1)."""
 
 import shutil
 import time
@@ -24,29 +24,31 @@ from skytide.dashboard.trading_history import ResultFolder, TradingHistory, accu
 from skytide.dashboard.trading_live import line, view
 from skytide.dashboard.trading_picture import draw
 from skytide.errors.checks import real, whole
+from skytide.errors.limits import MAX_SLOTS
 from skytide.lab.real_data import data
 from skytide.spark.session.interrupt import Interrupt
 from skytide.spark.session.local import local_session
-from skytide.spark.sources.workload import now_us
+from skytide.spark.sources.workload_reader import now_us
 from skytide.trading import AlgoTrader
 from skytide.windows import duration_us
 
 TRIGGER = "500 ms"
-TICK_S = 0.1  # as the day comes
+TICK_S = 0.1  # of our time, not that of the exchange
 WINDOW, SLIDE = 1_000, 25
 AHEAD = "5 s"
 DECIDE_EVERY = "2 s"
 SHRINK_AFTER = "6 s"
-IDLE_S = 3.0  # so long nothing came, after all was written: it is over
-WARM_UP_S = 1.0  # of the day as it comes
+IDLE_S = 3.0  # if nothing has come for this long after all was written, it is over
+WARM_UP_S = 1.0  # of our time
+SYMBOLS_JUDGED = 3
 
 Show = Callable[[TradingHistory, str], None]
 
 
 def run(*, seconds: float, quotes: Path | None, symbols: int, rate: float, speed: float, slots: int, out: Path) -> None:
-    """Trade for some seconds, show it, and leave results, a picture and a summary."""
+    """Trade for some seconds, show what happens, and leave results, a picture and a summary."""
     real("seconds", seconds, above=0, meaning="a time to stream, more than 0")
-    whole("slots", slots, 1, 1_000)
+    whole("slots", slots, 1, MAX_SLOTS)
     day: TradingDay = MadeUpDay(symbols, rate, speed) if quotes is None else RealDay(_found(quotes), speed)
     folder, picture = out / "trading", out / "trading.png"
     make_room(folder, picture)
@@ -55,7 +57,7 @@ def run(*, seconds: float, quotes: Path | None, symbols: int, rate: float, speed
         console.print("Starting Spark ... (Ctrl-C ends the run at any time)")
         spark = local_session("skytide trading")
         interrupt.spark_runs()
-        spark.sparkContext.setLogLevel("OFF")  # a failure is told below, once
+        spark.sparkContext.setLogLevel("OFF")  # a failure is reported below, once
         try:
             with _shown(console, day.title) as show:
                 _warm_up(day, folder / "warm-up", slots, interrupt, show)
@@ -103,7 +105,7 @@ def _warm_up(day: TradingDay, folder: Path, slots: int, interrupt: Interrupt, sh
 
 @dataclass
 class _Watch:
-    """Runs the query until it is time, or the day is over, or somebody asks, or it fails, and looks at it meanwhile."""
+    """Runs the query until the time is up, the day is over, somebody presses Ctrl-C, or it fails, and looks at it meanwhile."""
 
     day: TradingDay
     writer: Writer
@@ -145,14 +147,14 @@ class _Watch:
         return history
 
     def _is_over(self, history: TradingHistory, at_s: float) -> bool:
-        """Say whether all was written and read."""
+        """Return whether all was written and read."""
         read_s = max((look.at_s for look in history.looks), default=inf)
         return at_s > max(self.day.seconds, read_s) + IDLE_S
 
 
 @contextmanager
 def _shown(console: Console, title: str) -> Iterator[Show]:
-    """Return what shows a history: in place on a terminal, otherwise a line now and then."""
+    """Yield what shows a history: in place on a terminal, otherwise a line now and then."""
     if not console.is_interactive:
         yield _lines(console)
         return
@@ -188,7 +190,7 @@ def _conclude(console: Console, day: TradingDay, history: TradingHistory, folder
     latency = f"mean {steady.mean_s:.2f} s, p99 {steady.p99_s:.2f} s" if steady else "not known"
     console.print(
         f"Quotes:   {query.tuples:,} of {len(history.symbols):,} symbols with a window, {query.late / max(query.tuples, 1):.2%} late\n"
-        f"Windows:  {query.windows_out:,} of {WINDOW:,} quotes each, {signals['buy']:,} said buy and {signals['sell']:,} sell\n"
+        f"Windows:  {query.windows_out:,} of {WINDOW:,} quotes each, {signals['buy']:,} signals to buy and {signals['sell']:,} to sell\n"
         f"{_summary(history, ahead_us)}"
         f"Latency:  {latency}\n"
         f"Slots:    {_slots(history)}\n"
@@ -199,10 +201,10 @@ def _conclude(console: Console, day: TradingDay, history: TradingHistory, folder
 
 
 def _summary(history: TradingHistory, ahead_us: int) -> str:
-    """Say how far predictions were off."""
-    found = [(symbol, accuracy(windows, ahead_us)) for symbol, windows in history.liveliest(3)]
+    """Return a line about how far predictions were off."""
+    found = [(symbol, accuracy(windows, ahead_us)) for symbol, windows in history.liveliest(SYMBOLS_JUDGED)]
     each = [f"{symbol} {known.off_bp:.1f} bp ({known.unchanged_bp:.1f})" for symbol, known in found if known]
-    return f"{AHEAD} on:   off by {', '.join(each)}; in brackets: had no change been expected\n" if each else ""
+    return f"{AHEAD} on:   off by {', '.join(each)}; in brackets: if no change had been predicted\n" if each else ""
 
 
 def _slots(history: TradingHistory) -> str:

@@ -1,4 +1,4 @@
-"""What `skytide fleet` reads: streams that are made up, or the cabs of a city, as lines that come in real time."""
+"""What `skytide fleet` reads: made-up streams, or the cabs of a city, as lines that come in real time."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -21,38 +21,41 @@ from skytide.workloads.identity import derive
 
 SEED = 3
 BROKEN_EVERY_S = 2.0
-BURST = (0.4, 0.6)  # of the time: when the first stream bursts
+BURST = (0.4, 0.6)  # of the period: when the first stream bursts
 BURST_SHARE = 0.5  # of the rate of all streams, which the burst adds
 MEAN_DELAY_US = 300_000
 GONE_AFTER_S = 3.0
+JOINING, FALLING_SILENT, VANISHING, DELAYED = (10, 3), (20, 7), (40, 7), (10, 5)
+"""Which streams do so: every tenth from number 3 on, and so on. Those that vanish are among those that fall silent."""
+RATE_STEPS = 256  # per period, in which rates are constant
 
 
 class Traffic(ABC):
-    """Streams with a time of their own, which begins at `first_us` and goes `speed` times as fast as that of the day."""
+    """Streams with a time of their own, which begins at `first_us` and runs `speed` times faster than real time."""
 
     schema: ClassVar[str]
     format: ClassVar[str] = "jsonl"
 
     title: str
     seconds: float
-    """How long there is something to write, in seconds of the day."""
+    """How long there is something to write, in seconds of real time."""
     speed: float
 
     @property
     @abstractmethod
     def first_us(self) -> int | None:
-        """The time at which the streams begin; None: at the time of the day when they are written."""
+        """The time at which the streams begin; None: the time of day when they are written."""
 
     @abstractmethod
     def due(self, begin_s: float, end_s: float, began_us: int) -> Iterator[tuple[str, bytes]]:
-        """Return what comes of each stream between two times since the beginning, which was at some time of the day."""
+        """Yield what comes of each stream between two times since the beginning, which was at `began_us`."""
 
     def gone(self, at_s: float) -> list[str]:
-        """Return the streams that are no more."""
+        """Return the streams that have ended."""
         return []
 
     def in_real_time(self, row: WindowRow, began_us: int) -> WindowRow:
-        """Return a window as if its times were those of the day when its tuples were written, and its latency counted from then."""
+        """Return a window with the times of day when its tuples were written, and its latency counted from then."""
         first_us = began_us if self.first_us is None else self.first_us
         out_us = row.window_end_us + row.latency_s * 1e6
         start_us, end_us = (began_us + round((at - first_us) / self.speed) for at in (row.window_start_us, row.window_end_us))
@@ -60,7 +63,7 @@ class Traffic(ABC):
 
 
 class FleetTraffic(Traffic):
-    """Streams of which windows are asked."""
+    """Streams with the windows that a query makes of them."""
 
     measures: ClassVar[tuple[str, ...]]
     window: ClassVar[tuple[str, str]]  # length and slide
@@ -70,8 +73,8 @@ class FleetTraffic(Traffic):
 class Generated(FleetTraffic):
     """Uneven streams that rise and fall together, once in a period.
 
-    A tenth joins late, a twentieth falls silent, of which some vanish; a tenth has tuples that come late; the first one bursts; and now and
-    then a record is broken.
+    A tenth of them joins later, a twentieth falls silent and some of these vanish; a tenth has tuples that come late; the first one bursts;
+    and now and then a record is broken.
     """
 
     streams: int
@@ -87,16 +90,16 @@ class Generated(FleetTraffic):
     def __post_init__(self) -> None:
         """Refuse what cannot be written."""
         whole("streams", self.streams, 1, 100_000)
-        real("rate", self.rate_hz, above=0, up_to=1e7, meaning="tuples a second, more than 0")
+        real("rate", self.rate_hz, above=0, up_to=1e7, meaning="tuples per second, more than 0")
 
     @property
     def title(self) -> str:  # type: ignore[override]
-        """Say what it is."""
+        """What it is, in a few words."""
         return f"{self.streams:,} streams that rise and fall together"
 
     @property
     def first_us(self) -> int | None:
-        """Begin when they are written."""
+        """None: they begin when they are written."""
         return None
 
     @cached_property
@@ -108,13 +111,13 @@ class Generated(FleetTraffic):
     def _lives(self) -> NDArray[np.float64]:
         """When each stream joins, and when it falls silent."""
         number, draws = np.arange(self.streams), derive(SEED, "lives").random((2, self.streams))
-        joins = np.where(number % 10 == 3, (0.1 + 0.5 * draws[0]) * self.period_s, 0.0)
-        ends = np.where(number % 20 == 7, (0.3 + 0.4 * draws[1]) * self.period_s, np.inf)
+        joins = np.where(_among(number, JOINING), (0.1 + 0.5 * draws[0]) * self.period_s, 0.0)
+        ends = np.where(_among(number, FALLING_SILENT), (0.3 + 0.4 * draws[1]) * self.period_s, np.inf)
         return np.array([joins, ends])
 
     def arrived(self, at_s: float) -> NDArray[np.int64]:
         """Return how many tuples of each stream there are up to a time."""
-        grid_s = self.period_s / 256
+        grid_s = self.period_s / RATE_STEPS
         steps = int(at_s / grid_s) + 1
         edges = np.minimum(np.arange(steps + 1) * grid_s, at_s)
         middles, lengths = (edges[1:] + edges[:-1]) / 2, np.diff(edges)
@@ -126,13 +129,13 @@ class Generated(FleetTraffic):
         return counts
 
     def due(self, begin_s: float, end_s: float, began_us: int) -> Iterator[tuple[str, bytes]]:
-        """Return lines."""
+        """Yield the lines of each stream."""
         counts = np.maximum(self.arrived(end_s) - self.arrived(begin_s), 0)
         rng = derive(SEED, "tick", str(begin_s))
         stream = np.repeat(np.arange(self.streams), counts)
         firsts = np.cumsum(counts) - counts
         share = (np.arange(len(stream)) - firsts[stream] + 0.5) / counts[stream]
-        delays = np.where(stream % 10 == 5, rng.exponential(MEAN_DELAY_US, len(stream)), 0.0)
+        delays = np.where(_among(stream, DELAYED), rng.exponential(MEAN_DELAY_US, len(stream)), 0.0)
         times = began_us + ((begin_s + share * (end_s - begin_s)) * 1e6 - delays).astype(np.int64)
         values = 20 + 5 * rng.standard_normal(len(stream))
         lines = [
@@ -148,12 +151,17 @@ class Generated(FleetTraffic):
     def gone(self, at_s: float) -> list[str]:
         """Return a few of the streams that fell silent some time ago."""
         ended = np.flatnonzero(self._lives[1] + GONE_AFTER_S < at_s)
-        return [self.names[number] for number in ended.tolist() if number % 40 == 7]
+        return [self.names[number] for number in ended[_among(ended, VANISHING)].tolist()]
+
+
+def _among(numbers: NDArray[np.int64], which: tuple[int, int]) -> NDArray[np.bool_]:
+    every, first = which
+    return np.asarray(numbers % every == first)
 
 
 @dataclass(frozen=True)
 class Cabs(FleetTraffic):
-    """The cabs of a Parquet file with the columns ts, cab, lat, lon and occupied: one stream each, some times as fast as they were."""
+    """The cabs of a Parquet file with the columns ts, cab, lat, lon and occupied: one stream each, `speed` times faster than they were."""
 
     file: Path
     speed: float
@@ -163,24 +171,24 @@ class Cabs(FleetTraffic):
     window = ("20 minutes", "10 minutes")
 
     def __post_init__(self) -> None:
-        """Refuse a file that is something else."""
-        real("speed", self.speed, above=0, up_to=1e5, meaning="how many times as fast as they were, from above 0 to 100000")
+        """Refuse a file that holds something else."""
+        real("speed", self.speed, above=0, up_to=1e5, meaning="how many times faster than they were, above 0 and up to 100000")
         if not len(self._times_us):
             raise self._refused("it has no rows")
 
     @property
     def title(self) -> str:  # type: ignore[override]
-        """Say what it is."""
-        return f"{len(np.unique(self._columns['cab'])):,} cabs, {self.speed:,g} times as fast"
+        """What it is, in a few words."""
+        return f"{len(np.unique(self._columns['cab'])):,} cabs, {self.speed:,g} times faster"
 
     @property
     def first_us(self) -> int | None:
-        """Begin with the first report."""
+        """The time of the first report."""
         return int(self._times_us[0])
 
     @property
     def seconds(self) -> float:  # type: ignore[override]
-        """End with the last one."""
+        """The time from the first report to the last, at this speed."""
         return float(self._times_us[-1] - self._times_us[0]) / 1e6 / self.speed
 
     @cached_property
@@ -200,7 +208,7 @@ class Cabs(FleetTraffic):
         return times
 
     def due(self, begin_s: float, end_s: float, began_us: int) -> Iterator[tuple[str, bytes]]:
-        """Return lines."""
+        """Yield the lines of each cab."""
         times = self._times_us
         begin, end = np.searchsorted(times, times[0] + np.array([begin_s, end_s]) * 1e6 * self.speed)
         order = begin + np.argsort(self._columns["cab"][begin:end], kind="stable")

@@ -1,4 +1,4 @@
-"""A process that writes streams in real time, a file each; it ends with the one that started it, however that ends."""
+"""A process that writes streams in real time, one file per stream; it ends with the process that started it, however that ends."""
 
 import os
 import signal
@@ -10,15 +10,16 @@ from typing import Self
 
 from skytide.cli.traffic import Traffic
 from skytide.errors import SkytideError
-from skytide.spark.sources.workload import now_us
+from skytide.spark.sources.workload_reader import now_us
 
 EVERY_S = 0.2
-MAX_S = 1.0  # so much is written at once where there is much to catch up with
+MAX_S = 1.0  # of the streams are written at once when there is much to catch up with
+MIN_WAIT_S = 0.001
 PATIENCE_S = 10.0
 
 
 class Writer:
-    """The process, as a context. It writes nothing until it is told when the streams began."""
+    """The process, as a context. It writes nothing until `begin`."""
 
     def __init__(self, folder: Path, traffic: Traffic) -> None:
         """Start the process."""
@@ -26,7 +27,7 @@ class Writer:
         processes = get_context("spawn")
         self._pipe, theirs = processes.Pipe()
         self._process = processes.Process(target=_main, args=(theirs, folder, traffic), daemon=True)
-        before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # which it inherits: a terminal's Ctrl-C is for us alone
+        before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # which it inherits: Ctrl-C in a terminal is for us alone
         self._process.start()
         signal.signal(signal.SIGINT, before)
         theirs.close()
@@ -36,15 +37,15 @@ class Writer:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        """End it."""
+        """End the process."""
         self.stop()
 
     def begin(self, began_us: int) -> None:
-        """Let the streams begin at some time of the day."""
+        """Let the streams begin; `began_us` is the time of day when they did."""
         self._pipe.send(began_us)
 
     def check(self) -> None:
-        """Raise if it failed."""
+        """Raise if the process has failed."""
         if self._pipe.closed or (self._process.is_alive() and not self._pipe.poll()):
             return
         try:
@@ -54,7 +55,7 @@ class Writer:
         raise SkytideError(f"the streams could not be written: {reason}")
 
     def stop(self) -> None:
-        """End the process, once what it is writing is written."""
+        """End the process once it has written what it is writing."""
         self._pipe.close()
         self._process.join(PATIENCE_S)
         if self._process.is_alive():
@@ -66,7 +67,7 @@ def _main(pipe: Connection, folder: Path, traffic: Traffic) -> None:
     try:
         _write(pipe, folder, traffic)
     except EOFError:
-        pass  # we are not wanted any more
+        pass  # the other side is gone
     except Exception as error:
         pipe.send(f"{type(error).__name__}: {error}")
 
@@ -84,5 +85,5 @@ def _write(pipe: Connection, folder: Path, traffic: Traffic) -> None:
             os.remove(folder / f"{name}.{traffic.format}")
             gone.add(name)
         done_s = at_s
-        if pipe.poll(max(EVERY_S - ((now_us() - began_us) / 1e6 - at_s), 0.001)):
+        if pipe.poll(max(EVERY_S - ((now_us() - began_us) / 1e6 - at_s), MIN_WAIT_S)):
             pipe.recv()

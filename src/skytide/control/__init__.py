@@ -1,4 +1,4 @@
-"""Pure decisions about size: controllers, models, placement, and the guard around them."""
+"""Pure decisions about size: controllers, models, placement, and the guard that limits them."""
 
 from collections.abc import Callable
 
@@ -26,11 +26,11 @@ CONTROLLERS: dict[str, Callable[[], Controller]] = {
     "sizes": Sizes,
     "static": lambda: Static(1),
 }
-"""Each by its name on a command line, as it is without options."""
+"""All controllers by their names on a command line, with their default options."""
 
 
 def controller_of(text: str) -> Controller:
-    """Return the controller that a command line names: its name, with a latency to keep for mpc, or a size for static.
+    """Return the controller that a command line names: a name, for mpc optionally with a latency bound, for static with a size.
 
     >>> controller_of("mpc:2 s").bound_s, controller_of("static:4").workers, controller_of("fuzzy")
     (2.0, 4, Fuzzy(maximum=None))
@@ -45,7 +45,7 @@ def controller_of(text: str) -> Controller:
         return Static(int(option))
     raise InvalidInput(
         value=f"controller {brief(text)}",
-        reason="there is no such",
+        reason="there is no such controller",
         remedy=f'choose one of {", ".join(CONTROLLERS)}, "mpc:2 s", "static:4"',
     )
 

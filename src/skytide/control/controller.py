@@ -1,4 +1,4 @@
-"""What every controller is: a frozen configuration that builds a logic, and a logic that answers evaluations with decisions."""
+"""The base of every controller: a frozen configuration that builds a logic, and a logic that turns evaluations into decisions."""
 
 from abc import ABC, abstractmethod
 from dataclasses import Field, fields, is_dataclass
@@ -7,26 +7,26 @@ from typing import Any
 from skytide.records import Decision, Evaluation
 
 State = dict[str, Any]
-"""Plain values, as JSON can hold them."""
+"""Plain values that JSON can hold."""
 
 
 class ControllerLogic(ABC):
-    """Evaluations in, decisions out. Limits, delays and the like are not its business: see `guard`."""
+    """Turns evaluations into decisions. Limits, delays and the like are not its concern: see `guard`."""
 
     @abstractmethod
     def decide(self, seen: Evaluation, *, now_s: float) -> Decision:
-        """Say what the query should work with from now on, and why. To leave it as it is, answer with the allocation that was seen."""
+        """Return what the query should run with from now on, and why. To change nothing, return the allocation that was observed."""
 
     @abstractmethod
     def snapshot(self) -> State:
-        """Return what was learned."""
+        """Return the state, from which `build` can continue."""
 
 
 class Controller(ABC):
-    """A way to choose the size of a query, best as a frozen dataclass."""
+    """A way to choose the size of a query, preferably a frozen dataclass."""
 
     def __str__(self) -> str:
-        """Return its name, and what was set."""
+        """Return its name and the options that differ from their defaults."""
         if not is_dataclass(self):
             return repr(self)
         own = [each for each in fields(self) if getattr(self, each.name) != _default(each)]
@@ -34,7 +34,7 @@ class Controller(ABC):
 
     @abstractmethod
     def build(self, resume: State | None = None) -> ControllerLogic:
-        """Return a new logic, or one that goes on from a snapshot."""
+        """Return a new logic, or one that continues from a snapshot."""
 
 
 def _default(field: "Field[Any]") -> Any:

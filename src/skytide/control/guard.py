@@ -1,4 +1,4 @@
-"""Limits around every controller (SPEC E9): what it wants is cut to what is safe, and the reason says so."""
+"""Limits for every controller (SPEC E9): what it wants is limited to what is safe, and the reason says so."""
 
 from collections import deque
 from dataclasses import dataclass, replace
@@ -11,31 +11,31 @@ from skytide.records import Allocation, Decision, Evaluation
 from skytide.windows import Duration, duration_s
 
 DAY_S = 86_400
-HELPED = 0.1  # of the growth that was hoped for: less is as good as none
-CHANGED = 0.2  # of what comes in: then what did not help may help now
-FORGET_S = 1_800.0  # and after so long, too
+HELPED = 0.1  # share of the expected gain in throughput; less than this counts as no help
+CHANGED = 0.2  # relative change of the input rate after which more workers may help again
+FORGET_S = 1_800.0  # time after which they may help again
 NEVER = timedelta(days=36_500)
-LOOKS = 2  # at new workers, before they are judged: in the first there may be batches from before
+LOOKS = 2  # observations of new workers before they are judged: the first may include batches from before
 
 
 @dataclass(frozen=True)
 class Guard:
-    """What no controller may overstep."""
+    """Limits that no controller may exceed."""
 
     minimum: int = 1
     maximum: int = 8
     step_factor: float = 2.0
-    """In one step at most so many times as many workers, or as few."""
+    """The largest factor by which the number of workers may grow or shrink in one step."""
     scale_down_after: Duration | int = "2 min"
-    """Workers go only when fewer were wanted all this time."""
+    """Workers are removed only when fewer have been wanted all this time."""
     cool_down: Duration | int = 0
-    """After a change, no other one for so long."""
+    """The time after a change in which there is no other."""
     stale_after: Duration | int = "1 min"
-    """Metrics that are older count as missing: nothing is done without them."""
+    """Older metrics count as missing, and without metrics nothing is done."""
     notice_no_help: bool = True
-    """Go back, and do not try again, where more workers did not bring more throughput."""
+    """Go back, and do not try again for a while, if more workers did not increase throughput."""
     maintenance: tuple[tuple[str, str], ...] = ()
-    """Times of day (UTC) in which nothing is changed, as ("02:00", "03:30")."""
+    """Times of day (UTC) in which nothing is changed, such as ("02:00", "03:30")."""
 
     def __post_init__(self) -> None:
         """Refuse limits that make no sense."""
@@ -54,31 +54,31 @@ class Guard:
             raise refused("maintenance", self.maintenance, "not a list of times of day", 'write (("02:00", "03:30"),)')
         for span in self.maintenance:
             if not isinstance(span, tuple | list) or len(span) != 2:
-                raise refused("maintenance", self.maintenance, "not pairs of a begin and an end", 'write (("02:00", "03:30"),)')
+                raise refused("maintenance", self.maintenance, "not pairs of a start and an end", 'write (("02:00", "03:30"),)')
             list(map(_of_day_s, span))
 
     @property
     def scale_down_after_s(self) -> float:
-        """The same in seconds."""
+        """Return the same in seconds."""
         return duration_s(self.scale_down_after, "scale_down_after")
 
     @property
     def cool_down_s(self) -> float:
-        """The same in seconds."""
+        """Return the same in seconds."""
         return duration_s(self.cool_down, "cool_down")
 
     @property
     def stale_after_s(self) -> float:
-        """The same in seconds."""
+        """Return the same in seconds."""
         return duration_s(self.stale_after, "stale_after")
 
     def patient(self, interval_s: float) -> "Guard":
-        """Return a guard to which metrics of some seconds ago are not stale."""
+        """Return a guard for which metrics that are `interval_s` old are not stale."""
         return self if self.stale_after_s >= interval_s else replace(self, stale_after=timedelta(seconds=interval_s))
 
     @staticmethod
     def bounds(minimum: int, maximum: int) -> "Guard":
-        """Return a guard that knows only a minimum and a maximum."""
+        """Return a guard with no limits but a minimum and a maximum."""
         return Guard(minimum, maximum, float("inf"), 0, 0, NEVER, notice_no_help=False)
 
     def build(self, resume: dict[str, Any] | None = None) -> "GuardLogic":
@@ -87,7 +87,7 @@ class Guard:
 
 
 class GuardLogic:
-    """Remembers what was wanted and done lately."""
+    """Applies the limits, and remembers what was wanted and done recently."""
 
     def __init__(
         self,
@@ -97,22 +97,20 @@ class GuardLogic:
         trial: list[float] | None = None,
         useless: list[float] | None = None,
     ) -> None:
-        """Start without a past, or go on."""
+        """Start without a past, or continue from a snapshot."""
         self.config = config
         self._changed_s = changed_s
         self._wanted: deque[tuple[float, int]] = deque((at, int(n)) for at, n in wanted or [])
-        self._trial = (
-            trial  # before the latest growth under overload: workers, processed and input rate; workers after; looks since
-        )
-        self._useless = useless  # more workers than this did not help, at this input rate, at this time
+        self._trial = trial  # before the latest growth under overload: workers, processed and input rate; then workers after it, and observations since
+        self._useless = useless  # the number of workers beyond which more did not help, the input rate and the time of that
 
     def snapshot(self) -> dict[str, Any]:
-        """Return the past."""
+        """Return the state, from which `Guard.build` can continue."""
         wanted = [[at, n] for at, n in self._wanted]
         return {"changed_s": self._changed_s, "wanted": wanted, "trial": self._trial, "useless": self._useless}
 
     def limit(self, decided: Decision, seen: Evaluation, *, standing: Allocation, now_s: float) -> Decision:
-        """Cut a decision; `standing` is what was asked for last, there or not."""
+        """Return the decision within the limits; `standing` is what was requested last, whether it is there yet or not."""
         config, base, wanted = self.config, max(1, seen.seen.allocation.workers), decided.allocation.workers
         if (until := self._maintenance(now_s)) is not None:
             self.forget()
@@ -123,18 +121,18 @@ class GuardLogic:
             why.append(f"fewer only after {config.scale_down_after_s:g} s")
         if limit > base * config.step_factor:
             limit = max(base + 1, int(base * config.step_factor))
-            why.append(f"at most {config.step_factor:g} times in a step")
+            why.append(f"at most {config.step_factor:g} times as many per step")
         elif limit < base / config.step_factor:
             limit = -int(-base // config.step_factor)
-            why.append(f"at most {config.step_factor:g} times fewer in a step")
+            why.append(f"at most {config.step_factor:g} times fewer per step")
         if not config.minimum <= limit <= config.maximum:
             limit = min(max(limit, config.minimum), config.maximum)
             why.append(f"within {config.minimum} to {config.maximum}")
         if not seen.settled and limit <= standing.workers:
-            return _stay(decided, standing, f"{standing.workers} were asked for and are not all at work yet")
+            return _stay(decided, standing, f"not all of the {standing.workers} that were requested have started yet")
         if limit != standing.workers and self._changed_s is not None and 0 <= now_s - self._changed_s < config.cool_down_s:
             ago = f"changed {now_s - self._changed_s:.0f} s ago"
-            return _stay(decided, standing, f"{ago}, cools down {config.cool_down_s:g} s")
+            return _stay(decided, standing, f"{ago}, cooling down for {config.cool_down_s:g} s")
         if limit != standing.workers:
             self._begin_trial(seen, base, limit)
             self._changed_s = now_s
@@ -145,23 +143,23 @@ class GuardLogic:
         return Decision(decided.allocation.with_workers(limit), "; ".join([decided.reason, *why]))
 
     def forget(self) -> None:
-        """Begin anew after a time in which nothing was seen or changed: wishes for fewer workers, and what is on trial."""
+        """Forget wishes for fewer workers and the current trial, after a time in which nothing was observed or changed."""
         self._wanted.clear()
         self._trial = None
 
     def _helpful(self, wanted: int, seen: Evaluation, now_s: float) -> tuple[int, list[str]]:
-        """Allow no more workers than helped before."""
-        said = self._judge_trial(seen, now_s)
+        """Return the wanted number of workers, at most as many as helped before, and the reasons."""
+        verdict = self._judge_trial(seen, now_s)
         if self._useless:
-            most, rate_hz, since_s = self._useless
+            limit, rate_hz, since_s = self._useless
             if abs(seen.seen.arrival_rate_hz - rate_hz) > CHANGED * rate_hz or not 0 <= now_s - since_s < FORGET_S:
                 self._useless = None
-            elif wanted > most:
-                return int(most), [said or f"more than {int(most)} did not help before"]
-        return wanted, [said] if said else []
+            elif wanted > limit:
+                return int(limit), [verdict or f"more than {int(limit)} did not help before"]
+        return wanted, [verdict] if verdict else []
 
     def _persistent(self, wanted: int, present: int, now_s: float, interval_s: float) -> int:
-        """Return the most workers that were wanted lately; a gap in time begins anew."""
+        """Return the highest number of workers that was wanted recently; after a gap in time this begins anew."""
         keep_s = self.config.scale_down_after_s
         gap_s = max(keep_s, self.config.stale_after_s, 3 * interval_s)
         if self._wanted and not 0 <= now_s - self._wanted[-1][0] <= gap_s:
@@ -178,12 +176,12 @@ class GuardLogic:
         self._trial = [base, seen.seen.processed_rate_hz, seen.seen.arrival_rate_hz, limit, 0] if overloaded else None
 
     def _judge_trial(self, seen: Evaluation, now_s: float) -> str | None:
-        """Find out whether the latest growth helped; if not, say so and remember it."""
+        """Check whether the latest growth helped; if not, remember it and return a message."""
         if not self.config.notice_no_help or not self._trial or not seen.settled:
             return None
         before, rate_hz, came_hz, after, looks = self._trial
         now = seen.seen
-        if now.allocation.workers < after:  # not what was asked for, so nothing can be said
+        if now.allocation.workers < after:  # not what was requested, so it cannot be judged
             self._trial = None
         elif now.allocation.workers == after:
             self._trial[-1] = looks + 1
@@ -195,7 +193,10 @@ class GuardLogic:
         if seen.utilisation <= 1 or more_came or now.processed_rate_hz > rate_hz * (1 + hoped):
             return None
         self._useless = [before, now.arrival_rate_hz, now_s]
-        did, had = f"{int(after)} workers got {now.processed_rate_hz:,.0f} tuples/s done", f"{int(before)} had {rate_hz:,.0f}"
+        did, had = (
+            f"{int(after)} workers processed {now.processed_rate_hz:,.0f} tuples/s",
+            f"{int(before)} processed {rate_hz:,.0f}",
+        )
         return f"{did}, {had}: that did not help, back to {int(before)}"
 
     def _maintenance(self, now_s: float) -> str | None:
@@ -207,7 +208,7 @@ class GuardLogic:
 
 
 def _stay(decided: Decision, standing: Allocation, *why: str) -> Decision:
-    """Return what there is, and the reason for it."""
+    """Return a decision to change nothing, with the reasons."""
     return Decision(standing, "; ".join([decided.reason, *why]))
 
 

@@ -1,4 +1,4 @@
-"""How well something was scaled: stability, accuracy, settling and overshoot (P2 §2.3, SPEC E8)."""
+"""Measures how well a run was scaled: stability, accuracy, settling and overshoot (P2 §2.3, SPEC E8)."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -8,11 +8,13 @@ from math import hypot
 from skytide.records import Allocation
 
 STEP_GHZ = 0.1  # frequencies count in steps, as in P2 §5.3.4
+KEEPS_UP = 0.95
+"""The share of the input that has to be processed in an interval: less is a violation (SPEC E8)."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """One control interval: what worked in it, and whether it was good enough."""
+    """One control interval: its allocation, and whether the quality of service was violated."""
 
     allocation: Allocation
     violated: bool
@@ -22,15 +24,15 @@ class Step:
 
 @dataclass(frozen=True)
 class Saso:
-    """The four measures, and what it cost."""
+    """The four measures, and the cost."""
 
     reconfigurations: int
     """Stability."""
     violations: int
     violation_share: float
-    """Accuracy: intervals that were not good enough, and their share."""
+    """Accuracy: intervals with a violation, and their share."""
     amplitude: float
-    """Settling: how far a reconfiguration goes on average."""
+    """Settling: the mean distance of a reconfiguration."""
     mean_workers: float
     """Overshoot."""
     worker_seconds: float
@@ -38,7 +40,7 @@ class Saso:
 
 
 def saso(steps: Iterable[Step]) -> Saso:
-    """Sum up a run.
+    """Return the measures of a run.
 
     >>> one, two = Allocation(2), Allocation(5)
     >>> measured = saso([Step(one, False), Step(two, True), Step(two, False), Step(one, False)])
@@ -64,7 +66,7 @@ def saso(steps: Iterable[Step]) -> Saso:
 
 
 def _distance(before: Allocation, after: Allocation) -> float:
-    """Return the Euclidean distance of two allocations: workers (or slots of either level), and steps of the frequency."""
+    """Return the Euclidean distance of two allocations in workers (or slots of both levels) and steps of the frequency."""
     moves = [_levels(after)[level] - count for level, count in enumerate(_levels(before))]
     if before.frequency_ghz is not None and after.frequency_ghz is not None:
         moves.append((after.frequency_ghz - before.frequency_ghz) / STEP_GHZ)

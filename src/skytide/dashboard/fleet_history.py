@@ -20,7 +20,7 @@ class SplitLoad:
 
 @dataclass(frozen=True)
 class FleetLook:
-    """A fleet and its query at a time, in seconds since its streams began."""
+    """A fleet and its query at one moment, in seconds since its streams began."""
 
     at_s: float
     fleet: FleetStatus
@@ -30,7 +30,7 @@ class FleetLook:
 
 @dataclass(frozen=True)
 class FleetHistory:
-    """All that views and pictures of a fleet are made of."""
+    """What views and pictures of a fleet are made of."""
 
     looks: tuple[FleetLook, ...] = ()
     query: History = field(default_factory=History)

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from skytide.dashboard.fleet_history import FleetHistory, FleetLook
-from skytide.dashboard.live import AROUND, NAME, NUMBER, UNIT, WIDEST, gauge, sparkline
+from skytide.dashboard.live import AROUND, MAX_WIDTH, NAME, NUMBER, UNIT, gauge, sparkline
 from skytide.records import Status
 from skytide.records.fleet import FleetStatus
 
@@ -19,8 +19,8 @@ GAUGE = 12  # columns
 
 
 def view(history: FleetHistory, *, title: str, progress: str, width: int = 80) -> RenderableType:
-    """Show how a fleet is doing: `title` says of what, `progress` how far it has come."""
-    width = min(width, WIDEST)
+    """Return a view of how a fleet is doing: `title` says what it reads, `progress` how far it has come."""
+    width = min(width, MAX_WIDTH)
     latest = history.latest
     if latest is None or latest.query.batch < 0:
         body: RenderableType = Text(
@@ -39,7 +39,7 @@ def view(history: FleetHistory, *, title: str, progress: str, width: int = 80) -
 
 
 def line(history: FleetHistory, *, progress: str) -> str:
-    """Say the same in a line, for logs and pipes."""
+    """Return the same in one line, for logs and pipes."""
     latest, window = history.latest, history.last_window
     if latest is None or latest.query.batch < 0:
         return progress
@@ -55,14 +55,14 @@ def line(history: FleetHistory, *, progress: str) -> str:
 
 
 def _loads(look: FleetLook) -> str:
-    """Say how full the splits are."""
+    """Return how full the splits are."""
     return ", ".join(f"{load.rate_hz / look.fleet.capacity_hz:.0%}" for load in look.splits[:SPLITS_SHOWN]) + (
         ", ..." if len(look.splits) > SPLITS_SHOWN else ""
     )
 
 
 def standing(fleet: FleetStatus) -> str:
-    """Say which streams give nothing.
+    """Return how many streams deliver nothing.
 
     >>> standing(FleetStatus(streams=9, silent=2, missing=1))
     '2 silent, 0 suspended, 1 missing'
@@ -71,7 +71,7 @@ def standing(fleet: FleetStatus) -> str:
 
 
 def lost(fleet: FleetStatus, query: Status) -> str:
-    """Say what got lost, and why.
+    """Return what was lost, and why.
 
     >>> lost(FleetStatus(invalid=2, skipped={"vanished": 1}), Status(tuples=1_000, late=7))
     '0.70% late, 2 broken, 1 vanished'
@@ -81,7 +81,7 @@ def lost(fleet: FleetStatus, query: Status) -> str:
 
 
 def plural(count: int, word: str) -> str:
-    """Write a word for so many.
+    """Return a word in the form that fits a count.
 
     >>> plural(1, "split"), plural(2, "split")
     ('split', 'splits')
@@ -97,10 +97,10 @@ def _numbers(history: FleetHistory, latest: FleetLook, bars: int) -> RenderableT
     table.add_column(width=UNIT)
     table.add_column(width=bars, no_wrap=True)
 
-    def add(name: str, number: str, unit: str, shown: RenderableType, told: str = "") -> None:
+    def add(name: str, number: str, unit: str, shown: RenderableType, note: str = "") -> None:
         table.add_row(name, number, unit, shown)
-        if told:
-            table.add_row("", "", "", Text(told, style="dim", overflow="ellipsis"))
+        if note:
+            table.add_row("", "", "", Text(note, style="dim", overflow="ellipsis"))
 
     def spark(values: Sequence[float], colour: str) -> Text:
         return Text(sparkline(values, bars), style=colour)
@@ -114,8 +114,8 @@ def _numbers(history: FleetHistory, latest: FleetLook, bars: int) -> RenderableT
     for load in latest.splits[:SPLITS_SHOWN]:
         share = load.rate_hz / fleet.capacity_hz if fleet.capacity_hz else 0.0
         row = Table.grid(padding=(0, 1))
-        told = Text(f"{load.streams:,} {plural(load.streams, 'stream')}, {load.rate_hz:,.0f}/s", style="dim", overflow="ellipsis")
-        row.add_row(gauge(share, GAUGE), told)
+        note = Text(f"{load.streams:,} {plural(load.streams, 'stream')}, {load.rate_hz:,.0f}/s", style="dim", overflow="ellipsis")
+        row.add_row(gauge(share, GAUGE), note)
         table.add_row(f"  split {load.split}", f"{share:.0%}", "full", row)
     if (more := len(latest.splits) - SPLITS_SHOWN) > 0:
         table.add_row("", "", "", Text(f"and {more:,} more", style="dim"))

@@ -15,7 +15,7 @@ EXPECTED, SPLITS, MOVED, BUFFERED = "#d35400", "#7b3294", "#2e8540", "#c0392b"
 
 
 def draw(history: FleetHistory, *, name: str, ahead_s: float) -> Figure:
-    """Draw all looks at a fleet over the time since its streams began; what is expected is expected `ahead_s` later."""
+    """Return a drawing of all looks at a fleet since its streams began; the expected rate is that `ahead_s` later."""
     figure = Figure(figsize=(11, 8.5), layout="constrained")
     figure.suptitle(f"A fleet of {name}", fontsize=17, weight="bold", x=0.01, ha="left")
     panels = figure.subplots(3, 1, sharex=True, height_ratios=[1.3, 1, 0.9])
@@ -35,7 +35,7 @@ def draw(history: FleetHistory, *, name: str, ahead_s: float) -> Figure:
 def _rates(panel: Axes, times: Any, history: FleetHistory, ahead_s: float) -> None:
     rates = np.array([look.fleet.rate_hz for look in history.looks])
     latest = history.looks[-1].fleet
-    title(panel, f"Rate: up to {rates.max():,.0f} tuples a second of {latest.streams + latest.missing:,} streams")
+    title(panel, f"Rate: up to {rates.max():,.0f} tuples per second of {latest.streams + latest.missing:,} streams")
     batches = history.query.batches
     seen = [look.at_s for look in _first_looks(history)]
     panel.plot(
@@ -45,12 +45,12 @@ def _rates(panel: Axes, times: Any, history: FleetHistory, ahead_s: float) -> No
     expected = [look.fleet.expected_hz for look in history.looks]
     dashes, label = (0, (4, 3)), f"expected {ahead_s:.0f} s later"
     panel.step(times, expected, where="post", color=EXPECTED, linewidth=1.5, linestyle=dashes, label=label)
-    panel.set(ylabel="tuples a second", ylim=(0, 1.35 * max(rates.max(), *expected, 1.0)))
+    panel.set(ylabel="tuples per second", ylim=(0, 1.35 * max(rates.max(), *expected, 1.0)))
     panel.legend(loc="upper right", ncols=3, frameon=False)
 
 
 def _steps(panel: Axes, times: Any, values: Any, colour: str, label: str | None = None) -> None:
-    """Draw values that hold until the next one."""
+    """Draw values that each hold until the next one."""
     panel.fill_between(times, values, step="post", color=colour, alpha=0.2, linewidth=0)
     panel.step(times, values, where="post", color=colour, linewidth=1.5, label=label)
     panel.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")

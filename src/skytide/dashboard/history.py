@@ -1,4 +1,4 @@
-"""What was seen of a running query: one look a batch, and the windows that came out."""
+"""What was seen of a running query: one look per batch, and the windows that came out."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -13,7 +13,7 @@ from skytide.records import Status, WindowRow
 
 @dataclass(frozen=True)
 class History:
-    """All that views and pictures are made of. Times of day are in microseconds since 1970."""
+    """What views and pictures are made of. Times of day are in microseconds since 1970."""
 
     batches: tuple[Status, ...] = ()
     """The status after each batch, as far as it was looked at."""
@@ -22,7 +22,7 @@ class History:
     """When the first window came out: those that ended before had to wait for the first batch."""
 
     def after(self, status: Status, windows: Sequence[WindowRow]) -> "History":
-        """Return the history after one more look; nothing is new until the next batch is done."""
+        """Return the history after one more look; nothing is new until the next batch has ended."""
         if status.batch < 0 or (self.batches and status.batch == self.batches[-1].batch):
             return self
         out_us = self.out_us or (windows[0].window_end_us + round(windows[0].latency_s * 1e6) if windows else None)
@@ -30,7 +30,7 @@ class History:
 
     @property
     def latest(self) -> Status | None:
-        """Return the status after the latest batch."""
+        """The status after the latest batch."""
         return self.batches[-1] if self.batches else None
 
     def latency(self) -> "Latency | None":
@@ -62,7 +62,7 @@ def latency(windows: Sequence[WindowRow], *, since_us: int) -> Latency | None:
 
 
 def read_windows(folder: Path) -> list[WindowRow]:
-    """Read the rows about windows that the sink "parquet" wrote, in order."""
+    """Return the rows about windows that the sink "parquet" wrote, in order."""
     if not folder.is_dir():
         return []
     table = pq.read_table(folder).sort_by("window_start")

@@ -16,13 +16,14 @@ from skytide.records import Status, WindowRow
 
 WARMING_UP = "warming up"
 BARS = "▁▂▃▄▅▆▇█"
-WIDEST = 100
+MAX_WIDTH = 100
 NAME, NUMBER, UNIT = 11, 9, 8  # columns
-AROUND = NAME + NUMBER + UNIT + 3 + 6  # what is not left for bars
+AROUND = NAME + NUMBER + UNIT + 3 + 6  # columns that are not left for bars
+ROOM_BELOW = 0.8  # a utilisation below this leaves room
 
 
 def sparkline(values: Sequence[float], width: int) -> str:
-    """Draw the latest values as bars from zero.
+    """Return the latest values as bars that begin at zero.
 
     >>> sparkline([5, 0, 1, 4, 8], width=4)
     '▁▂▅█'
@@ -33,8 +34,8 @@ def sparkline(values: Sequence[float], width: int) -> str:
 
 
 def view(history: History, *, progress: str, drop_ratio: float, width: int = 80) -> RenderableType:
-    """Show how a query is doing: `progress` says how far it has come, `drop_ratio` which share of the tuples it may drop."""
-    width = min(width, WIDEST)
+    """Return a view of how a query is doing: `progress` says how far it has come, `drop_ratio` the share of the tuples it may drop."""
+    width = min(width, MAX_WIDTH)
     latest = history.latest
     if latest is None or latest.last_window is None:
         body: RenderableType = Text("A fresh Spark starts its workers and loads the kernels ...", style="yellow")
@@ -51,7 +52,7 @@ def view(history: History, *, progress: str, drop_ratio: float, width: int = 80)
 
 
 def line(history: History, *, progress: str) -> str:
-    """Say the same in a line, for logs and pipes."""
+    """Return the same in one line, for logs and pipes."""
     latest = history.latest
     if latest is None or latest.last_window is None:
         return progress
@@ -75,10 +76,10 @@ def _numbers(history: History, latest: Status, last: WindowRow, bars: int, drop_
     table.add_column(width=UNIT)
     table.add_column(width=bars, no_wrap=True)
 
-    def add(name: str, number: str, unit: str, shown: RenderableType, said: str = "") -> None:
+    def add(name: str, number: str, unit: str, shown: RenderableType, note: str = "") -> None:
         table.add_row(name, number, unit, shown)
-        if said:
-            table.add_row("", "", "", Text(said, style="dim"))
+        if note:
+            table.add_row("", "", "", Text(note, style="dim"))
 
     def spark(values: Sequence[float], colour: str) -> Text:
         return Text(sparkline(values, bars), style=colour)
@@ -104,8 +105,8 @@ def _numbers(history: History, latest: Status, last: WindowRow, bars: int, drop_
 
 
 def gauge(share: float, width: int) -> RenderableType:
-    """Draw a share as a bar: green while there is room, red when there is none."""
-    colour = "green" if share < 0.8 else "yellow" if share < 1 else "red"
+    """Return a share as a bar: green while there is room, red when there is none."""
+    colour = "green" if share < ROOM_BELOW else "yellow" if share < 1 else "red"
     return ProgressBar(total=1, completed=min(share, 1), width=width, complete_style=colour, finished_style=colour)
 
 

@@ -15,7 +15,7 @@ START, QUIET = "#eef0f3", "#6b7480"
 
 
 def draw(history: History, windows: Sequence[WindowRow], *, drop_ratio: float) -> Figure:
-    """Draw all windows of a run, and what its batches said of slack and late tuples, over the time when windows ended."""
+    """Return a drawing of all windows of a run, and of slack and late tuples after each batch, over the time when windows ended."""
     figure = Figure(figsize=(11, 10), layout="constrained")
     figure.suptitle("The skyline of the last second of a bursty, late stream", fontsize=17, weight="bold", x=0.01, ha="left")
     panels = figure.subplots(4, 1, sharex=True, height_ratios=[1.1, 1.3, 1.1, 0.8])
@@ -41,18 +41,18 @@ def draw(history: History, windows: Sequence[WindowRow], *, drop_ratio: float) -
 
 def _input(panel: Axes, ends: Any, windows: Sequence[WindowRow]) -> None:
     rates = np.array([row.tuples / (row.window_end_us - row.window_start_us) * 1e6 for row in windows])
-    title(panel, f"Input: bursts of up to {rates.max():,.0f} tuples a second, {rates.mean():,.0f} on average")
+    title(panel, f"Input: bursts of up to {rates.max():,.0f} tuples per second, {rates.mean():,.0f} on average")
     _area(panel, ends, rates, INPUT)
-    panel.set(ylabel="tuples a second")
+    panel.set(ylabel="tuples per second")
 
 
 def _latency(panel: Axes, ends: Any, windows: Sequence[WindowRow], since_us: int) -> None:
     seconds = np.array([row.latency_s for row in windows])
     counted = seconds[[row.window_end_us >= since_us for row in windows]]
     steady = latency(windows, since_us=since_us)
-    said = f"mean {steady.mean_s:.2f} s, p99 {steady.p99_s:.2f} s" if steady else "none ended after the first batch"
-    title(panel, f"Latency, from the end of a window to its result: {said}")
-    panel.plot(ends, seconds, color=LATENCY, linewidth=1.2, marker=".", markersize=3.5, label="a window", zorder=3)
+    latencies = f"mean {steady.mean_s:.2f} s, p99 {steady.p99_s:.2f} s" if steady else "none ended after the first batch"
+    title(panel, f"Latency, from the end of a window to its result: {latencies}")
+    panel.plot(ends, seconds, color=LATENCY, linewidth=1.2, marker=".", markersize=3.5, label="one window", zorder=3)
     panel.set(ylim=(0, 1.3 * (counted if len(counted) else seconds).max()), ylabel="seconds")
 
 
@@ -85,7 +85,7 @@ def _area(panel: Axes, ends: Any, values: Any, colour: str) -> None:
 
 
 def title(panel: Axes, text: str) -> None:
-    """Say above a panel what is seen in it."""
+    """Write a title above a panel."""
     panel.set_title(text, loc="left", fontsize=11.5)
 
 

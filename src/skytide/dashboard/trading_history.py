@@ -21,12 +21,12 @@ SIGNALS = ("buy", "sell")
 
 @dataclass(frozen=True, eq=False)
 class Windows:
-    """Windows of one symbol, in order: when each ended, by the exchange's clock, and what was made of it."""
+    """Windows of one symbol, in order: when each ended, by the clock of the exchange, and its results."""
 
     ends_us: Numbers
     starts_us: Numbers
     first_rows: Numbers
-    """The number of the first quote of each, among those of the symbol."""
+    """The number of each window's first quote, among those of the symbol."""
     numbers: dict[str, Floats]
     signals: NDArray[np.str_]
 
@@ -59,13 +59,13 @@ class Windows:
         )
 
     def side_by_side(self, length: int) -> "Windows":
-        """Return those that do not overlap: one after the other, from the first on."""
+        """Return those that follow one another without overlap, from the first one on."""
         return self[(self.first_rows - self.first_rows[0]) % length == 0] if len(self) else self
 
 
 @dataclass(frozen=True)
 class Accuracy:
-    """How far predictions of a symbol were from the price that came, and how far off it would be to expect no change; medians, in 1/10,000."""
+    """How far predictions of a symbol were off, and how far a prediction of no change would have been; medians, in 1/10,000."""
 
     predictions: int
     off_bp: float
@@ -73,7 +73,7 @@ class Accuracy:
 
 
 def accuracy(windows: Windows, ahead_us: int) -> Accuracy | None:
-    """Compare predictions with the close of the first window that ended at or after the time they were made for."""
+    """Return how predictions compare with the close of the first window that ended at or after the time they were made for."""
     then = windows.ends_us + ahead_us
     at = np.searchsorted(windows.ends_us, then)
     known = at < len(windows)
@@ -90,7 +90,7 @@ def accuracy(windows: Windows, ahead_us: int) -> Accuracy | None:
 
 @dataclass(frozen=True)
 class TradingLook:
-    """The query at a time, in seconds since the exchange opened, by our clock."""
+    """The query at one moment, in seconds of our clock since the exchange opened."""
 
     at_s: float
     query: Status
@@ -100,7 +100,7 @@ class TradingLook:
 
 @dataclass(frozen=True)
 class TradingHistory:
-    """All that the view and the picture are made of."""
+    """What the view and the picture are made of."""
 
     looks: tuple[TradingLook, ...] = ()
     query: History = field(default_factory=History)
@@ -109,7 +109,7 @@ class TradingHistory:
     def after(
         self, at_s: float, status: Status, windows: list[WindowRow], reason: str, results: list[pa.Table]
     ) -> "TradingHistory":
-        """Return the history after one more look; without a new batch nothing is new."""
+        """Return the history after one more look; nothing is new until the next batch has ended."""
         query = self.query.after(status, windows)
         if query is self.query and not results:
             return self
@@ -127,11 +127,11 @@ class TradingHistory:
         return self.looks[-1] if self.looks else None
 
     def liveliest(self, count: int) -> list[tuple[str, Windows]]:
-        """Return the symbols with most windows, the first of them first."""
+        """Return the symbols with the most windows, most first."""
         return sorted(self.symbols.items(), key=lambda each: (-len(each[1]), each[0]))[:count]
 
     def signals(self) -> dict[str, int]:
-        """Return how many windows said buy, and how many sell."""
+        """Return how many windows gave a signal to buy, and how many to sell."""
         return {signal: sum(int((each.signals == signal).sum()) for each in self.symbols.values()) for signal in SIGNALS}
 
 
@@ -139,7 +139,7 @@ class ResultFolder:
     """The results of a query with the sink "parquet", as they come."""
 
     def __init__(self, folder: Path) -> None:
-        """Look into a folder that need not be there yet."""
+        """Begin with a folder that need not exist yet."""
         self._folder, self._read = folder, -1
 
     def new(self, up_to: int) -> list[pa.Table]:

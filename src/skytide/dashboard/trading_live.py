@@ -10,7 +10,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from skytide.dashboard.live import AROUND, BARS, NAME, NUMBER, UNIT, WIDEST, gauge, sparkline
+from skytide.dashboard.live import AROUND, BARS, MAX_WIDTH, NAME, NUMBER, UNIT, gauge, sparkline
 from skytide.dashboard.trading_history import TradingHistory, TradingLook, Windows
 
 SYMBOLS_SHOWN = 10
@@ -20,8 +20,8 @@ ARROWS = {"buy": "▲ buy", "sell": "▼ sell", "hold": "hold"}
 
 
 def view(history: TradingHistory, *, title: str, ahead: str, progress: str, width: int = 80) -> RenderableType:
-    """Show how trading is doing: `title` says of what, `ahead` how far predictions look, `progress` how far the day has come."""
-    width = min(width, WIDEST)
+    """Return a view of trading: `title` says what is traded, `ahead` how far predictions look, `progress` how far the day has come."""
+    width = min(width, MAX_WIDTH)
     latest = history.latest
     if latest is None:
         body: RenderableType = Text("A fresh Spark starts its workers and loads the kernels ...", style="yellow")
@@ -39,7 +39,7 @@ def view(history: TradingHistory, *, title: str, ahead: str, progress: str, widt
 
 
 def line(history: TradingHistory, *, progress: str) -> str:
-    """Say the same in a line, for logs and pipes."""
+    """Return the same in one line, for logs and pipes."""
     latest = history.latest
     if latest is None:
         return progress
@@ -59,7 +59,7 @@ def change(windows: Windows) -> float:
 
 
 def price_line(values: Sequence[float], width: int) -> str:
-    """Draw values as bars from the lowest to the highest; many are drawn by the last of each step.
+    """Return values as bars from the lowest to the highest; if there are many, only some of them.
 
     >>> price_line([10.0, 10.2, 10.1, 10.4], width=4), price_line([7.0, 7.0], width=4)
     ('▁▄▂█', '▄▄')
@@ -83,23 +83,23 @@ def _numbers(history: TradingHistory, latest: TradingLook, bars: int) -> Rendera
     def spark(values: Sequence[float], colour: str) -> Text:
         return Text(sparkline(values, bars), style=colour)
 
-    def told(text: str) -> Text:
+    def note(text: str) -> Text:
         return Text(text, style="dim", overflow="ellipsis")
 
     table.add_row("input", f"{query.input_rate_hz:,.0f}", "quotes/s", spark([batch.input_rate_hz for batch in batches], "cyan"))
     signals = history.signals()
-    said = f"{signals['buy']:,} said buy, {signals['sell']:,} sell"
-    table.add_row("windows", f"{query.windows_out:,}", "fitted", told(said))
+    found = f"{signals['buy']:,} signals to buy, {signals['sell']:,} to sell"
+    table.add_row("windows", f"{query.windows_out:,}", "fitted", note(found))
     windows = [window.latency_s for window in history.query.windows if window.window_end_us >= (history.query.out_us or 0)]
     steady = history.query.latency()
     last = f"{history.query.windows[-1].latency_s:.2f}" if history.query.windows else "-"
     table.add_row("latency", last, "s", spark(windows, "green"))
     if steady:
-        table.add_row("", "", "", told(f"mean {steady.mean_s:.2f} s, p99 {steady.p99_s:.2f} s"))
+        table.add_row("", "", "", note(f"mean {steady.mean_s:.2f} s, p99 {steady.p99_s:.2f} s"))
     table.add_row("utilisation", f"{query.utilisation:.0%}", "", gauge(query.utilisation, bars))
     table.add_row("slots", f"{query.slots:,}", "at work", spark([batch.slots for batch in batches], "magenta"))
-    table.add_row("", "", "", told(f"{query.moved_groups:,} groups of keys moved"))
-    table.add_row("", "", "", told(f"the busiest has {query.imbalance:.2f} times the mean load"))
+    table.add_row("", "", "", note(f"{query.moved_groups:,} groups of keys moved"))
+    table.add_row("", "", "", note(f"the busiest has {query.imbalance:.2f} times the mean load"))
     return table
 
 

@@ -32,7 +32,7 @@ class Candles:
 
 
 def candles(windows: Windows, most: int) -> Candles:
-    """Return candlesticks of windows that lie side by side; of more than `most` some neighbours are one."""
+    """Return candlesticks of windows that lie side by side; if there are more than `most`, neighbours are merged."""
     numbers = windows.numbers
     firsts = np.arange(0, len(windows), max(1, -(-len(windows) // most)))
     lasts = np.append(firsts[1:], len(windows)) - 1
@@ -47,7 +47,7 @@ def candles(windows: Windows, most: int) -> Candles:
 
 
 def draw(history: TradingHistory, *, name: str, ahead: str, ahead_us: int, length: int, first_us: int, speed: float) -> Figure:
-    """Draw a day that opened at `first_us`, from windows of `length` quotes that predicted so far `ahead`."""
+    """Return a drawing of a day that opened at `first_us`, from windows of `length` quotes that predicted the price `ahead`."""
     shown = history.liveliest(SYMBOLS)
     figure = Figure(figsize=(14, 3.1 * len(shown) + 5.2), layout="constrained")
     figure.suptitle(f"Trading {name}", fontsize=17, weight="bold", x=0.01, ha="left")
@@ -75,7 +75,7 @@ def _times(times_us: Any) -> Any:
 
 
 def _clock(day: float, _: object = None) -> str:
-    """Write a number of days as the time of the day."""
+    """Return the time of day of a number of days, as text."""
     seconds = round(day % 1 * 86_400)
     return f"{seconds // 3_600:02}:{seconds // 60 % 60:02}" + (f":{seconds % 60:02}" if seconds % 60 else "")
 
@@ -91,17 +91,20 @@ def _day(panel: Axes, symbol: str, windows: Windows, length: int) -> None:
 
 
 def _draw(panel: Axes, drawn: Candles, alpha: float = 1.0) -> None:
+    panel.ticklabel_format(axis="y", useOffset=False)
     colours = np.where(drawn.closes >= drawn.opens, UP, DOWN).tolist()
     middles = drawn.begins + (drawn.ends - drawn.begins) / 2
     panel.vlines(middles, drawn.lows, drawn.highs, colors=colours, linewidth=1.0, alpha=alpha)
     low, high = np.minimum(drawn.opens, drawn.closes), np.maximum(drawn.opens, drawn.closes)
-    least = (drawn.highs.max() - drawn.lows.min()) / 200 if len(drawn.highs) else 0.0  # so that a close as the open is seen
+    least = (
+        (drawn.highs.max() - drawn.lows.min()) / 200 if len(drawn.highs) else 0.0
+    )  # so that a candle is visible even if it closed as it opened
     widths = 0.8 * (drawn.ends - drawn.begins)
     panel.bar(middles, np.maximum(high - low, least), widths, low, color=colours, alpha=alpha, linewidth=0)
 
 
 def _close_up(panel: Axes, symbol: str, windows: Windows, length: int, ahead: str, ahead_us: int) -> None:
-    """Draw the latest candlesticks, one a window, and what was predicted meanwhile."""
+    """Draw the latest candlesticks, one per window, and what was predicted meanwhile."""
     known = accuracy(windows, ahead_us)
     off = f"off by {known.off_bp:.1f} bp, without change {known.unchanged_bp:.1f}" if known else "not known yet"
     title(panel, f"{ahead} ahead: {off}")
@@ -129,10 +132,10 @@ def _close_up(panel: Axes, symbol: str, windows: Windows, length: int, ahead: st
 def _rate(panel: Axes, history: TradingHistory, times: Any) -> None:
     rates = np.array([look.query.input_rate_hz for look in history.looks])
     total = history.looks[-1].query.windows_out
-    title(panel, f"Input: up to {rates.max():,.0f} quotes a second, from which {total:,} polynomials were fitted")
+    title(panel, f"Input: up to {rates.max():,.0f} quotes per second, from which {total:,} polynomials were fitted")
     panel.fill_between(times, rates, color=INPUT, alpha=0.2, linewidth=0)
     panel.plot(times, rates, color=INPUT, linewidth=1.5)
-    panel.set(ylabel="quotes a second", ylim=(0, None))
+    panel.set(ylabel="quotes per second", ylim=(0, None))
     panel.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
     panel.xaxis.set_major_formatter(_clock)
     panel.tick_params(labelbottom=False)
@@ -141,8 +144,8 @@ def _rate(panel: Axes, history: TradingHistory, times: Any) -> None:
 def _slots(panel: Axes, history: TradingHistory, times: Any) -> None:
     slots = np.array([look.query.slots for look in history.looks])
     steady = history.query.latency()
-    said = f"; latency mean {steady.mean_s:.2f} s, p99 {steady.p99_s:.2f} s" if steady else ""
-    title(panel, f"Slots, as model predictive control chose them: {slots.min()} to {slots.max()}{said}")
+    latencies = f"; latency mean {steady.mean_s:.2f} s, p99 {steady.p99_s:.2f} s" if steady else ""
+    title(panel, f"Slots, as model predictive control chose them: {slots.min()} to {slots.max()}{latencies}")
     panel.fill_between(times, slots, step="post", color=SLOTS, alpha=0.2, linewidth=0)
     panel.step(times, slots, where="post", color=SLOTS, linewidth=1.5)
     panel.set(ylabel="slots", ylim=(0, 1.3 * slots.max()))

@@ -12,7 +12,7 @@ _PLAIN = (str, bytes, bool, int, float, complex, type(None))
 
 
 def brief(value: object) -> str:
-    """Write a value for an error: short whatever it is, and without the data of others, such as the rows of a table.
+    """Return a value as text for an error: short whatever it is, and without data such as the rows of a table.
 
     >>> brief("3 s"), brief(10**5000), brief([1, None]), brief(object()), brief(int)
     ("'3 s'", 'an int', '[1, None]', 'an object', 'the class int')
@@ -44,14 +44,14 @@ def refused(name: str, value: object, reason: str, remedy: str) -> InvalidInput:
 
 
 def is_whole(value: object, least: int = -MAX_COUNT, most: int | None = None) -> bool:
-    """Say whether this is a whole number from `least` to `most`; True and False are none."""
+    """Return whether this is a whole number from `least` to `most`; True and False are not."""
     return (
         isinstance(value, Integral) and not isinstance(value, bool) and least <= int(value) <= (MAX_COUNT if most is None else most)
     )
 
 
 def is_real(value: object) -> bool:
-    """Say whether this is a number, which may be infinite; NaN, True and False are none."""
+    """Return whether this is a number, which may be infinite; NaN, True and False are not."""
     try:
         return isinstance(value, Real) and not isinstance(value, bool) and not isnan(float(value))
     except OverflowError:
@@ -59,7 +59,7 @@ def is_real(value: object) -> bool:
 
 
 def is_finite(value: object) -> bool:
-    """Say whether this is a finite number."""
+    """Return whether this is a finite number."""
     return is_real(value) and isfinite(float(value))  # type: ignore[arg-type]
 
 
@@ -96,13 +96,13 @@ def yes_or_no(name: str, value: object) -> None:
 
 
 def words(name: str, value: object, example: str) -> None:
-    """Refuse what is no text, or an empty one."""
+    """Refuse what is not a text, or is an empty one."""
     if not isinstance(value, str) or not value.strip():
         raise refused(name, value, "not a text, or an empty one", f"give one, for instance {example!r}")
 
 
 def kind_of(name: str, value: object, kind: type | tuple[type, ...], *, reason: str, remedy: str) -> None:
-    """Refuse what is no object of a kind."""
+    """Refuse what is not an object of a kind."""
     if not isinstance(value, kind):
         raise refused(name, value, reason, remedy)
 
@@ -126,7 +126,7 @@ def given_if(wanted: bool, name: str, value: object, *, because: str) -> None:
 
 
 def read_whole(name: str, text: str) -> int:
-    """Read a whole number."""
+    """Return the whole number that a text is."""
     try:
         return int(text)
     except (TypeError, ValueError):
@@ -134,7 +134,7 @@ def read_whole(name: str, text: str) -> int:
 
 
 def read_real(name: str, text: str) -> float:
-    """Read a number."""
+    """Return the number that a text is."""
     try:
         return float(text)
     except (TypeError, ValueError):

@@ -1,28 +1,34 @@
-"""The largest values that are taken from people; what is beyond them is refused before anything runs."""
+"""The largest values that are accepted; anything beyond them is refused before anything runs."""
 
 MAX_COUNT = 2**63 - 1
 """What the compiled loops, Arrow and Java can count to."""
 MAX_DURATION_US = 100 * 365 * 86_400_000_000
-"""A century: beyond that sums of times no longer fit into 64 bits before long."""
+"""A century: with much longer times, sums would not fit into 64 bits."""
 MAX_OVERLAPPING = 1_000_000
 """Windows that one tuple may belong to."""
 MAX_ROWS_PER_WINDOW = 10_000_000
-"""The length of a window of so many rows."""
+"""Rows of a window that is measured in rows."""
 MAX_SLOTS = 100_000
 """Tasks that work at the same time."""
-MAX_CORES = 1_000
-"""Cores of an executor of a cluster on this machine."""
+MAX_PORT = 65_535
+"""The highest port of TCP."""
+MAX_CORES = 10_000
+"""Cores of a Spark on this machine, real or claimed."""
 MAX_ACCURACY = 20_000
-"""Of quantiles: what the largest sketch of the library is good for."""
+"""The accuracy of quantiles: the largest sketch that the library offers."""
 MAX_DIVIDED_KEYS = 4_096
 """The most frequent keys that are divided among slots."""
 MAX_DIMENSIONS = 64
 """Columns of a generated point."""
+MAX_STREAMS = 100_000
+"""Streams of a generated fleet."""
+MAX_SEED = 2**128
+"""Seeds of generated streams."""
 MAX_DELAY_US = 24 * 3600 * 1_000_000
 """A day: how late a generated tuple may be."""
 MAX_SYMBOLS = 5_000
-"""Symbols of a made-up trading day: names that can be spoken run out."""
+"""Symbols of a made-up trading day: there are no more names that can be pronounced."""
 MAX_DEGREE = 8
-"""Of a polynomial that prices are fitted to."""
+"""The degree of a polynomial that is fitted to prices."""
 MAX_KERNEL_US = 2**62
 """Times that a compiled loop adds to others."""

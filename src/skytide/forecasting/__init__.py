@@ -1,4 +1,4 @@
-"""Forecasts of rates, for controllers and for admission alike."""
+"""Forecasts of rates, for controllers and for admission."""
 
 from skytide.forecasting.forecaster import Forecast, Forecaster, ForecasterLogic, LastValue
 from skytide.forecasting.holt import Holt, HoltWinters, ahead, smooth

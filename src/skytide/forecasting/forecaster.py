@@ -1,8 +1,8 @@
-"""Forecasts of a series with an interval about them: what every forecaster is, and the simplest of them.
+"""Forecasts of a series with prediction intervals: the base of all forecasters, and the simplest of them.
 
-A forecaster takes in one value a step. How wide its interval is follows from how far it was off one step ahead lately, and from how
-errors of one step add up over k of them (the state space form of exponential smoothing: Hyndman et al. 2008, section 6.4). Either side
-has errors of its own: that a load fell faster than expected is no reason to expect a higher one.
+A forecaster takes in one value per step. The width of its interval follows from its recent errors one step ahead, and from how these
+add up over k steps (the state space form of exponential smoothing: Hyndman et al. 2008, section 6.4). Errors above and below are
+counted apart: that a load fell faster than expected is no reason to expect a higher one.
 """
 
 from abc import ABC, abstractmethod
@@ -15,12 +15,12 @@ from skytide.errors import InvalidInput
 from skytide.errors.checks import brief, is_finite, is_whole
 
 State = dict[str, Any]
-FORGET = 0.95  # an error of 14 steps ago counts half: long enough to tell a spread, short enough for a stream that becomes rougher
+FORGET = 0.95  # an error 14 steps ago counts half: long enough to estimate a spread, short enough for a stream that becomes rougher
 
 
 @dataclass(frozen=True)
 class Forecast:
-    """A value to come, and where it lies with the probability that was asked for."""
+    """A future value, and the interval in which it lies with the requested probability."""
 
     mean: float
     low: float
@@ -28,14 +28,14 @@ class Forecast:
 
 
 class ForecasterLogic(ABC):
-    """Values in, forecasts out."""
+    """Turns values into forecasts."""
 
     def __init__(self, values: int = 0, below: float = 0.0, above: float = 0.0, weight: float = 0.0) -> None:
-        """Start with nothing seen; `below` and `above` are sums of squares of how far values were off to either side."""
+        """Start without values; `below` and `above` are weighted sums of the squared errors on either side."""
         self._values, self._below, self._above, self._weight = values, below, above, weight
 
     def observe(self, value: float) -> None:
-        """Take in the value of a step; what is no number is passed over."""
+        """Take in the value of a step; values that are not finite are ignored."""
         if not isfinite(value):
             return
         if self._values > 0 and self._judged:
@@ -47,15 +47,15 @@ class ForecasterLogic(ABC):
         self._values += 1
 
     def forecast(self, k: int, coverage: float = 0.9) -> Forecast:
-        """Say what comes k steps after the latest value. With a coverage of 0 the interval is the mean alone."""
+        """Return the forecast k steps after the latest value. With a coverage of 0 the interval is the mean alone."""
         if not (is_whole(k, 1) and is_finite(coverage) and 0 <= coverage < 1):
             raise InvalidInput(
                 value=f"forecast({brief(k)}, coverage={brief(coverage)})",
-                reason="not a step to come, or not a probability",
+                reason="not a future step, or not a probability",
                 remedy="choose k >= 1 and 0 <= coverage < 1",
             )
         if not self._values:
-            raise InvalidInput(value=f"forecast({k})", reason="nothing was seen yet", remedy="observe a value first")
+            raise InvalidInput(value=f"forecast({k})", reason="there is no value yet", remedy="observe a value first")
         mean = self._ahead(k)
         if not self._weight:
             return Forecast(mean, mean, mean)
@@ -64,12 +64,12 @@ class ForecasterLogic(ABC):
         return Forecast(mean, mean - below, mean + above)
 
     def snapshot(self) -> State:
-        """Return what was learned, as plain values."""
+        """Return the state as plain values."""
         return {"values": self._values, "below": self._below, "above": self._above, "weight": self._weight}
 
     @property
     def _judged(self) -> bool:
-        """Whether forecasts mean something yet: a first guess must not count as an error."""
+        """Return whether forecasts are meaningful yet: a first guess must not count as an error."""
         return True
 
     @abstractmethod
@@ -82,20 +82,20 @@ class ForecasterLogic(ABC):
 
     @abstractmethod
     def _growth(self, k: int) -> float:
-        """Return the variance k steps ahead in units of that of one step."""
+        """Return the variance k steps ahead, relative to that of one step."""
 
 
 class Forecaster(ABC):
-    """A way to forecast."""
+    """A way to forecast a series."""
 
     @abstractmethod
     def build(self, resume: State | None = None) -> ForecasterLogic:
-        """Return a new logic, or one that goes on from a snapshot."""
+        """Return a new logic, or one that continues from a snapshot."""
 
 
 @dataclass(frozen=True)
 class LastValue(Forecaster):
-    """It goes on as it is now.
+    """Forecasts that the latest value stays.
 
     >>> logic = LastValue().build()
     >>> for value in (3, 5, 4):

@@ -1,7 +1,7 @@
 """Exponential smoothing: Holt's level and trend (SPEC A3, P1 section 2.3), and Holt-Winters with a season.
 
-The recurrence is written once, with operators only: the same lines smooth one series of floats (a controller's) or ten thousand at once,
-as arrays (the streams of a fleet).
+The recurrence is written once, with operators only: the same lines smooth one series of floats (of a controller) or ten thousand at
+once, as arrays (the streams of a fleet).
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ Number = TypeVar("Number", float, NDArray[np.float64])
 
 
 def smooth(value: Number, level: Number, trend: Number, by_level: Number, by_trend: Number) -> tuple[Number, Number]:
-    """Return level and trend after a value, by the weights of both.
+    """Return level and trend after a value, given the weights of both.
 
     >>> smooth(15.0, 12.0, 2.0, 0.5, 0.5)
     (14.5, 2.25)
@@ -29,7 +29,7 @@ def smooth(value: Number, level: Number, trend: Number, by_level: Number, by_tre
 
 
 def ahead(level: Number, trend: Number, k: int) -> Number:
-    """Return what a level and a trend say of k steps on.
+    """Return the value that a level and a trend forecast k steps ahead.
 
     >>> ahead(14.5, 2.25, 2)
     19.0
@@ -41,7 +41,7 @@ def ahead(level: Number, trend: Number, k: int) -> Number:
 class Holt(Forecaster):
     """A level and a trend, both smoothed (SPEC A3, P1 section 2.3).
 
-    The first two values give level and trend. As one step is no good estimate of a trend, the next ones count more than `trend` says:
+    The first two values determine level and trend. As one step is a poor estimate of a trend, the next ones count more than `trend` says:
     the trend begins as the mean of the steps so far.
 
     >>> logic = Holt(level=0.5, trend=0.5).build()
@@ -55,11 +55,11 @@ class Holt(Forecaster):
     trend: float = 0.1
 
     def __post_init__(self) -> None:
-        """Refuse what is no weight."""
+        """Refuse invalid weights."""
         _weights(level=self.level, trend=self.trend)
 
     def step(self, value: Number, level: Number, trend: Number, seen: "int | NDArray[np.integer[Any]]") -> tuple[Number, Number]:
-        """Return level and trend after a value, of one series or of many; `seen` values came before it.
+        """Return level and trend after a value, for one series or for many; `seen` is the number of values before it.
 
         >>> level, trend = Holt().step(np.array([12.0, 5.0]), np.array([10.0, 0.0]), np.zeros(2), np.array([1, 0]))
         >>> level, trend
@@ -81,7 +81,7 @@ class _Holt(ForecasterLogic):
 
     def _learn(self, value: float) -> None:
         level, trend = self._config.step(float(value), self._level, self._trend, self._values)
-        self._level, self._trend = float(level), float(trend)  # plain numbers, as snapshots are written down
+        self._level, self._trend = float(level), float(trend)  # plain numbers, as snapshots are written to files
 
     @property
     def _judged(self) -> bool:
@@ -99,9 +99,9 @@ class _Holt(ForecasterLogic):
 
 @dataclass(frozen=True)
 class HoltWinters(Forecaster):
-    """A level, a trend, and an additive season of so many steps, as the 24 hours of a day.
+    """A level, a trend, and an additive season of `period` steps, such as the 24 hours of a day.
 
-    Until two seasons were seen, it is Holt's method; then both give the first level, trend and season.
+    For the first two seasons it is Holt's method; then these determine the first level, trend and season.
     """
 
     period: int
@@ -110,7 +110,7 @@ class HoltWinters(Forecaster):
     season: float = 0.2
 
     def __post_init__(self) -> None:
-        """Refuse what is no season and no weight."""
+        """Refuse invalid seasons and weights."""
         _weights(level=self.level, trend=self.trend, season=self.season)
         if not is_whole(self.period, 2):
             raise refused("period", self.period, "a season has at least two steps", "choose more, or Holt without one")
@@ -139,7 +139,7 @@ class _HoltWinters(_Holt):
         self._season.append(season * (value - self._level) + (1 - season) * expected)
 
     def _begin(self) -> None:
-        """Read level, trend and season from the first two seasons."""
+        """Derive level, trend and season from the first two seasons."""
         period = self._winters.period
         one, two = self._first[:period], self._first[period:]
         self._trend = (sum(two) - sum(one)) / period**2
@@ -163,7 +163,7 @@ class _HoltWinters(_Holt):
 
 @lru_cache(maxsize=1024)
 def _growth(k: int, level: float, trend: float, season: float = 0.0, period: int = 1) -> float:
-    """Sum the squares of what an error of one step does to a forecast j steps later, for all j before k."""
+    """Return the sum of squares of the effects of a one-step error on the forecasts j steps later, for all j before k."""
     return 1.0 + sum((level * (1 + trend * j) + season * (j % period == 0)) ** 2 for j in range(1, k))
 
 

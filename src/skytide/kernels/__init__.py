@@ -1,5 +1,6 @@
-"""NumPy arrays in, NumPy arrays out: the compiled inner loops, and the only layer that imports numba."""
+"""The compiled inner loops, on NumPy arrays: the only layer that imports numba."""
 
+from skytide.kernels.border import EXACT_INTEGER
 from skytide.kernels.first import NO_TURN, first_dominators
 from skytide.kernels.groups import by_group
 from skytide.kernels.k_dominance import smallest_k
@@ -10,6 +11,7 @@ from skytide.kernels.scan import Mask, beaten, count_dominators
 from skytide.kernels.skyline import skyline
 
 __all__ = [
+    "EXACT_INTEGER",
     "NO_TURN",
     "Fits",
     "Indices",

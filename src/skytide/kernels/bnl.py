@@ -8,7 +8,7 @@ from skytide.kernels.compiled import compiled
 
 @compiled
 def block_nested_loops(points: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Say for each point whether no other point dominates it. The window never overflows: memory is large enough today.
+    """Return for each point whether no other point dominates it. The window never overflows, as it is as large as the input.
 
     A point that dominated another moves to the front of the window, where it soon dominates the next.
     """

@@ -1,4 +1,4 @@
-"""What may enter a kernel: a finite float64 matrix, smaller is better."""
+"""Checks the input of kernels: a finite float64 matrix in which smaller is better."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,11 +10,12 @@ from skytide.errors import InvalidInput
 from skytide.kernels.order import dense_ranks, first_non_finite
 
 Points = NDArray[np.float64]
-EXACT_INTEGER = 2**53  # beyond it float64 no longer tells neighbouring integers apart
+EXACT_INTEGER = 2**53
+"""Beyond it, neighbouring integers may be equal in float64."""
 
 
 def as_points(values: Any, names: Sequence[str] = ()) -> Points:
-    """Return `values` as a C-contiguous float64 matrix in which every comparison comes out as in the original.
+    """Return `values` as a C-contiguous float64 matrix in which every comparison has the same result as in the original.
 
     Integers that float64 cannot hold exactly are replaced by their ranks.
 
@@ -29,7 +30,7 @@ def as_points(values: Any, names: Sequence[str] = ()) -> Points:
     if array.ndim != 2:
         raise InvalidInput(
             value=f"points of shape {array.shape}",
-            reason="a kernel takes one row a point and one column a dimension",
+            reason="a kernel needs one row per point and one column per dimension",
             remedy="give a two-dimensional array, for instance points.reshape(-1, 1)",
         )
     if array.dtype.kind not in "biuf":
@@ -49,7 +50,7 @@ def as_points(values: Any, names: Sequence[str] = ()) -> Points:
         name = names[column] if names else column
         raise InvalidInput(
             value=f"{points[row, column]} in row {row} of column {name}",
-            reason="a value that is not finite has no place in an order",
+            reason="values that are not finite cannot be ordered",
             remedy="remove or replace such rows first",
         )
     return points

@@ -1,4 +1,4 @@
-"""What a candlestick shows of each of many windows: which rows open, close, and are highest and lowest."""
+"""The candlesticks of many windows: which rows open and close, and which are highest and lowest."""
 
 from typing import NamedTuple, TypeVar
 
@@ -14,7 +14,7 @@ Number = TypeVar("Number", np.int64, np.float64)
 
 
 class Candles(NamedTuple):
-    """Rows of each window, -1 where it has no price; of equals the first row, but the last one closes."""
+    """Rows of each window, -1 where it has no price; among equals it is the first row, but for `close` the last."""
 
     open: Indices
     high: Indices
@@ -30,7 +30,7 @@ def candles(
 ) -> Candles:
     """Return the candlestick of each window, which is a half-open range of rows; rows whose price is NaN are left out.
 
-    `ranks` tell prices apart that are different and yet the same in float64.
+    `ranks` distinguish prices that differ although they are equal in float64.
 
     >>> found = candles(np.array([1, 2, 3]), np.array([5.0, 9.0, 7.0]), np.array([0, 2]), np.array([3, 2]))
     >>> found.open.tolist(), found.high.tolist(), found.close.tolist(), found.quotes.tolist(), found.mean.tolist()

@@ -1,4 +1,4 @@
-"""Compiling a loop, with a cache of the machine code wherever there is a place for one."""
+"""Compiles loops, and caches the machine code wherever that is possible."""
 
 import os
 import stat
@@ -15,24 +15,24 @@ _settings: Any = numba.config
 
 
 def compiled(loop: Loop) -> Loop:
-    """Compile a loop at its first call, and keep the machine code for later processes.
+    """Return the loop compiled at its first call, with the machine code cached for later processes.
 
-    Numba keeps it beside the source or in the user's home, and refuses to go on where neither can be written to, as in many
-    containers. Then a temporary folder takes their place, and if that is no good either, each process compiles for itself.
+    Numba caches next to the source or in the user's home, and fails where neither can be written to, as in many containers. Then a
+    temporary folder is used instead, and if that fails too, each process compiles for itself.
     """
     made: Loop
     try:
         made = _njit(cache=True)(loop)
     except RuntimeError:  # no locator available
-        made = _kept_for_now(loop)
+        made = _cached_in_temporary(loop)
     return made
 
 
-def _kept_for_now(loop: Loop) -> Loop:
+def _cached_in_temporary(loop: Loop) -> Loop:
     made: Loop
     before = _settings.CACHE_DIR
     try:
-        _settings.CACHE_DIR = _private_folder()  # read when a function is made, so that others keep their own place
+        _settings.CACHE_DIR = _private_folder()  # read when a function is created, so other functions keep their own folder
         made = _njit(cache=True)(loop)
     except (RuntimeError, OSError):
         made = _njit(loop)
@@ -42,10 +42,10 @@ def _kept_for_now(loop: Loop) -> Loop:
 
 
 def _private_folder() -> str:
-    """Return a temporary folder that is this user's alone: whoever can write to it decides what is run."""
+    """Return a temporary folder that only this user can write to: whoever can write to it decides what is executed."""
     folder = Path(tempfile.gettempdir(), f"skytide-numba-{os.geteuid()}")
     folder.mkdir(mode=0o700, exist_ok=True)
     found = folder.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
-        raise PermissionError(f"{folder} is not this user's alone")
+        raise PermissionError(f"{folder} can be accessed by other users")
     return str(folder)

@@ -1,4 +1,4 @@
-"""Who comes first of those that dominate a point, where rivals have an order of their own: the panes they came in."""
+"""Finds the first rival that dominates a point, where rivals have an order of their own: the panes they came in."""
 
 import numpy as np
 
@@ -23,9 +23,9 @@ def first_dominators(points: Points, rivals: Points, turns: Indices, begins: Ind
     """
     if len(points) == 0 or len(rivals) == 0:
         return np.full(len(points), NO_TURN, dtype=np.int64)
-    if begins is None and turns.min() == turns.max():  # any of them will do, which is a faster question
+    if begins is None and turns.min() == turns.max():  # any of them will do, which is faster to find out
         return np.where(_dominated(points, rivals), turns[0], NO_TURN)
-    keys = scaled_sums(np.concatenate([rivals, points]))  # whoever dominates never has the larger key
+    keys = scaled_sums(np.concatenate([rivals, points]))  # a dominating row never has the larger key
     order = np.lexsort((keys[: len(rivals)], turns))
     rivals, turns = np.take(rivals, order, axis=0), turns[order]
     covered, bits = layout(points.shape[1])

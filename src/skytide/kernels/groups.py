@@ -1,4 +1,4 @@
-"""A kernel applied to each group of rows on its own."""
+"""Applies a kernel to each group of rows on its own."""
 
 from collections.abc import Callable
 
@@ -9,7 +9,7 @@ from skytide.kernels.order import Indices, Points
 
 
 def by_group(kernel: Callable[[Points], NDArray[np.generic]], points: Points, groups: Indices) -> NDArray[np.generic]:
-    """Apply `kernel` (one value a row) within each group; `groups` are dense, from 0.
+    """Return the results of `kernel` (one value per row) applied within each group; `groups` are dense, from 0.
 
     >>> by_group(lambda rows: rows[:, 0] == rows[:, 0].min(), np.array([[3.0], [1.0], [2.0]]), np.array([0, 1, 0]))
     array([False,  True,  True])

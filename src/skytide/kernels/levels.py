@@ -1,4 +1,4 @@
-"""Skyline levels: the skyline, the skyline of what is left without it, and so on."""
+"""Skyline levels: the skyline, the skyline of the remaining points, and so on."""
 
 import numpy as np
 
@@ -9,7 +9,7 @@ from skytide.kernels.signature import Words, encode, guard_bits, layout, quantil
 
 
 def skyline_levels(points: Points, up_to: int) -> Indices:
-    """Return each point's level, from 1; what lies deeper than `up_to` gets `up_to` + 1.
+    """Return each point's level, from 1; deeper points than `up_to` get `up_to` + 1.
 
     >>> skyline_levels(np.array([[1.0, 1.0], [2.0, 1.0], [0.0, 5.0], [3.0, 3.0]]), up_to=9)
     array([1, 2, 1, 3])
@@ -30,10 +30,10 @@ def skyline_levels(points: Points, up_to: int) -> Indices:
 
 @compiled
 def _levels(points: Points, words: Words, covered: int, bits: int, up_to: int) -> Indices:
-    """Find each level by bisection: who is beaten on one level is beaten on every level above (ENS, Zhang et al. 2015)."""
+    """Return each level, found by bisection: a point that is dominated on one level is so on every level above (ENS, Zhang et al. 2015)."""
     n = points.shape[0]
     guards = guard_bits(covered, bits)
-    newest = np.full(up_to + 1, -1, np.int64)  # of each level, the row that joined last: most likely to dominate the next
+    newest = np.full(up_to + 1, -1, np.int64)  # the row of each level that was added last: the most likely to dominate the next
     earlier = np.full(n, -1, np.int64)
     levels = np.empty(n, np.int64)
     deepest = 0

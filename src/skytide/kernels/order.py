@@ -1,4 +1,4 @@
-"""Orders that a dominating point always comes first in."""
+"""Orders in which a dominating point always comes first."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ EXPONENT = np.int64(0x7FF0000000000000)
 
 
 def dense_ranks(values: NDArray[Any]) -> Indices:
-    """Replace each value by the number of different values below it.
+    """Return for each value the number of different values below it.
 
     >>> dense_ranks(np.array([7, 3, 7, 9]))
     array([1, 0, 1, 2])
@@ -41,7 +41,7 @@ def lexicographic_ranks(columns: list[NDArray[Any]]) -> Indices:
 
 
 def topological_order(points: Points) -> Indices:
-    """Order rows so that whoever dominates comes first and equal rows are neighbours.
+    """Return an order of rows in which dominating rows come first and equal rows are neighbours.
 
     The key is the sum of the columns, each scaled to [0, 1]. Rounding is monotone, so a dominating row never has the larger
     key, but it can have the same one: ties are ordered lexicographically, which no dominated row can win.

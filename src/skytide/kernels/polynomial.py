@@ -1,8 +1,8 @@
-"""A polynomial fitted to the prices of many windows by Levenberg-Marquardt (P2 §5.1).
+"""Fits polynomials to the prices of many windows by Levenberg-Marquardt (P2 §5.1).
 
 Prices of one resolution interval (1 ms in P2) are averaged first, and time is scaled to [-1, 1]. The model is linear in its coefficients,
 so its Jacobian J never changes: one QR decomposition of [J | y] holds all that the steps need, and a step costs the same however
-many quotes a window has. QR rather than J'J, which would square the condition: times of quotes lie in clusters.
+many quotes a window has. It is QR and not J'J, which would square the condition number, as the times of quotes are clustered.
 """
 
 from math import sqrt
@@ -21,17 +21,17 @@ Floats = NDArray[np.float64]
 
 MAX_STEPS = 60
 FIRST_DAMPING = 1e-3
-FACTOR = 10.0  # by which damping falls after a step that helps, and rises after one that does not
-SMALL_STEP = 1e-13  # over the coefficients: the fit is found
-ROUNDING = 1e-15  # over the prices: nothing is left to explain
-TINY = 1e-150  # what is shorter counts as nothing: its square does not fit into a float
+FACTOR = 10.0  # damping falls by it after a step that helps, and rises by it after one that does not
+SMALL_STEP = 1e-13  # relative to the coefficients: the fit is found
+ROUNDING = 1e-15  # relative to the prices: nothing is left to explain
+TINY = 1e-150  # shorter vectors count as 0: their squares do not fit into a float
 
 
 class Fits(NamedTuple):
-    """What was fitted to each window; all is NaN where a window has no price."""
+    """The fit of each window; all values are NaN where a window has no price."""
 
     coefficients: Floats
-    """A row a window, lowest power first, of the time scaled to [-1, 1]: (time - middle_us) / half_us, or 0 where half_us is 0."""
+    """One row per window, lowest power first, of the time scaled to [-1, 1]: (time - middle_us) / half_us, or 0 where half_us is 0."""
     middle_us: Floats
     half_us: Floats
     fitted: Floats
@@ -39,7 +39,7 @@ class Fits(NamedTuple):
     predicted: Floats
     """The polynomial some time later."""
     error: Floats
-    """The standard error of `predicted`, taking residuals as independent; NaN where as many coefficients as points leave none."""
+    """The standard error of `predicted` for independent residuals; NaN where there are as many coefficients as points."""
     residual: Floats
     """The root of the mean squared distance between averaged prices and the polynomial."""
     points: Indices
@@ -58,14 +58,14 @@ def fit_windows(
     ahead_us: int = 1_000_000,
     resolution_us: int = 1_000,
 ) -> Fits:
-    """Fit a polynomial to each window, which is a half-open range of rows; ranges may overlap and come in any order.
+    """Return a polynomial fitted to each window, which is a half-open range of rows; ranges may overlap and come in any order.
 
     - Prices that are not finite are left out, as if their rows were not there.
-    - Fewer intervals than coefficients: the polynomial has the highest degree that they determine, and higher coefficients are 0.
+    - Fewer intervals than coefficients: the polynomial has the highest degree that these determine, and higher coefficients are 0.
       One interval: a constant.
     - Equal prices: exactly that price, and a residual of 0.
     - No price at all: NaN, and 0 points.
-    - Times of a window need no order. Where squares of price differences overflow (1e154 and more) the fit is NaN.
+    - Times within a window need not be in order. Where squares of price differences overflow (1e154 and more) the fit is NaN.
 
     >>> times = np.arange(5) * 1_000_000
     >>> fits = fit_windows(times, 10.0 + np.arange(5.0) ** 2, np.array([0]), np.array([5]), degree=2, ahead_us=2_000_000)
@@ -105,7 +105,7 @@ def _fit(
     for w in range(len(begins)):
         longest = max(longest, ends[w] - begins[w])
     at = np.empty(longest, np.int64)
-    matrix = np.empty((coefficients.shape[1] + 1, longest))  # a row a column of [J | y]: kernels run along memory
+    matrix = np.empty((coefficients.shape[1] + 1, longest))  # one row per column of [J | y], so that loops run along memory
     for w in range(len(begins)):
         begin, end = begins[w], ends[w]
         if begin == end:
@@ -142,7 +142,7 @@ def _fit(
 
 @compiled
 def _average(buckets: NDArray[np.int64], prices: Floats, at: NDArray[np.int64], means: Floats) -> tuple[int, float]:
-    """Average the prices of equal intervals, less the first price of all: so equal prices stay equal, and digits are not lost."""
+    """Average the prices of each interval, minus the first price of all, and return their number and that price: so no digits are lost."""
     points, count, total, base = 0, 0, 0.0, 0.0
     for i in range(len(buckets)):
         price = prices[i]
@@ -179,7 +179,7 @@ def _powers(at: NDArray[np.int64], span: int, rows: Floats) -> None:
 
 @compiled
 def _dot(a: Floats, b: Floats) -> float:
-    """Return the scalar product; four sums do not wait for each other."""
+    """Return the scalar product, by four sums that do not wait for each other."""
     s, t, u, v = 0.0, 0.0, 0.0, 0.0
     whole = len(a) // 4 * 4
     for i in range(0, whole, 4):
@@ -194,7 +194,7 @@ def _dot(a: Floats, b: Floats) -> float:
 
 @compiled
 def _reduce(matrix: Floats, length: int) -> None:
-    """Make the columns (rows of `matrix`, as long as said) upper triangular by Householder reflections; below is left what may be."""
+    """Make the columns (rows of `matrix`, up to `length`) upper triangular by Householder reflections; below the diagonal anything is left."""
     for k in range(min(len(matrix), length)):
         reflector = matrix[k, k:length]
         norm = np.sqrt(_dot(reflector, reflector))
@@ -214,10 +214,10 @@ def _reduce(matrix: Floats, length: int) -> None:
 
 @compiled
 def _marquardt(matrix: Floats, terms: int, found: Floats) -> tuple[int, float]:
-    """Find the coefficients from a triangle R and its right side, from 0 on; return the steps and what is left of the squared error.
+    """Find the coefficients for a triangle R and its right side, starting from 0; return the steps and the remaining squared error.
 
     A step solves min |R d - (q - R c)|² + damping |D d|², with D the norms of the Jacobian's columns, as Marquardt scales them. Damping
-    falls tenfold after each step that helps: after 3 to 5 of them the minimum is reached, more where times are in clusters.
+    falls tenfold after each step that helps: 3 to 5 steps reach the minimum, more where times are clustered.
     """
     right = matrix[terms]
     scales, step, tried = np.empty(terms), np.empty(terms), np.empty(terms)
@@ -256,7 +256,7 @@ def _norm(values: Floats) -> float:
 
 @compiled
 def _remaining(matrix: Floats, right: Floats, terms: int, coefficients: Floats, into: Floats) -> None:
-    """Compute what coefficients do not explain of the right side: q - R c."""
+    """Compute the part of the right side that coefficients do not explain: q - R c."""
     for i in range(terms):
         rest = right[i]
         for j in range(i, terms):
@@ -285,7 +285,7 @@ def _value(coefficients: Floats, x: float) -> float:
 
 @compiled
 def _leverage(matrix: Floats, terms: int, x: float) -> float:
-    """Return how much of the points' noise a value at x has: the norm of v / R with v the powers of x."""
+    """Return how much of the points' noise a value at x has: the norm of v / R, with v the powers of x."""
     weights = np.empty(terms)
     power = 1.0
     for j in range(terms):

@@ -1,4 +1,4 @@
-"""Windows as half-open ranges of rows, as kernels take them: a range that leaves the rows would read memory that is not theirs."""
+"""Checks windows as half-open ranges of rows: a kernel would read foreign memory for a range outside of the rows."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from skytide.kernels.order import Indices
 
 
 def check_ranges(begins: Any, ends: Any, *lengths: int) -> tuple[Indices, Indices]:
-    """Return the ranges as arrays; refuse any that leaves the rows, and columns of different lengths.
+    """Return the ranges as arrays; refuse ranges outside of the rows, and columns of different lengths.
 
     >>> check_ranges([0, 2], [3, 5], 4, 4)
     Traceback (most recent call last):
@@ -20,7 +20,7 @@ def check_ranges(begins: Any, ends: Any, *lengths: int) -> tuple[Indices, Indice
     if first.shape != last.shape or first.ndim != 1:
         raise InvalidInput(
             value=f"begins of shape {first.shape} and ends of shape {last.shape}",
-            reason="each window has one of both",
+            reason="each window has one begin and one end",
             remedy="give two arrays of one dimension and of the same length",
         )
     if len(set(lengths)) > 1:

@@ -11,13 +11,13 @@ Mask = NDArray[np.bool_]
 
 BLOCK = 64  # a fixed length lets the compiler unroll the test of a block into wide vectors
 MAX_CELL_BITS = 10
-ROWS_A_CELL = 128
+ROWS_PER_CELL = 128
 
 _ONE = np.uint64(1)
 
 
 def count_dominators(points: Points, limit: int, tested: Mask | None = None, dominating: Mask | None = None) -> Indices:
-    """Count for each tested point the dominating points that dominate it, up to `limit`.
+    """Return for each tested point how many of the dominating points dominate it, up to `limit`.
 
     Rows outside `tested` get 0; only rows in `dominating` count. Both are all rows if not given.
     """
@@ -33,7 +33,7 @@ def count_dominators(points: Points, limit: int, tested: Mask | None = None, dom
     asked = np.ones(len(starts), np.bool_) if tested is None else np.logical_or.reduceat(tested[order], starts)
     covered, bits = layout(rows.shape[1])
     words = encode(rows, quantiles(rows, covered, bits), bits)
-    cell_bits = min(MAX_CELL_BITS, (len(rows) // ROWS_A_CELL).bit_length())
+    cell_bits = min(MAX_CELL_BITS, (len(rows) // ROWS_PER_CELL).bit_length())
     found = _scan(rows, weights, asked, words, covered, bits, cell_bits, limit)
     counts[order] = np.repeat(found, copies)
     if tested is not None:
@@ -42,7 +42,7 @@ def count_dominators(points: Points, limit: int, tested: Mask | None = None, dom
 
 
 def beaten(points: Points, champions: Points) -> Mask:
-    """Say for each point whether one of `champions` dominates it."""
+    """Return for each point whether one of `champions` dominates it."""
     covered, bits = layout(points.shape[1])
     strongest_first = np.take(champions, topological_order(champions), axis=0)
     return _beaten(points, strongest_first, quantiles(points, covered, bits), bits)
@@ -50,7 +50,7 @@ def beaten(points: Points, champions: Points) -> Mask:
 
 @compiled
 def dominates(a: Points, b: Points) -> bool:
-    """Say if point `a` is nowhere worse than point `b`, and better somewhere."""
+    """Return whether point `a` is nowhere worse than point `b`, and better somewhere."""
     for k in range(len(a)):
         if a[k] > b[k]:
             return False
@@ -79,7 +79,7 @@ def _beaten(points: Points, champions: Points, borders: Points, bits: int) -> Ma
 def _scan(
     points: Points, weights: Indices, asked: Mask, words: Words, covered: int, bits: int, cell_bits: int, limit: int
 ) -> Indices:
-    """Scan cell by cell. Points are different and in topological order; a cell is a value of the codes' leading bits."""
+    """Return the counts, scanning cell by cell. Points are different and in topological order; a cell is a value of the codes' leading bits."""
     n = points.shape[0]
     guards = guard_bits(covered, bits)
     cells, cell_guards = _cells(words, covered, bits, cell_bits)
@@ -141,7 +141,7 @@ def _count(
     m: int,
     limit: int,
 ) -> int:
-    """Count, by weight and up to `limit`, the first `m` rivals (rows of `points`) that dominate `point`."""
+    """Return how many of the first `m` rivals (rows of `points`) dominate `point`, by weight and up to `limit`."""
     found = 0
     for start in range(0, m, BLOCK):
         block = rivals[start : start + BLOCK]
@@ -160,7 +160,7 @@ def _count(
 
 @compiled
 def _cells(words: Words, covered: int, bits: int, cell_bits: int) -> tuple[Words, np.uint64]:
-    """Keep just the leading bits of the codes that make up the cell, in place, with the guard bits that compare them."""
+    """Return the words with only the leading bits that make up the cell, and the guard bits that compare them."""
     mask = np.uint64(0)
     if covered >= cell_bits:
         for k in range(cell_bits):

@@ -4,7 +4,7 @@ Each dimension has a field of `bits` code bits and one guard bit above them. Wit
 compares all fields at once: a guard bit of `(b | guards) - a` survives where the code of `a` is at most that of `b`. Codes never
 reverse an order, so a signature that is larger in any field proves that `a` does not dominate `b`; what is left is compared
 exactly. This is the mask test of partitioning skyline algorithms (BSkyTree, Hybrid: Chester et al. 2015) with up to
-2^`bits` levels a dimension instead of two, in three instructions for eight points on a machine with 512-bit vectors.
+2^`bits` levels per dimension instead of two, in three instructions for eight points on a machine with 512-bit vectors.
 """
 
 import numpy as np
@@ -15,7 +15,7 @@ from skytide.kernels.compiled import compiled
 Points = NDArray[np.float64]
 Words = NDArray[np.uint64]
 
-MAX_DIMENSIONS = 16  # of a signature; further ones are left to the exact comparison
+MAX_DIMENSIONS = 16  # of a signature; the others are left to the exact comparison
 MAX_BITS = 9
 SAMPLE = 512
 STRIDE = 8
@@ -35,7 +35,7 @@ def layout(dimensions: int) -> tuple[int, int]:
 
 @compiled
 def guard_bits(covered: int, bits: int) -> np.uint64:
-    """Return the word in which just the guard bits are set."""
+    """Return the word in which only the guard bits are set."""
     guards = np.uint64(0)
     for k in range(covered):
         guards |= _ONE << np.uint64(k * (bits + 1) + bits)

@@ -9,12 +9,13 @@ from skytide.kernels.compiled import compiled
 from skytide.kernels.order import Indices, Points
 from skytide.kernels.scan import Mask, beaten, count_dominators, dominates
 
-FEW = 128  # so few points are compared pair by pair
+FEW = 128  # up to this number, points are compared pair by pair
+PAYS = 0.7  # a pass pays if it leaves at most this share of the points
 HEAD = 8192  # the sample whose skyline sifts a large array
 
 
 def skyline(points: Any) -> Mask:
-    """Say for each point whether it belongs to the skyline: smaller is better, duplicates are kept.
+    """Return for each point whether it belongs to the skyline: smaller is better, duplicates are kept.
 
     >>> skyline([[1, 4], [2, 2], [3, 3], [2, 2]])
     array([ True,  True, False,  True])
@@ -45,7 +46,7 @@ def _best_of_many(points: Points) -> Mask:
 
 
 def _outlast_a_sample(points: Points) -> Mask:
-    """Say which points the skyline of an even sample leaves over; all, if that skyline is too large to be worth it."""
+    """Return which points the skyline of an even sample does not dominate; all, if that skyline is too large to be worth it."""
     head = np.ascontiguousarray(points[:: len(points) // HEAD])
     champions = head[skyline(head)]
     if len(champions) > HEAD // 2:
@@ -55,7 +56,7 @@ def _outlast_a_sample(points: Points) -> Mask:
 
 @compiled
 def _sweep(points: Points, order: Indices) -> Mask:
-    """Walk along the first dimension: only a point below all earlier ones in the second belongs to the skyline."""
+    """Return the skyline, walking along the first dimension: only a point below all earlier ones in the second belongs to the skyline."""
     mask = np.zeros(len(points), np.bool_)
     best = order[0]
     for i in order:
@@ -67,7 +68,7 @@ def _sweep(points: Points, order: Indices) -> Mask:
 
 @compiled
 def sift(points: Points) -> Indices:
-    """Return the rows that a few strong points leave over: one cheap pass for each, as long as it pays.
+    """Return the rows that a few strong points do not dominate: one cheap pass for each, as long as it pays.
 
     A strong point is the one of an even sample that dominates the largest share of the sample's bounding box.
     """
@@ -98,7 +99,7 @@ def sift(points: Points) -> Indices:
         left = 0
         for i in alive:
             better = 0
-            for k in range(d):  # counted without a way out: vectors beat branches
+            for k in range(d):  # counted without an early exit: vectors are faster than branches
                 better += points[i, k] < strong[k]
             if better == 0:
                 for k in range(d):
@@ -109,14 +110,14 @@ def sift(points: Points) -> Indices:
             if better:
                 alive[left] = i
                 left += 1
-        pays = left > FEW and left < 0.7 * len(alive)
+        pays = left > FEW and left < PAYS * len(alive)
         alive = alive[:left]
     return alive
 
 
 @compiled
 def _nested_loops(points: Points, rows: Indices) -> Mask:
-    """Compare each row with those that are still unbeaten; who beats moves to the front, as it may well beat the next."""
+    """Return the skyline, comparing each row with those that are still unbeaten; a row that beats another moves to the front, as it may beat the next too."""
     best = np.empty(len(rows), np.int64)
     size = 0
     for i in rows:

@@ -1,4 +1,4 @@
-"""Sums and extremes of many ranges of a column, each on its own: ranges may overlap and come in any order."""
+"""Sums and extremes of many ranges of a column; ranges may overlap and come in any order."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,7 +70,7 @@ def range_extremes(values: NDArray[np.float64] | Indices, valid: Mask, begins: I
 
 @compiled
 def range_firsts(times: Indices, valid: Mask, begins: Indices, ends: Indices, out_begins: Indices, out_ends: Indices) -> None:
-    """Narrow each range to the valid rows that have the time of its first valid one; what is left of none is empty."""
+    """Narrow each range to the valid rows that have the time of its first valid row; without a valid row it becomes empty."""
     for window in range(begins.size):
         row = begins[window]
         while row < ends[window] and not valid[row]:
@@ -83,7 +83,7 @@ def range_firsts(times: Indices, valid: Mask, begins: Indices, ends: Indices, ou
 
 @compiled
 def range_lasts(times: Indices, valid: Mask, begins: Indices, ends: Indices, out_begins: Indices, out_ends: Indices) -> None:
-    """Narrow each range to the valid rows that have the time of its last valid one."""
+    """Narrow each range to the valid rows that have the time of its last valid row."""
     for window in range(begins.size):
         row = ends[window] - 1
         while row >= begins[window] and not valid[row]:

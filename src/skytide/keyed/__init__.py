@@ -1,4 +1,4 @@
-"""Operators on the tuples of each key, whose keys can move from slot to slot at any time (P2)."""
+"""Operators on the tuples of each key; keys can move from slot to slot at any time (P2)."""
 
 from skytide.keyed.answers import Answer, OfAggregate, OfOperator, OfQuery
 from skytide.keyed.chunk import Chunk, gathered, to_merge

@@ -1,4 +1,4 @@
-"""What windows of keys are asked: a query of the product, aggregates in compiled loops, or a user's own operator."""
+"""What answers windows of keys: a query of skytide, aggregates in compiled loops, or a user's own operator."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -16,11 +16,11 @@ from skytide.queries import Aggregate, Measure, Query
 from skytide.queries.measure import PLAIN
 
 Found = tuple[pa.Table, Numbers]
-"""Rows of results, one window after the other, and how many each has."""
+"""Rows of results, one window after the other, and how many each window has."""
 
 
 class Answer(Protocol):
-    """Answers windows that need nothing but their rows."""
+    """Answers windows from nothing but their rows."""
 
     def columns(self, rows: pa.Schema) -> Iterable[str]:
         """Return the columns that are read."""
@@ -34,20 +34,20 @@ class Answer(Protocol):
 
 @dataclass(frozen=True)
 class OfQuery:
-    """Each window's rows are asked by themselves."""
+    """Answers each window on its own by a query."""
 
     query: Query
 
     def columns(self, rows: pa.Schema) -> Iterable[str]:
-        """Return all columns: a query gives whole rows."""
+        """Return all columns: a query returns whole rows."""
         return tuple(rows.names)
 
     def schema(self, rows: pa.Schema) -> pa.Schema:
-        """Return those of the query."""
+        """Return the columns of the query's results."""
         return self.query.schema(rows)
 
     def windows(self, rows: pa.Table, begins: Numbers, ends: Numbers) -> Found:
-        """Ask window by window."""
+        """Return the results of the query, window by window."""
         found = [
             self.query.window(self.query.pane(rows.slice(b, e - b))) for b, e in zip(begins.tolist(), ends.tolist(), strict=True)
         ]
@@ -58,48 +58,48 @@ class OfQuery:
 
 @dataclass(frozen=True)
 class OfOperator:
-    """A user's operator that takes all windows at once."""
+    """Answers all windows at once by a user's operator."""
 
     operator: Operator
     keys: tuple[str, ...] = ()
 
     def columns(self, rows: pa.Schema) -> Iterable[str]:
-        """Return all columns: nobody knows what it reads."""
+        """Return all columns, as it is unknown which the operator reads."""
         return tuple(rows.names)
 
     def schema(self, rows: pa.Schema) -> pa.Schema:
-        """Return those of the operator."""
+        """Return the columns of the operator's results."""
         return self.operator.schema(rows, self.keys)
 
     def windows(self, rows: pa.Table, begins: Numbers, ends: Numbers) -> Found:
-        """Ask for all."""
+        """Return the results of the operator."""
         return self.operator.process_windows(rows, begins, ends)
 
 
 @dataclass(frozen=True)
 class OfAggregate:
-    """Aggregates without keys of their own, in compiled loops. Values, types and errors are those of `Aggregate`."""
+    """Answers windows by aggregates without keys of their own, in compiled loops. Values, types and errors are those of `Aggregate`."""
 
     query: Aggregate
 
     @staticmethod
     def can(query: Query, rows: pa.Schema) -> bool:
-        """Say whether a query can be answered so: by the types of its columns alone, so that all batches are treated alike."""
+        """Return whether a query can be answered this way, by the types of its columns alone, so that all batches are treated alike."""
         if not isinstance(query, Aggregate):
             return False
         plain = all(measure.plain in PLAIN for measure in query.measures)
         return plain and all(each.column == "*" or _is_plain(rows.field(each.column).type, each) for each in query.measures)
 
     def columns(self, rows: pa.Schema) -> Iterable[str]:
-        """Return those of the measures, and the time."""
+        """Return the columns of the measures, and the time."""
         return (self.query.time, *(measure.column for measure in self.query.measures if measure.column != "*"))
 
     def schema(self, rows: pa.Schema) -> pa.Schema:
-        """Return those of the aggregates."""
+        """Return the columns of the aggregates."""
         return self.query.schema(rows)
 
     def windows(self, rows: pa.Table, begins: Numbers, ends: Numbers) -> Found:
-        """Return a row a window."""
+        """Return one row per window."""
         columns = [self._measured(measure, rows, begins, ends) for measure in self.query.measures]
         names = [measure.name for measure in self.query.measures]
         return self.query.answer(pa.table(dict(zip(names, columns, strict=True)))), np.ones(len(begins), np.int64)
@@ -150,7 +150,7 @@ def _added(
     sums: NDArray[np.float64] | Numbers = about
     if not pa.types.is_floating(column.type):
         sums = range_totals(_integers(column), valid, begins, ends)
-        if (np.abs(about - sums) > 2.0**62).any():  # what does not fit wraps around, far from what it should be
+        if (np.abs(about - sums) > 2.0**62).any():  # an overflow wraps around, far away from the right value
             raise InvalidInput(
                 value=f"{measure.text} of a window",
                 reason="it overflows bigint, the type of the result",

@@ -1,7 +1,7 @@
-"""Groups on slots so that no slot has more than asked, with as few groups as possible moved (SPEC E3).
+"""Assigns groups to slots so that no slot has too much load, with as few moves as possible (SPEC E3).
 
-Which groups have to move is a problem without a fast exact solution. Steps that bring down what is too much, by the most for each
-moved group, find a good one; where few groups have any load, all ways are looked at afterwards.
+Which groups have to move is a problem without a fast exact solution. Steps that reduce the excess by as much as possible per moved
+group find a good one; where few groups have any load, all assignments are searched afterwards.
 """
 
 from collections.abc import Sequence
@@ -14,30 +14,30 @@ Floats = NDArray[np.float64]
 Slots = NDArray[np.int64]
 
 GONE = -1
-"""In place of a slot: the group was on one that there is no more."""
+"""Instead of a slot: the group was on one that no longer exists."""
 SAME = 1e-9
 SEARCHED_GROUPS = 24
-SEARCHED_NODES = 20_000  # of a search through all ways: some ten milliseconds
-FREE = 0.25  # what a step counts for that moves a group which has moved already, where 1 is a moved group
+SEARCHED_NODES = 20_000  # limit of the search: some tens of milliseconds
+FREE = 0.25  # cost of moving a group that has moved already, relative to one that has not
 
 
 @dataclass(frozen=True)
 class Asked:
-    """The balance to reach: what a slot may have at most, and what slots that are new should have at least."""
+    """The balance to reach: the load a slot may have at most, and the load that new slots should have at least."""
 
     slots: int
-    most: float
-    least: float = 0.0
+    max_load: float
+    min_load: float = 0.0
     added: tuple[int, ...] = ()
 
     def excess(self, used: Floats) -> float:
-        """Return how much of the load is too much where it is, or missing on a new slot."""
-        over = np.maximum(used - self.most, 0.0).sum()
-        return float(over + sum(max(self.least - used[slot], 0.0) for slot in self.added))
+        """Return how much load is too much on slots, or missing on new ones."""
+        over = np.maximum(used - self.max_load, 0.0).sum()
+        return float(over + sum(max(self.min_load - used[slot], 0.0) for slot in self.added))
 
     def reached(self, used: Floats) -> bool:
-        """Say whether nothing is left to ask for."""
-        return self.excess(used) <= SAME * max(self.most, 1e-300) * self.slots
+        """Return whether the balance is reached."""
+        return self.excess(used) <= SAME * max(self.max_load, 1e-300) * self.slots
 
 
 def used_of(loads: Floats, at: Slots, slots: int) -> Floats:
@@ -46,23 +46,23 @@ def used_of(loads: Floats, at: Slots, slots: int) -> Floats:
 
 
 def assign(loads: Floats, before: Slots, asked: Asked) -> Slots:
-    """Return a slot for each group, near those before: what is asked for if it was found, and as near to it as was found if not.
+    """Return a slot for each group with few moves: with the balance asked for, or as near to it as was found.
 
-    >>> assign(np.array([3.0, 2.0, 1.0, 2.0]), np.array([0, 0, 0, 1]), Asked(slots=2, most=4.0)).tolist()
+    >>> assign(np.array([3.0, 2.0, 1.0, 2.0]), np.array([0, 0, 0, 1]), Asked(slots=2, max_load=4.0)).tolist()
     [0, 1, 0, 1]
     """
     found = _searched(loads, before, asked, stepwise(loads, before, asked))
     used = used_of(loads, found, asked.slots)
     if not asked.added or asked.reached(used):
         return found
-    plain = Asked(asked.slots, asked.most)  # new slots cannot all be filled: then at least nobody has too much
+    plain = Asked(asked.slots, asked.max_load)  # new slots cannot all be filled: then at least no slot has too much
     other = assign(loads, before, plain)
-    better = plain.excess(used_of(loads, other, asked.slots)) < plain.excess(used) - SAME * asked.most
+    better = plain.excess(used_of(loads, other, asked.slots)) < plain.excess(used) - SAME * asked.max_load
     return other if better else found
 
 
 def _searched(loads: Floats, before: Slots, asked: Asked, found: Slots) -> Slots:
-    """Look at all ways if groups with load are few, and return the best slots known then."""
+    """Search all assignments if few groups have load, and return the best slots known then."""
     loaded = np.flatnonzero(loads > 0)
     if len(loaded) > SEARCHED_GROUPS:
         return found
@@ -84,7 +84,7 @@ def stepwise(loads: Floats, before: Slots, asked: Asked) -> Slots:
 
 
 def _placed(loads: Floats, before: Slots, slots: int) -> Slots:
-    """Put groups without a slot on the least loaded ones, the heaviest first; those without load where the fewest groups are."""
+    """Return slots for all groups: those without one go to the least loaded slots, the heaviest first; without load, where the fewest are."""
     at = before.copy()
     lost = np.flatnonzero(at == GONE)
     rest = at != GONE
@@ -99,13 +99,13 @@ def _placed(loads: Floats, before: Slots, slots: int) -> Slots:
 
 
 def _fill(loads: Floats, at: Slots, asked: Asked) -> None:
-    """Bring groups to new slots, from the most loaded first: one that is enough, or else the heaviest."""
+    """Move groups to new slots, from the most loaded slots first: the lightest that is enough, or else the heaviest."""
     waiting = set(asked.added)
     while waiting:
         used = used_of(loads, at, asked.slots)
         slot = min(waiting, key=lambda each: (used[each], each))
-        missing = asked.least - used[slot]
-        if missing <= SAME * asked.most:
+        missing = asked.min_load - used[slot]
+        if missing <= SAME * asked.max_load:
             return
         group = _to_bring(loads, at, used, slot, missing, asked)
         if group is None:
@@ -116,7 +116,7 @@ def _fill(loads: Floats, at: Slots, asked: Asked) -> None:
 
 def _to_bring(loads: Floats, at: Slots, used: Floats, slot: int, missing: float, asked: Asked) -> int | None:
     left = used[at] - loads  # on the slot that the group would leave
-    can = (at != slot) & (loads > 0) & (loads <= (asked.most - used[slot]) * (1 + SAME)) & (left >= asked.least * (1 - SAME))
+    can = (at != slot) & (loads > 0) & (loads <= (asked.max_load - used[slot]) * (1 + SAME)) & (left >= asked.min_load * (1 - SAME))
     if not can.any():
         return None
     heaviest = used[at[can]].max()
@@ -128,11 +128,11 @@ def _to_bring(loads: Floats, at: Slots, used: Floats, slot: int, missing: float,
 
 
 def _relieve(loads: Floats, before: Slots, at: Slots, asked: Asked) -> None:
-    """Move or swap groups of slots that have too much, as long as it becomes less; best for each moved group first."""
+    """Move or swap groups of slots that have too much, as long as the excess falls; the best step per moved group first."""
     stuck: set[int] = set()
     for _ in range(4 * len(loads)):
         used = used_of(loads, at, asked.slots)
-        over = [slot for slot in np.argsort(-used, kind="stable").tolist() if used[slot] > asked.most * (1 + SAME)]
+        over = [slot for slot in np.argsort(-used, kind="stable").tolist() if used[slot] > asked.max_load * (1 + SAME)]
         slot = next((each for each in over if each not in stuck), None)
         if slot is None:
             return
@@ -148,7 +148,7 @@ def _relieve(loads: Floats, before: Slots, at: Slots, asked: Asked) -> None:
 def _best_step(
     loads: Floats, before: Slots, at: Slots, used: Floats, slot: int, asked: Asked
 ) -> tuple[tuple[int, int], ...] | None:
-    """Return what to move from a slot with too much: one group, or one for another."""
+    """Return the best move from a slot with too much: one group, or a swap of two."""
     mine, theirs = np.flatnonzero((at == slot) & (loads > 0)), np.flatnonzero((at != slot) & (loads > 0))
     moved = (at != before).astype(np.int64)
     targets = np.array([each for each in range(asked.slots) if each != slot], np.int64)
@@ -172,10 +172,10 @@ def _best_step(
 
 
 def _gains(used: Floats, slot: int, change: Floats, to: Slots, asked: Asked) -> Floats:
-    """Return how much less is too much or missing if so much goes from a slot to others."""
+    """Return by how much the excess falls if a load of `change` moves from a slot to others."""
 
     def bad(load: Floats, new: NDArray[np.bool_] | bool) -> Floats:
-        return np.asarray(np.maximum(load - asked.most, 0.0) + np.where(new, np.maximum(asked.least - load, 0.0), 0.0))
+        return np.asarray(np.maximum(load - asked.max_load, 0.0) + np.where(new, np.maximum(asked.min_load - load, 0.0), 0.0))
 
     new = np.isin(np.arange(asked.slots), asked.added)
     here = np.full_like(change, used[slot])
@@ -185,7 +185,7 @@ def _gains(used: Floats, slot: int, change: Floats, to: Slots, asked: Asked) -> 
 
 
 def _best(gains: Floats, costs: Floats, size: Floats, target: Floats) -> tuple[float, int, int] | None:
-    """Return the best step: the most for each moved group; then that which moves least, to the least loaded slot."""
+    """Return the best step: the largest gain per moved group; among equals the smallest load, to the least loaded slot."""
     if not gains.size:
         return None
     worth = gains / np.maximum(costs, FREE)
@@ -198,48 +198,48 @@ def _best(gains: Floats, costs: Floats, size: Floats, target: Floats) -> tuple[f
 
 
 def _undo(loads: Floats, before: Slots, at: Slots, asked: Asked) -> None:
-    """Bring back groups that need not have moved, the heaviest first."""
+    """Move back groups that need not have moved, the heaviest first."""
     moved = np.flatnonzero((at != before) & (before != GONE))
     for group in sorted(moved.tolist(), key=lambda each: (-loads[each], each)):
         used = used_of(loads, at, asked.slots)
         back = at.copy()
         back[group] = before[group]
-        if asked.excess(used_of(loads, back, asked.slots)) <= asked.excess(used) + SAME * asked.most:
+        if asked.excess(used_of(loads, back, asked.slots)) <= asked.excess(used) + SAME * asked.max_load:
             at[group] = before[group]
 
 
 class _Search:
-    """All ways to put groups on slots, the heaviest first, without those that cannot be better than the best so far."""
+    """Searches all assignments of groups to slots, the heaviest first, except those that cannot be better than the best so far."""
 
     def __init__(self, loads: Sequence[float], before: Sequence[int], asked: Asked, moves: int) -> None:
         self._order = sorted(range(len(loads)), key=lambda group: (-loads[group], group))
         self._loads, self._before, self._asked = loads, before, asked
-        self._fewest = moves
+        self._min_moves = moves
         self._found: list[int] | None = None
         self._at = [GONE] * len(loads)
         self._used = [0.0] * asked.slots
         self._nodes = 0
 
     def run(self) -> list[int] | None:
-        """Return slots with fewer moved groups than known so far, if there are any."""
+        """Return slots with fewer moved groups than known so far, or None."""
         self._go(0, 0)
         return self._found
 
     def _go(self, depth: int, moves: int) -> None:
         self._nodes += 1
-        if moves >= self._fewest or self._nodes > SEARCHED_NODES:
+        if moves >= self._min_moves or self._nodes > SEARCHED_NODES:
             return
         if depth == len(self._order):
             if self._asked.reached(np.array(self._used)):
-                self._fewest, self._found = moves, list(self._at)
+                self._min_moves, self._found = moves, list(self._at)
             return
         group = self._order[depth]
         load, home = self._loads[group], self._before[group]
         tried: set[float] = set()
         for slot in sorted(range(self._asked.slots), key=lambda each: (each != home, self._used[each], each)):
             used = self._used[slot]
-            if used + load > self._asked.most * (1 + SAME) or (slot in self._asked.added and used in tried):
-                continue  # new slots with the same load are the same
+            if used + load > self._asked.max_load * (1 + SAME) or (slot in self._asked.added and used in tried):
+                continue  # new slots with the same load are interchangeable
             if slot in self._asked.added:
                 tried.add(used)
             self._used[slot], self._at[group] = used + load, slot

@@ -1,7 +1,7 @@
-"""What is remembered of keys: chunks of their rows, of which later ones go on where earlier ones ended.
+"""What is remembered of keys: chunks of their rows, each of which continues where earlier ones ended.
 
-A chunk is never changed. Rows lie in it by the hash of their key, so that those of few keys are found without reading the others, and
-a group of keys is found in it whoever wrote it.
+A chunk is never changed. Its rows are sorted by the hash of their key, so that those of a few keys are found without reading the others,
+and a group of keys is found in it whichever slot wrote it.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,7 +15,7 @@ Hashes = NDArray[np.uint64]
 Numbers = NDArray[np.int64]
 
 INDEX = b"skytide.keys"
-"""Where a table notes the keys of its rows."""
+"""The metadata in which a table stores the keys of its rows."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,38 +24,38 @@ class Chunk:
 
     rows: pa.Table
     hashes: Hashes
-    """Of the keys, in order of size, each once."""
+    """The hashes of the keys, ascending, each once."""
     starts: Numbers
-    """Where the rows of each key begin, and at the end how many there are."""
+    """Where the rows of each key begin, and finally the number of rows."""
     totals: Numbers
-    """How many rows of each key there were in all, up to its last one here."""
+    """How many rows of each key there have been in total, up to its last one here."""
 
     def __len__(self) -> int:
-        """Return how many keys there are."""
+        """Return the number of keys."""
         return len(self.hashes)
 
     @property
     def counts(self) -> Numbers:
-        """How many rows each key has here."""
+        """Return how many rows each key has here."""
         return np.diff(self.starts)
 
     @property
     def nbytes(self) -> int:
-        """About how large it is."""
+        """Return the approximate size."""
         return int(self.rows.nbytes + self.hashes.nbytes * 3)
 
     def keys_of_rows(self) -> Numbers:
-        """Return the place of each row's key."""
+        """Return for each row the place of its key."""
         return np.repeat(np.arange(len(self)), self.counts)
 
     def to_table(self) -> pa.Table:
-        """Return all as one table."""
+        """Return the chunk as one table."""
         index = np.concatenate([self.hashes.view(np.int64), self.starts, self.totals])
         return self.rows.replace_schema_metadata({INDEX: index.tobytes()})
 
     @staticmethod
     def from_table(table: pa.Table) -> "Chunk":
-        """Return what `to_table` gave as a chunk."""
+        """Return the chunk for a result of `to_table`."""
         index = np.frombuffer((table.schema.metadata or {}).get(INDEX, b""), np.int64)
         keys = (len(index) - 1) // 3
         hashes, starts, totals = index[:keys].view(np.uint64), index[keys : 2 * keys + 1], index[2 * keys + 1 :]
@@ -63,13 +63,13 @@ class Chunk:
 
     @staticmethod
     def of_sorted(rows: pa.Table, hashes: Hashes) -> "Chunk":
-        """Return the first chunk of rows that lie by the hash of their key, as it is given for each row."""
+        """Return the first chunk of rows that are sorted by the given hashes of their keys."""
         begins = np.flatnonzero(np.concatenate([np.ones(min(len(hashes), 1), np.bool_), hashes[1:] != hashes[:-1]]))
         starts = np.append(begins, len(hashes)).astype(np.int64)
         return Chunk(rows, hashes[begins], starts, np.diff(starts))
 
     def after(self, totals: Numbers) -> "Chunk":
-        """Return the same chunk of keys that had so many rows before."""
+        """Return the same chunk for keys that had `totals` rows before."""
         return Chunk(self.rows, self.hashes, self.starts, self.totals + totals)
 
     def only(self, keys: NDArray[np.bool_]) -> "Chunk":
@@ -89,7 +89,7 @@ class Chunk:
         return Chunk(rows, self.hashes, ends(counts), self.totals)
 
     def where(self, kept: NDArray[np.bool_]) -> "Chunk":
-        """Return some of the rows; keys of which none is left stay known."""
+        """Return some of the rows; keys without remaining rows stay known."""
         if kept.all():
             return self
         counts = np.bincount(self.keys_of_rows()[kept], minlength=len(self))
@@ -97,13 +97,13 @@ class Chunk:
 
 
 Live = Callable[[Hashes], NDArray[np.bool_]]
-"""Which of some keys a chunk still speaks of."""
+"""Which of some keys a chunk is still valid for."""
 
 
 def gathered(chunks: Sequence[tuple[Chunk, Live]], hashes: Hashes, columns: pa.Schema, limit: int | None = None) -> Chunk:
-    """Return what chunks, oldest first, know of some keys: of each its last rows, at most so many.
+    """Return what chunks, oldest first, contain of some keys: the last rows of each, at most `limit`.
 
-    Keys are wanted in order of their hashes; those that nobody knows have no rows and a total of 0.
+    Hashes have to be ascending; unknown keys have no rows and a total of 0.
     """
     have, totals = np.zeros(len(hashes), np.int64), np.zeros(len(hashes), np.int64)
     known = np.zeros(len(hashes), np.bool_)
@@ -121,7 +121,7 @@ def gathered(chunks: Sequence[tuple[Chunk, Live]], hashes: Hashes, columns: pa.S
         have[mine] += counts
         if counts.any():
             taken = ranges(chunk.starts[places + 1] - counts, counts)
-            whole = len(taken) == chunk.rows.num_rows  # then they lie there as they are wanted
+            whole = len(taken) == chunk.rows.num_rows  # then they are already in the right order
             parts.append((chunk.rows if whole else chunk.rows.take(pa.array(taken)), np.repeat(mine, counts)))
     parts.reverse()
     rows = pa.concat_tables([columns.empty_table(), *(table for table, _ in parts)])
@@ -131,16 +131,16 @@ def gathered(chunks: Sequence[tuple[Chunk, Live]], hashes: Hashes, columns: pa.S
 
 
 def all_keys(chunks: Sequence[tuple[Chunk, Live]]) -> Hashes:
-    """Return all keys that chunks speak of, in order."""
+    """Return all keys that chunks are valid for, in order."""
     found = [chunk.hashes[live(chunk.hashes)] for chunk, live in chunks]
     return np.unique(np.concatenate([np.empty(0, np.uint64), *found]))
 
 
 def to_merge(sizes: Sequence[int], added: int) -> int:
-    """Return how many of the latest chunks to put together with one that is added, so that there are always few.
+    """Return how many of the latest chunks to merge with an added one, so that there are always few.
 
-    Each chunk is at least twice as large as all after it, so that their number grows with the logarithm of the size, and a row is
-    written again only as often.
+    Each chunk is at least twice as large as all later ones together, so their number grows with the logarithm of the size, and a row is
+    rewritten no more often than that.
 
     >>> to_merge([1000, 100, 10], 5), to_merge([1000, 100, 10], 10), to_merge([], 5)
     (0, 1, 0)
@@ -155,7 +155,7 @@ def to_merge(sizes: Sequence[int], added: int) -> int:
 
 
 def joined(first: Chunk, second: Chunk) -> Chunk:
-    """Return the rows of the same keys, those of the second after those of the first."""
+    """Return the rows of both chunks, which have the same keys: those of the second after those of the first."""
     counts = first.counts + second.counts
     rows = pa.concat_tables([first.rows, second.rows.cast(first.rows.schema)]).combine_chunks()
     order = np.argsort(np.concatenate([first.keys_of_rows(), second.keys_of_rows()]), kind="stable")
@@ -163,7 +163,7 @@ def joined(first: Chunk, second: Chunk) -> Chunk:
 
 
 def ranges(begins: Numbers, counts: Numbers) -> Numbers:
-    """Return all numbers of some ranges.
+    """Return all numbers in some ranges.
 
     >>> ranges(np.array([5, 0]), np.array([2, 3])).tolist()
     [5, 6, 0, 1, 2]
@@ -173,5 +173,5 @@ def ranges(begins: Numbers, counts: Numbers) -> Numbers:
 
 
 def ends(counts: Numbers) -> Numbers:
-    """Return where things begin that have so many rows each, and at the end how many there are."""
+    """Return where parts with these counts begin, and finally the total."""
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])

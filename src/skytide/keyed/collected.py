@@ -1,4 +1,4 @@
-"""Results that come in one by one, put together into one table."""
+"""Collects results that come one by one into one table."""
 
 from typing import Any
 
@@ -11,23 +11,23 @@ from skytide.keyed.operator import Rows
 
 
 class Collected:
-    """Tables or dicts of columns, all with the columns that are expected; a table for each would cost more than most operators do."""
+    """Collects tables or dicts of columns, all with the expected columns; one table for each would cost more than most operators do."""
 
     def __init__(self, who: str, schema: pa.Schema, ignored: tuple[str, ...] = ()) -> None:
-        """Expect columns; some may come too that are ignored."""
+        """Expect the columns of a schema; `ignored` ones may come too."""
         self._who, self._schema, self._ignored = who, schema, ignored
         self._names = frozenset(schema.names)
         self._columns: dict[str, list[Any]] = {name: [] for name in schema.names}
         self._counts: list[int] = []
 
     def add(self, found: Rows) -> None:
-        """Take in the rows of the next key or window."""
+        """Add the rows of the next key or window."""
         names = found.column_names if isinstance(found, pa.Table) else found
         if len(names) != len(self._names) or not self._names.issuperset(names):
             mine = [name for name in names if name not in self._ignored]
             if sorted(mine) != sorted(self._names):
                 raise SkytideError(
-                    f"process of {self._who} returned the columns {', '.join(mine)} in place of {', '.join(self._schema.names)}"
+                    f"process of {self._who} returned the columns {', '.join(mine)} instead of {', '.join(self._schema.names)}"
                 )
         counts = set()
         for name, column in self._columns.items():
@@ -39,16 +39,16 @@ class Collected:
         self._counts.append(counts.pop() if counts else 0)
 
     def table(self) -> tuple[pa.Table, Numbers]:
-        """Return all rows, and how many each had."""
+        """Return all rows, and how many each key or window had."""
         try:
             columns = [_joined(self._columns[field.name], field.type) for field in self._schema]
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
-            raise SkytideError(f"process of {self._who} returned columns of other types: {error}") from error
+            raise SkytideError(f"process of {self._who} returned columns of the wrong types: {error}") from error
         return pa.Table.from_arrays(columns, schema=self._schema), np.array(self._counts, np.int64)
 
 
 def _joined(parts: list[Any], kind: pa.DataType) -> pa.ChunkedArray:
-    """Return one column of many short ones."""
+    """Return one column made of many short ones."""
     if parts and all(isinstance(part, np.ndarray) and part.ndim == 1 for part in parts):
         return pa.chunked_array([pa.array(np.concatenate(parts)).cast(kind)], kind)
     if any(isinstance(part, pa.Array | pa.ChunkedArray | np.ndarray) for part in parts):

@@ -1,4 +1,4 @@
-"""A user's own operator on the rows of a key, and how its state is kept."""
+"""A user's own operator on the rows of a key, and how its state is stored."""
 
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
@@ -14,17 +14,17 @@ Rows: TypeAlias = "pa.Table | dict[str, Any]"
 
 @runtime_checkable
 class KeyedOperator(Protocol):
-    """What a user brings: any object with these two methods.
+    """A user's operator: any object with these two methods.
 
-    `process` gets the next rows of a key in order of time, or the rows of its next window, and must be pure: the same state and rows
-    give the same again. Without windows it also must not matter how rows are divided: `process` of some and then of others is
-    `process` of all. A class may also have
+    `process` gets the next rows of a key in order of time, or the rows of its next window, and must be pure: the same state and rows have
+    the same result every time. Without windows it must not matter how rows are divided either: `process` of some rows and then of others
+    equals `process` of all. A class may also have
 
     - `version`: a number, 1 if absent. State that another version wrote goes through `upgrade(state, version)`, or is refused;
     - `schema(rows)`: the Arrow columns of its results; if absent, `process` is tried with no rows;
-    - `check(rows)`: raise InvalidInput if rows with these columns cannot be worked on;
+    - `check(rows)`: raise InvalidInput if rows with these columns cannot be processed;
     - `process_windows(rows, begins, ends)`: all windows at once, for an operator whose windows need no state: the result rows of
-      windows that lie at `begins` to `ends`, one window after the other, and how many each has.
+      the windows from `begins` to `ends`, one window after the other, and how many each has.
     """
 
     def open(self, key: Any) -> State:
@@ -35,10 +35,10 @@ class KeyedOperator(Protocol):
 
 
 class Operator:
-    """Calls a user's operator, and says what went wrong if something did."""
+    """Calls a user's operator, and reports what went wrong."""
 
     def __init__(self, own: KeyedOperator) -> None:
-        """Refuse what cannot be called."""
+        """Refuse objects that are not operators."""
         if isinstance(own, type):
             raise InvalidInput(
                 value=f"apply({own.__name__})", reason="a class, not an object of it", remedy=f"pass {own.__name__}()"
@@ -101,12 +101,12 @@ class Operator:
             return known[0]
         raise InvalidInput(
             value=f"apply({self.name}())",
-            reason=f"its result columns are not known: tried without a row and with one of zeros, {failures[-1]}",
+            reason=f"its result columns are unknown: it was called without rows and with a row of zeros, and {failures[-1]}",
             remedy="let process take a table without rows, or add a method schema(rows) that returns an Arrow schema",
         ) from failures[-1]
 
     def packed(self, state: State) -> bytes:
-        """Return state as it is kept."""
+        """Return the state as it is stored."""
         head = self.version.to_bytes(4, "big")
         if state is None:
             return head + b"0"
@@ -125,7 +125,7 @@ class Operator:
         )
 
     def unpacked(self, data: bytes) -> State:
-        """Return what `packed` gave as state of this version."""
+        """Return the state for a result of `packed`, upgraded to this version."""
         version, kind, body = int.from_bytes(data[:4], "big"), data[4:5], data[5:]
         state: State = None
         if kind == b"b":
@@ -154,13 +154,13 @@ class Operator:
 
 
 def _has_no_type(kind: pa.DataType) -> bool:
-    """Say whether a type was made up for a list without values."""
+    """Return whether a type was inferred from a list without values."""
     nested = [kind.field(number).type for number in range(kind.num_fields)] if pa.types.is_nested(kind) else []
     return bool(pa.types.is_null(kind) or any(map(_has_no_type, nested)))
 
 
 def _sample(kind: pa.DataType) -> Any:
-    """Return some value of a type, as small as it has one; None if it has none that is known here."""
+    """Return a small value of a type, or None if none is known here."""
     for value in (0, "", b"", False):
         try:
             return pa.scalar(value, kind).as_py()

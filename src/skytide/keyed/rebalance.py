@@ -1,7 +1,7 @@
-"""When groups of keys move to other slots, and which: as few as bring the balance that is asked for (SPEC E3; P2 §3.3, §4.1).
+"""Decides when groups of keys move to other slots, and which: as few as reach the desired balance (SPEC E3; P2 §3.3, §4.1).
 
 P2 computes a new routing function when the loads of replicas differ by more than a threshold, or their number changes. Here the
-load of a group, and of the keys that come most often, is an average over batches in which the newer count more.
+load of a group, and of the most frequent keys, is an average over batches in which newer batches count more.
 """
 
 from collections.abc import Sequence
@@ -19,13 +19,13 @@ from skytide.keyed.table import GROUPS, RoutingTable, base_group
 State = dict[str, Any]
 Floats = NDArray[np.float64]
 
-REMEMBERED = 1_024  # keys of which the load is averaged
-WORTH = 0.05  # of the mean: where the threshold is out of reach, nobody moves for less
+REMEMBERED = 1_024  # number of keys whose loads are averaged
+WORTH = 0.05  # share of the mean: where the threshold is out of reach, nothing moves for a smaller gain
 
 
 @dataclass(frozen=True)
 class Rebalancer:
-    """Move groups when the most loaded slot has more than `threshold` times the mean, or when the number of slots changed.
+    """Moves groups when the most loaded slot has more than `threshold` times the mean, or when the number of slots changes.
 
     >>> logic = Rebalancer().build()
     >>> table = RoutingTable.even(2)
@@ -38,23 +38,23 @@ class Rebalancer:
     """
 
     threshold: float = 1.2
-    """Of the mean load of slots: above it groups move."""
+    """Groups move if a slot has more than this many times the mean load."""
     target: float = 1.05
-    """When groups move, no slot has more than so many times the mean afterwards, if that can be reached."""
+    """When groups move, no slot has more than this many times the mean afterwards, if that can be reached."""
     own_share: float = 0.5
-    """Of the mean load of slots: a key with more becomes a group of its own when groups move."""
+    """When groups move, a key with more than this share of the mean load of a slot becomes a group of its own."""
     smoothing: float = 0.3
-    """What the last batch counts for in the averages; the others share the rest."""
-    most_own: int = 1_024
-    """So many keys at most have groups of their own. They keep them, so that the numbers of groups stay what they are."""
+    """Weight of the latest batch in the averages."""
+    max_own: int = 1_024
+    """How many keys may have groups of their own. They keep them, so that the numbers of groups never change."""
 
     def __post_init__(self) -> None:
-        """Refuse what is out of range."""
+        """Refuse values that are out of range."""
         real("threshold", self.threshold, above=1, meaning="a number above 1")
         real("target", self.target, above=1, up_to=self.threshold, meaning="a number above 1, up to the threshold")
         real("own_share", self.own_share, above=0, up_to=1, meaning="a share above 0, up to 1")
         real("smoothing", self.smoothing, above=0, up_to=1, meaning="a share above 0, up to 1")
-        whole("most_own", self.most_own, 0)
+        whole("max_own", self.max_own, 0)
 
     def build(self, resume: State | None = None) -> "RebalancerLogic":
         """Return the logic, from a snapshot if there is one."""
@@ -63,14 +63,14 @@ class Rebalancer:
 
 @dataclass(frozen=True)
 class Loads:
-    """What a batch brought to the groups of a table."""
+    """The loads that a batch brought to the groups of a table."""
 
     tuples: Sequence[float]
-    """Of each group."""
+    """The tuples of each group."""
     heaviest: Sequence[tuple[int, int]] = ()
-    """The keys that came most often, by hash, and how many tuples each had."""
+    """The most frequent keys by hash, and how many tuples each had."""
     busy_s: Sequence[float] | None = None
-    """The time that each group took. If it is known it is the load; tuples are if not. Decide once: averages do not mix the two."""
+    """The time that each group took. If given it is the load, otherwise tuples are. Decide once: averages must not mix the two."""
 
 
 @dataclass(frozen=True)
@@ -79,13 +79,13 @@ class Moves:
 
     table: RoutingTable
     moved: tuple[int, ...]
-    """The groups of the new table whose keys were on another slot before."""
+    """The groups of the new table whose keys were on other slots before."""
     reason: str
 
 
 @dataclass(frozen=True)
 class _Filling:
-    """What is too much to share a slot: keys, groups of which no more can be taken apart; and the mean of the other slots."""
+    """What is too heavy to share a slot (keys, and groups that cannot be divided further), and the mean load of the other slots."""
 
     keys: tuple[int, ...]
     groups: tuple[int, ...]
@@ -94,7 +94,7 @@ class _Filling:
 
 @dataclass(frozen=True)
 class _Standing:
-    """How the slots of a table stand: the highest load, over the mean of all slots that no key or group alone fills."""
+    """The highest load of a slot, relative to the mean of all slots that no single key or group fills."""
 
     highest: float
     slot: int
@@ -102,22 +102,22 @@ class _Standing:
 
 @dataclass
 class RebalancerLogic:
-    """Knows the average loads of base groups and of keys; own groups are only a view on them."""
+    """Averages the loads of base groups and of keys; those of own groups are derived from them."""
 
     config: Rebalancer
     groups: list[float] = field(default_factory=lambda: [0.0] * GROUPS)
-    """Of each base group, with all its keys, also those that are groups of their own."""
+    """The load of each base group with all its keys, including those that are groups of their own."""
     keys: list[list[Any]] = field(default_factory=list)
     """Hash and load of the heaviest keys, the heaviest first."""
 
     def plan(self, table: RoutingTable, slots: int, loads: Loads | None = None) -> Moves:
-        """Return the table for so many slots, after the loads of a batch if there was one: the same if nothing is to be done."""
+        """Return the table for a number of slots, after taking in the loads of a batch, if given: the same table if nothing has to move."""
         whole("slots", slots, 1)
         if loads is not None:
             self.observe(table, loads)
         filling = self._filling(slots)
         if table.count > slots:
-            return self._act(table, slots, filling, f"{slots} slots in place of {table.count}")
+            return self._act(table, slots, filling, f"{slots} slots instead of {table.count}")
         now = _standing(table, self._loads_of(table), slots, filling)
         empty = slots - len(set(table.slots))
         if now.highest > self.config.threshold:
@@ -132,10 +132,10 @@ class RebalancerLogic:
         helped = now.highest > self.config.threshold and (after <= self.config.threshold or after <= now.highest - WORTH)
         if filled or helped:
             return moves
-        return Moves(table, (), f"{why}: nothing moves, as no way was found that helps")
+        return Moves(table, (), f"{why}: nothing moves, as no move that helps was found")
 
     def observe(self, table: RoutingTable, loads: Loads) -> None:
-        """Take in what a batch brought; one without any load says nothing."""
+        """Take in the loads of a batch; one without any load is ignored."""
         tuples, values = _checked(table, loads)
         if not values.sum() > 0:
             return
@@ -157,7 +157,7 @@ class RebalancerLogic:
         return {"groups": list(self.groups), "keys": [list(each) for each in self.keys]}
 
     def _average(self, groups: Floats, keys: dict[int, float], kept: set[int]) -> None:
-        """Let the last batch count; keys that it does not name count as not in it."""
+        """Include the latest batch in the averages; keys that it does not name count as absent."""
         share = self.config.smoothing if sum(self.groups) > 0 else 1.0
         self.groups = [float((1 - share) * old + share * new) for old, new in zip(self.groups, groups, strict=True)]
         known = dict(self.keys)
@@ -166,18 +166,18 @@ class RebalancerLogic:
         self.keys = [[key, load] for place, (key, load) in enumerate(ordered) if place < REMEMBERED or key in kept]
 
     def _loads_of(self, table: RoutingTable) -> Floats:
-        """Return the average load of each group of a table; all the same as long as nothing is known."""
+        """Return the average load of each group of a table; all are equal as long as nothing is known."""
         if not sum(self.groups) > 0:
             return np.concatenate([np.ones(GROUPS), np.zeros(len(table.own))])
         known = dict(self.keys)
         own = np.array([known.get(key, 0.0) for key in table.own], np.float64)
         homes = np.array([base_group(key) for key in table.own], np.int64)
         rest = np.array(self.groups) - np.bincount(homes, own, minlength=GROUPS)
-        rest[rest < 1e-9 * np.array(self.groups)] = 0.0  # what subtraction leaves of nothing
+        rest[rest < 1e-9 * np.array(self.groups)] = 0.0  # rounding errors of the subtraction
         return np.concatenate([rest, own])
 
     def _filling(self, slots: int) -> _Filling:
-        """Find what fills a slot each: keys with more than the mean of the other slots, and too heavy remains of groups."""
+        """Return what fills a whole slot: keys with more than the mean of the other slots, and groups that are too heavy without such keys."""
         remains = np.array(self.groups)
         for key, load in self.keys:
             remains[base_group(key)] -= load
@@ -193,10 +193,10 @@ class RebalancerLogic:
         return _Filling(tuple(found[False]), tuple(found[True]), rest / left)
 
     def _act(self, table: RoutingTable, slots: int, filling: _Filling, why: str) -> Moves:
-        """Make groups of heavy keys, give a slot to each key that fills one, and balance the others."""
+        """Return moves that turn heavy keys into groups, give each key that fills a slot its own, and balance the others."""
         mean = filling.mean
         wanted = self._to_own(table, mean)
-        new = wanted[: max(0, self.config.most_own - len(table.own))]
+        new = wanted[: max(0, self.config.max_own - len(table.own))]
         own = (*table.own, *new)
         before = np.array([*table.slots, *(table.slots[base_group(key)] for key in new)], np.int64)
         wide = RoutingTable(tuple(before.tolist()), own)
@@ -214,7 +214,7 @@ class RebalancerLogic:
             for slot, group in alone.items()
         ]
         if len(new) < len(wanted):
-            reasons.append(f"{len(own)} keys have groups of their own: {len(wanted) - len(new)} more get none")
+            reasons.append(f"{len(own)} keys have groups of their own: {len(wanted) - len(new)} more cannot get one")
         return Moves(done, moved, ", ".join(reasons[:2]) + "".join(f"; {each}" for each in reasons[2:]))
 
     def _about(self, key: int, new: Sequence[int], load: float, mean: float) -> str:
@@ -222,7 +222,7 @@ class RebalancerLogic:
         return f"key {key:016x} has {load / mean if mean else float('inf'):.2f} times the mean load of the other slots and {has}"
 
     def _to_own(self, table: RoutingTable, mean: float) -> list[int]:
-        """Return the keys that become groups: those with more than their share, and those whose group is too much for a slot."""
+        """Return the keys that become groups: those with more than their share, and those whose group is too heavy for a slot."""
         known = [(key, load) for key, load in self.keys if key not in set(table.own)]
         new = [key for key, load in known if load > self.config.own_share * mean]
         left = self._loads_of(table)[:GROUPS]
@@ -237,7 +237,7 @@ class RebalancerLogic:
 
 
 def _checked(table: RoutingTable, loads: Loads) -> tuple[Floats, Floats]:
-    """Return tuples and loads of the groups of a table, if they are."""
+    """Return the tuples and loads of the groups of a table, after checking them."""
     columns = [loads.tuples, loads.tuples if loads.busy_s is None else loads.busy_s]
     for each in columns:
         if len(each) != len(table.slots):
@@ -252,7 +252,7 @@ def _checked(table: RoutingTable, loads: Loads) -> tuple[Floats, Floats]:
 
 
 def _standing(table: RoutingTable, loads: Floats, slots: int, filling: _Filling) -> _Standing:
-    """Return the most loaded slot, without those that have nothing but a key that fills them, or a group without its keys."""
+    """Return the most loaded slot, ignoring slots that a single key or an indivisible group fills."""
     at = np.array(table.slots, np.int64)
     used, groups = used_of(loads, at, slots), np.bincount(at, minlength=slots)
     for group in (GROUPS + number for number, key in enumerate(table.own) if key in filling.keys):
@@ -267,7 +267,7 @@ def _standing(table: RoutingTable, loads: Floats, slots: int, filling: _Filling)
 
 
 def _alone(groups: Sequence[int], before: NDArray[np.int64], slots: int) -> dict[int, int]:
-    """Return a slot for each group that fills one: where the fewest others have to leave."""
+    """Return a slot for each group that fills one: where the fewest other groups have to leave."""
     found: dict[int, int] = {}
     there = np.bincount(before[before < slots], minlength=slots)
     for group in groups:
@@ -278,17 +278,19 @@ def _alone(groups: Sequence[int], before: NDArray[np.int64], slots: int) -> dict
 
 
 def _balanced(
-    loads: Floats, before: NDArray[np.int64], slots: int, alone: dict[int, int], most: float, target: float
+    loads: Floats, before: NDArray[np.int64], slots: int, alone: dict[int, int], max_load: float, target: float
 ) -> NDArray[np.int64]:
-    """Return the slot of each group: those that are alone as given, and the others on the other slots, balanced."""
+    """Return the slot of each group: `alone` as given, and the others balanced on the other slots."""
     shared = np.array([slot for slot in range(slots) if slot not in alone], np.int64)
-    number = np.full(slots + 1, GONE)  # of each slot among those that are shared; the last place is for groups whose slot is gone
+    number = np.full(
+        slots + 1, GONE
+    )  # the place of each slot among the shared ones; the last entry is for groups whose slot is gone
     number[shared] = np.arange(len(shared))
     others = np.array([group for group in range(len(loads)) if group not in set(alone.values())], np.int64)
     here = number[before[others]]
     empty = tuple(sorted(set(range(len(shared))) - set(here.tolist())))
     at = np.empty(len(loads), np.int64)
-    at[others] = shared[assign(loads[others], here, Asked(len(shared), most, most * (2 - target) / target, empty))]
+    at[others] = shared[assign(loads[others], here, Asked(len(shared), max_load, max_load * (2 - target) / target, empty))]
     for slot, group in alone.items():
         at[group] = slot
     return at

@@ -1,4 +1,4 @@
-"""Where the memory of keys lies, and who has which keys, as a value. What a batch changes in it, slots report."""
+"""Where the memory of keys is stored, and which slot has which keys, as a value. Slots report what a batch changes in it."""
 
 import json
 from collections.abc import Sequence
@@ -16,41 +16,41 @@ ROWS, STATES = "rows", "states"
 
 @dataclass(frozen=True)
 class StoredChunk:
-    """A chunk in a file. It speaks of some groups of keys; what it has of others was put together with later chunks since."""
+    """A chunk in a file. It is valid for some groups of keys; what it holds of others has been merged into later chunks."""
 
     file: str
     kind: str
     groups: int
-    """A bit for each group."""
+    """The groups it is valid for, one bit per group."""
     size: int
     """In bytes."""
 
     def live(self, groups: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Say of which of some groups it speaks."""
+        """Return for which of some groups it is valid."""
         return bits(self.groups, int(groups.max(initial=0)) + 1)[groups]
 
 
 @dataclass(frozen=True)
 class KeyedState:
-    """What is known between two batches."""
+    """The state of keys between two batches."""
 
     table: RoutingTable
     chunks: tuple[StoredChunk, ...] = ()
     """Oldest first."""
     until_us: int | None = None
-    """Tuples up to here were let in."""
+    """Tuples up to this time have been admitted."""
     due_us: int | None = None
-    """When the next window ends that has tuples, if windows end by time."""
+    """When the next window with tuples ends, if windows end by time."""
     rebalancer: dict[str, Any] = field(default_factory=dict)
     moved: int = 0
-    """Groups that were given to another slot, so far."""
+    """How many groups have moved to another slot so far."""
 
     def files(self) -> set[str]:
         """Return the names of the files of all chunks."""
         return {chunk.file for chunk in self.chunks}
 
     def of_slot(self, slot: int, kind: str) -> list[StoredChunk]:
-        """Return the chunks of a kind that speak of keys of a slot, oldest first."""
+        """Return the chunks of a kind that are valid for keys of a slot, oldest first."""
         mine = self.mask(slot)
         return [chunk for chunk in self.chunks if chunk.kind == kind and chunk.groups & mine]
 
@@ -69,7 +69,7 @@ class KeyedState:
         return replace(self, chunks=tuple(chunks), until_us=until_us, due_us=due)
 
     def routed(self, table: RoutingTable, moved: int) -> "KeyedState":
-        """Return the state with another table; a key that gets a group of its own is where the group was that it was in."""
+        """Return the state with another table; a key that gets a group of its own is in the chunks of its former group."""
         new = [(base_group(key), len(self.table.slots) + at) for at, key in enumerate(table.own[len(self.table.own) :])]
         chunks = self.chunks
         for base, group in new:
@@ -83,7 +83,7 @@ class KeyedState:
 
     @staticmethod
     def from_json(values: dict[str, Any]) -> "KeyedState":
-        """Return what `to_json` gave as a state."""
+        """Return the state for a result of `to_json`."""
         chunks = tuple(StoredChunk(file, kind, int(groups, 16), size) for file, kind, groups, size in values["chunks"])
         return KeyedState(**{**values, "table": RoutingTable.from_json(values["table"]), "chunks": chunks})
 
@@ -98,30 +98,30 @@ class SlotReport:
     kept: int = 0
     """Rows of results."""
     results: str | None = None
-    """The file with them."""
+    """The file with the results."""
     chunks: tuple[StoredChunk, ...] = ()
     replaced: tuple[str, ...] = ()
-    """Chunks whose keys of this slot are in the new ones now."""
+    """Chunks whose keys of this slot are now in the new chunks."""
     due_us: int | None = None
     busy_s: float = 0.0
     loads: dict[int, int] = field(default_factory=dict)
     """Tuples of each group."""
     heavy: dict[int, int] = field(default_factory=dict)
-    """Tuples of the keys that came most often, by their hash."""
+    """Tuples of the most frequent keys, by their hashes."""
     names: dict[int, str] = field(default_factory=dict)
-    """What these keys are called."""
+    """The names of these keys."""
     chunks_found: int = 0
-    """Chunks that were in the memory of the worker."""
+    """Chunks that were already in the memory of the worker."""
     chunks_read: int = 0
 
     def to_text(self) -> str:
-        """Return the report as it travels."""
+        """Return the report as a text."""
         chunks = [[chunk.file, chunk.kind, f"{chunk.groups:x}", chunk.size] for chunk in self.chunks]
         return json.dumps({**vars(self), "chunks": chunks})
 
     @staticmethod
     def from_text(text: str) -> "SlotReport":
-        """Read a report."""
+        """Return the report for a result of `to_text`."""
         known = json.loads(text)
         known["chunks"] = tuple(StoredChunk(file, kind, int(groups, 16), size) for file, kind, groups, size in known["chunks"])
         known["replaced"] = tuple(known["replaced"])

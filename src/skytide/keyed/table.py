@@ -1,4 +1,4 @@
-"""Which slot has which keys: keys fall into groups, groups lie on slots (P2 §2.1, its routing function m)."""
+"""Which slot has which keys: keys belong to groups, and groups to slots (P2 §2.1, its routing function m)."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,13 +14,13 @@ Hashes = NDArray[np.uint64]
 Numbers = NDArray[np.int64]
 
 GROUPS = 256
-"""Of keys that share the first 8 bits of their hashes. Each lies on one slot as a whole."""
+"""Number of groups of keys with the same first 8 bits of their hashes. Each group is on one slot as a whole."""
 SHIFT = 56
 MAX_HASH = 2**64 - 1
 
 
 def base_group(key: int) -> int:
-    """Return the group that a key is in as long as it has none of its own.
+    """Return the group of a key that has none of its own.
 
     >>> base_group(0xAB << 56)
     171
@@ -30,7 +30,7 @@ def base_group(key: int) -> int:
 
 @dataclass(frozen=True)
 class RoutingTable:
-    """The slot of each group. Keys that come very often can be groups of their own, numbered after the others.
+    """The slot of each group. Very frequent keys can be groups of their own, numbered after the others.
 
     >>> table = RoutingTable.even(2)
     >>> hashes = np.array([0, 1 << 56, 7], np.uint64)
@@ -41,15 +41,15 @@ class RoutingTable:
     """
 
     slots: tuple[int, ...]
-    """Of each group, the base groups first."""
+    """The slot of each group, the base groups first."""
     own: tuple[int, ...] = ()
     """The hashes of the keys that are groups of their own, by the numbers of these groups."""
 
     def __post_init__(self) -> None:
-        """Refuse groups without a slot, and keys that are named twice."""
+        """Refuse groups without a slot, and keys that occur twice."""
         if len(self.slots) != GROUPS + len(self.own):
             raise InvalidInput(
-                value=f"{len(self.slots)} slots for {GROUPS} groups and {len(self.own)} keys with their own",
+                value=f"{len(self.slots)} slots for {GROUPS} groups and {len(self.own)} keys with groups of their own",
                 reason="each group has one slot",
                 remedy=f"give {GROUPS + len(self.own)} slots",
             )
@@ -63,13 +63,13 @@ class RoutingTable:
 
     @staticmethod
     def even(slots: int) -> "RoutingTable":
-        """Return the table that deals the groups out to so many slots in turn."""
+        """Return the table that assigns the groups to slots in turn."""
         whole("slots", slots, 1)
         return RoutingTable(tuple(group % slots for group in range(GROUPS)))
 
     @property
     def count(self) -> int:
-        """How many slots are in use: they are numbered from 0, and the last of them has at least one group."""
+        """Return how many slots are in use: they are numbered from 0, and the last has at least one group."""
         return max(self.slots) + 1
 
     def groups_of(self, hashes: Hashes) -> Numbers:
@@ -86,7 +86,7 @@ class RoutingTable:
         return self._slots[self.groups_of(hashes)]
 
     def alone(self) -> dict[int, int]:
-        """Return the slots that have nothing but one key, and its hash.
+        """Return the slots that have only one key, with its hash.
 
         >>> RoutingTable((*[0] * GROUPS, 1), own=(7,)).alone()
         {1: 7}
@@ -99,7 +99,7 @@ class RoutingTable:
 
     @staticmethod
     def from_json(values: dict[str, Any]) -> "RoutingTable":
-        """Return the table that `to_json` wrote."""
+        """Return the table for a result of `to_json`."""
         return RoutingTable(tuple(values["slots"]), tuple(values["own"]))
 
     @cached_property

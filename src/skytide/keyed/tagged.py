@@ -1,4 +1,4 @@
-"""Tuples on the way to the slots of their keys: as they are, with the hash of the key beside them."""
+"""Tuples on their way to the slots of their keys, with the hash of the key in an extra column."""
 
 from dataclasses import dataclass, fields
 
@@ -15,25 +15,25 @@ from skytide.routing import Keys
 
 @dataclass(frozen=True)
 class Tagged(Query):
-    """Keeps all tuples; those without a key are refused. Without key columns all tuples have the same key."""
+    """Keeps all tuples, and refuses those without a key. Without key columns all tuples have the same key."""
 
     keys: tuple[str, ...]
 
     def pane(self, rows: pa.Table) -> pa.Table:
-        """Add the hashes."""
+        """Return the rows with their hashes."""
         check_keys(rows, self.keys)
         return rows.append_column(HASH, pa.array(hashes_of(rows, self.keys).view(np.int64)))
 
     def merge(self, kept: pa.Table) -> pa.Table:
-        """Keep all."""
+        """Return all rows."""
         return kept
 
     def window(self, kept: pa.Table) -> pa.Table:
-        """Keep all."""
+        """Return all rows."""
         return kept
 
     def kept_schema(self, rows: pa.Schema) -> pa.Schema:
-        """Return the columns with that of the hash."""
+        """Return the columns, and that of the hash."""
         return rows.append(pa.field(HASH, pa.int64()))
 
     def refused(self, rows: pa.Table) -> Mask | None:
@@ -43,7 +43,7 @@ class Tagged(Query):
 
 @dataclass(frozen=True)
 class OfEachKey(Aggregate):
-    """Aggregates of each key in windows of time: partial results are merged, so that no key lies on one slot. A NULL is no key here."""
+    """Aggregates of each key in windows of time: partial results are merged, so no key is bound to a slot. A NULL is not a key here."""
 
     @staticmethod
     def of(query: Aggregate) -> "OfEachKey":
@@ -72,7 +72,7 @@ def check_keys(rows: pa.Table, keys: tuple[str, ...]) -> None:
     if refused is not None:
         raise InvalidInput(
             value=f"{int(refused.sum())} tuples without {' or '.join(keys)}",
-            reason="a NULL is no key",
+            reason="a NULL is not a key",
             remedy="filter them out, replace them with coalesce(...), or put them aside with invalid=",
         )
 

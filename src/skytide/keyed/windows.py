@@ -1,4 +1,4 @@
-"""Windows of the rows of each key: by their number, or by time."""
+"""Windows of the rows of each key: by number of rows, or by time."""
 
 from dataclasses import dataclass, field
 
@@ -13,12 +13,12 @@ from skytide.keyed.chunk import Chunk, Numbers, ranges
 from skytide.windows import Windows, shown
 
 TICK_US = 100_000
-"""How often tuples are let in that wait for late ones; windows by number come out no finer than this."""
+"""How often tuples that wait for late ones are admitted, and windows by number of rows come out."""
 
 
 @dataclass(frozen=True, eq=False)
 class Cut:
-    """Windows of rows that lie by key: of each its key, its rows, and its bounds as they come out."""
+    """Windows of rows that are sorted by key: the key, the rows and the bounds of each."""
 
     keys: Numbers
     begins: Numbers
@@ -27,13 +27,13 @@ class Cut:
     """Positions, and times in microseconds, by the name of their column."""
 
     def __len__(self) -> int:
-        """Return how many windows there are."""
+        """Return the number of windows."""
         return len(self.keys)
 
 
 @dataclass(frozen=True)
 class CountWindows:
-    """So many rows of a key, every so many rows: row i closes a window if i >= length and (i - length) mod slide = 0 (SPEC W4).
+    """`length` rows of a key, every `slide` rows: row i closes a window if i >= length and (i - length) mod slide = 0 (SPEC W4).
 
     >>> CountWindows(3, slide=2)
     CountWindows(length=3, slide=2)
@@ -42,10 +42,10 @@ class CountWindows:
     length: int
     slide: int
     tick_us: int = field(default=TICK_US, repr=False)
-    """How finely time is told: rows are let in, and windows come out, a tick at a time."""
+    """The resolution of time: rows are admitted, and windows come out, one tick at a time."""
 
     def __post_init__(self) -> None:
-        """Refuse windows without rows, and such that leave rows out."""
+        """Refuse windows without rows, and windows that leave rows out."""
         whole("length", self.length, 1, MAX_ROWS_PER_WINDOW)
         whole("slide", self.slide, 1, MAX_ROWS_PER_WINDOW)
         if self.slide > self.length:
@@ -57,18 +57,18 @@ class CountWindows:
 
     @property
     def tick(self) -> Windows:
-        """How finely time is told."""
+        """Return the resolution of time."""
         return Windows(self.tick_us, self.tick_us)
 
     @property
     def text(self) -> str:
-        """The windows as words; what lies in a checkpoint is cut by ticks."""
-        told = "" if self.tick_us == TICK_US else f", in ticks of {shown(self.tick_us)}"
-        return f"{self.length:,} rows every {self.slide:,}{told}"
+        """Return the windows in words; a checkpoint depends on the ticks, so they are included."""
+        ticks = "" if self.tick_us == TICK_US else f", in ticks of {shown(self.tick_us)}"
+        return f"{self.length:,} rows every {self.slide:,}{ticks}"
 
     @property
     def limit(self) -> int | None:
-        """How many of the last rows of a key a later window may hold."""
+        """Return how many of the last rows of a key a later window may hold."""
         return self.length - 1
 
     def cut(self, rows: Chunk, times: Numbers, before: Numbers, since_us: int | None, until_us: int) -> Cut:
@@ -87,13 +87,13 @@ class CountWindows:
         return Cut(keys, begins, begins + self.length, bounds)
 
     def needed(self, rows: Chunk, times: Numbers, until_us: int) -> Chunk:
-        """Return what a later window may hold."""
+        """Return the rows that a later window may hold."""
         return rows.last(self.length - 1)
 
 
 @dataclass(frozen=True)
 class TimeWindows:
-    """Windows by time; those of a key that hold no row of it do not come out."""
+    """Windows by time; windows of a key without rows do not come out."""
 
     windows: Windows
 
@@ -101,13 +101,13 @@ class TimeWindows:
 
     @property
     def tick(self) -> Windows:
-        """How finely time is told: windows end where ticks end."""
+        """Return the resolution of time: windows end where ticks end."""
         tick_us = int(np.gcd(self.windows.length_us, self.windows.slide_us))
         return Windows(tick_us, tick_us)
 
     @property
     def text(self) -> str:
-        """The windows as words."""
+        """Return the windows in words."""
         return f"{shown(self.windows.length_us)} every {shown(self.windows.slide_us)}"
 
     def cut(self, rows: Chunk, times: Numbers, before: Numbers, since_us: int | None, until_us: int) -> Cut:
@@ -125,12 +125,12 @@ class TimeWindows:
         return Cut(keys, _places(rows, times, keys, starts), _places(rows, times, keys, ends), bounds)
 
     def needed(self, rows: Chunk, times: Numbers, until_us: int) -> Chunk:
-        """Return what a later window may hold."""
+        """Return the rows that a later window may hold."""
         return rows.where(times >= self.windows.start_us(self.windows.last_ended_by(until_us) + 1))
 
 
 def _places(rows: Chunk, times: Numbers, keys: Numbers, wanted_us: Numbers) -> Numbers:
-    """Return where among the rows of a key a time begins."""
+    """Return where the rows of a key at or after a time begin."""
     if not len(times):
         return np.zeros(len(keys), np.int64)
     found = np.empty(len(keys), np.int64)
@@ -145,12 +145,12 @@ def _places(rows: Chunk, times: Numbers, keys: Numbers, wanted_us: Numbers) -> N
 
 
 def bounds_schema(windows: CountWindows | TimeWindows, time: pa.DataType) -> pa.Schema:
-    """Return the columns that say which window a result is of."""
+    """Return the columns that identify the window of a result."""
     times = [("window_start", time), ("window_end", time)]
     positions = [("row_start", pa.int64()), ("row_end", pa.int64())] if isinstance(windows, CountWindows) else []
     return pa.schema([*positions, *times])
 
 
 def as_columns(cut: Cut, schema: pa.Schema, counts: NDArray[np.int64]) -> dict[str, pa.Array]:
-    """Return the bounds of windows, as often as each has results."""
+    """Return the bounds of windows, repeated for each result."""
     return {field.name: pa.array(np.repeat(cut.bounds[field.name], counts), pa.int64()).cast(field.type) for field in schema}

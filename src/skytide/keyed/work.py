@@ -1,4 +1,4 @@
-"""What is done with the tuples of the keys of a slot: those that were let in go on from what is remembered."""
+"""Processes the tuples of the keys of a slot: admitted tuples continue from what is remembered."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,54 +25,54 @@ Chunks = Sequence[tuple[Chunk, Live]]
 
 @dataclass(frozen=True)
 class Worked:
-    """What came of some tuples."""
+    """The outcome of processing tuples."""
 
     results: pa.Table
     windows: int
     rows: Chunk | None = None
-    """What was added to the memory of rows."""
+    """Rows to add to the memory."""
     states: Chunk | None = None
-    """States that have changed."""
+    """Changed states."""
     due_us: int | None = None
     """When the next window ends, if windows end by time and any is open."""
 
 
 @dataclass(frozen=True)
 class KeyedStep:
-    """An operator on the tuples of each key: in windows, or all of them as they come."""
+    """An operator on the tuples of each key: in windows, or on all of them as they come."""
 
     keys: tuple[str, ...]
     time: str
     columns: pa.Schema
-    """Of the tuples."""
+    """The columns of the tuples."""
     windows: CountWindows | TimeWindows | None = None
     answer: Answer | None = None
     """Answers windows without a state."""
     operator: Operator | None = None
-    """What is asked with a state, if nothing answers without."""
+    """Answers with a state, if there is no `answer`."""
     helpers: tuple[str, ...] = ()
     """Columns that do not belong to the results."""
 
     @cached_property
     def remembered(self) -> pa.Schema:
-        """The columns that are remembered of tuples."""
+        """Return the columns of tuples that are remembered."""
         wanted = {*self.keys, self.time, *(self.answer.columns(self.columns) if self.answer else self.columns.names)}
         return pa.schema([field for field in self.columns if field.name in wanted])
 
     @cached_property
     def own(self) -> pa.Schema:
-        """The columns that the operator or query gives itself, without those of the key."""
+        """Return the columns that the operator or query adds, without those of the key."""
         found = self.answer.schema(self.columns) if self.answer else self._operator.schema(self.columns, self.keys)
         return pa.schema([field for field in found if field.name not in (*self.keys, *self.helpers)])
 
     @cached_property
     def bounds(self) -> pa.Schema:
-        """The columns that say which window a result is of."""
+        """Return the columns that identify the window of a result."""
         return bounds_schema(self.windows, self.columns.field(self.time).type) if self.windows else pa.schema([])
 
     @cached_property
     def results(self) -> pa.Schema:
-        """All columns of the results."""
+        """Return all columns of the results."""
         return pa.schema([*(self.columns.field(key) for key in self.keys), *self.bounds, *self.own])
 
     @property
@@ -83,7 +83,7 @@ class KeyedStep:
     def work(
         self, rows: pa.Table, hashes: NDArray[np.uint64], log: Chunks, states: Chunks, since_us: int | None, until_us: int
     ) -> Worked:
-        """Work on tuples that were let in, in any order, with the hash of the key of each."""
+        """Process admitted tuples, in any order, with the hashes of their keys, and return the outcome."""
         came = self._sorted(rows, hashes)
         if self.windows is None:
             return self._stream(came, states)
@@ -119,17 +119,17 @@ class KeyedStep:
         return Worked(results, len(cut), kept_rows if len(kept_rows) else None, changed, due)
 
     def name_of(self, rows: pa.Table, place: int) -> str:
-        """Return what the key of a tuple is called."""
+        """Return the name of a tuple's key."""
         return ", ".join(str(rows[key][place].as_py()) for key in self.keys)
 
     def trimmed(self, log: Chunk, until_us: int) -> Chunk:
-        """Return of what is remembered of keys only what a later window may hold."""
+        """Return only those remembered rows that a later window may hold."""
         if self.windows is None or not len(log):
             return log
         return self.windows.needed(log, _times(log.rows, self.time), until_us)
 
     def _sorted(self, rows: pa.Table, hashes: NDArray[np.uint64]) -> Chunk:
-        """Put tuples in order: by key, then by time, and those of one time by their values, so that the order never depends on how they came."""
+        """Return tuples sorted by key, then by time, then by their values, so that the order never depends on how they arrived."""
         times = _times(rows, self.time)
         order = np.lexsort((times, hashes))
         hashes, times = hashes[order], times[order]
@@ -156,7 +156,7 @@ class KeyedStep:
         return after
 
     def _check_keys(self, rows: pa.Table, hashes: NDArray[np.uint64]) -> None:
-        """Refuse two keys with one hash: there is one chance in 10**9 of that with 200,000 keys, and mixing them up would be worse."""
+        """Refuse two keys with the same hash: with 200,000 keys the chance is 1 in 10**9, and mixing them up would be worse."""
         same = hashes[1:] == hashes[:-1]
         for key in self.keys:
             column = rows[key].combine_chunks()
@@ -164,10 +164,10 @@ class KeyedStep:
             if pa.types.is_floating(column.type):
                 differs = differs & ~(np.asarray(pc.is_nan(column[1:])) & np.asarray(pc.is_nan(column[:-1])))
             if (differs & same).any():
-                raise SkytideError(f"two values of {key} have the same hash; add another key column that tells them apart")
+                raise SkytideError(f"two values of {key} have the same hash; add another key column that distinguishes them")
 
     def _stream(self, came: Chunk, states: Chunks) -> Worked:
-        """Pass each key's tuples to the operator as they are."""
+        """Pass each key's tuples to the operator, without windows, and return the outcome."""
         before = gathered(states, came.hashes, STATES, 1)
         keys, known = self._keys(came.rows, came.starts[:-1]), self._known(before)
         results, after = Collected(self._operator.name, self.own, self.keys), []
@@ -184,7 +184,7 @@ class KeyedStep:
     def _windows_with_state(
         self, rows: Chunk, keys: Numbers, begins: Numbers, ends: Numbers, states: Chunks
     ) -> tuple[pa.Table, Numbers, Chunk | None]:
-        """Pass each window to the operator, those of a key one after the other."""
+        """Pass each window to the operator, those of a key one after the other, and return results, their counts and changed states."""
         places, firsts = np.unique(keys, return_index=True)
         before = gathered(states, rows.hashes[places], STATES, 1)
         values, known = self._keys(rows.rows, begins[firsts]), self._known(before)
@@ -199,7 +199,7 @@ class KeyedStep:
         return table, counts, self._states(rows.hashes[places], after, before.totals)
 
     def _known(self, before: Chunk) -> list[bytes | None]:
-        """Return the state of each key as it was kept, or None."""
+        """Return the stored state of each key, or None."""
         kept: list[bytes | None] = [None] * len(before)
         for place, state in zip(before.keys_of_rows().tolist(), before.rows[STATE].to_pylist(), strict=True):
             kept[place] = state
@@ -215,14 +215,14 @@ class KeyedStep:
         return Chunk(rows, hashes, np.arange(len(after) + 1), totals + 1)
 
     def _keys(self, rows: pa.Table, places: Numbers) -> list[Any]:
-        """Return the key of each of some rows: a value, or several."""
+        """Return the key of each of some rows: a value, or a tuple of values."""
         columns = [rows[key].take(pa.array(places)).to_pylist() for key in self.keys]
         if len(columns) == 1:
             return columns[0]  # type: ignore[no-any-return]
         return list(zip(*columns, strict=True)) if columns else [()] * len(places)
 
     def _named(self, rows: pa.Table, first: Numbers, found: pa.Table, counts: Numbers, bounds: dict[str, pa.Array]) -> pa.Table:
-        """Put the values of the key and the bounds of the window before results; `first` is a row of each key or window."""
+        """Return results preceded by the values of the key and the bounds of the window; `first` is a row of each key or window."""
         places = pa.array(np.repeat(first, counts))
         columns = {key: rows[key].take(places) for key in self.keys} | bounds
         columns |= {name: found[name] for name in self.own.names}
@@ -230,7 +230,7 @@ class KeyedStep:
 
 
 def _with_keys(came: Chunk, known: NDArray[np.uint64]) -> Chunk:
-    """Return the same rows among more keys, of which some have none."""
+    """Return the same rows with more keys, some of which have no rows."""
     if len(known) == len(came):
         return came
     places = np.searchsorted(known, came.hashes)

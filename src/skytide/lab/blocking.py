@@ -1,8 +1,8 @@
-"""Two ways to move keys that block, on the real engine, for comparison only: state that is handed over from slot to slot (P2 §5.2.2).
+"""Two blocking ways to move keys on the real engine, for comparison only: state is handed over from slot to slot (P2 §5.2.2).
 
-The engine itself hands nothing over: the state of keys lies in files that any slot can read. Here each slot that loses keys saves their
-state when the routing changes, and each slot that gets keys takes it over before it does anything else: with R-BLK within its task, with
-S-BLK before any task of the batch begins, as the driver, which is the splitter here, gives out a batch as a whole.
+The engine itself hands nothing over: the state of keys lies in files that any slot can read. Here, when the routing changes, each slot
+that loses keys saves their state, and each slot that receives keys loads it before it does anything else: with R-BLK within its own task,
+with S-BLK before any task of the batch begins, as the driver, which plays the splitter here, hands out each batch as a whole.
 """
 
 from collections.abc import Iterator
@@ -30,7 +30,7 @@ DONE = pa.RecordBatch.from_arrays([pa.array([""])], schema=REPORT)
 
 @dataclass(frozen=True)
 class Forced(Rebalancer):
-    """Leaves keys where they are, and when the number of slots changes moves all groups but a share that stays."""
+    """Leaves keys where they are until the number of slots changes; then all groups move but a given share."""
 
     stay: float = 0.2
     seed: int = 0
@@ -58,14 +58,14 @@ class _Forced(RebalancerLogic):
 
 @dataclass
 class Handover:
-    """Which table the latest batch had."""
+    """The routing table of the latest batch."""
 
     table: RoutingTable | None = None
 
 
 @dataclass(frozen=True)
 class Handed(KeyTask):
-    """Tasks of a batch that begins with another table than the one before."""
+    """Tasks of a batch whose routing table differs from that of the batch before."""
 
     before: RoutingTable = field(default_factory=lambda: RoutingTable.even(1))
 
@@ -85,7 +85,7 @@ class Handed(KeyTask):
         yield DONE
 
     def load(self, slot: int) -> Iterator[pa.RecordBatch]:
-        """Take over the state of each group that a slot gets."""
+        """Load the state of each group that a slot receives."""
         now = self.work.keyed.table.slots
         for group, owner in enumerate(now):
             if owner == slot and self.before.slots[group] != slot:
@@ -107,13 +107,13 @@ class _LoadsFirst(Handed):
 
 
 class BlockingJobs(SparkJobs):
-    """Jobs that hand state over when the table has changed."""
+    """Jobs that hand state over when the routing table has changed."""
 
     protocol: str
     handover: Handover
 
     def keys(self, task: KeyTask) -> tuple[SlotReport, ...]:
-        """Save, take over, work; who waits for whom depends on the protocol."""
+        """Save state, load it, work, and return the reports; which task waits for which depends on the protocol."""
         before, self.handover.table = self.handover.table, task.work.keyed.table
         if before is None or before == task.work.keyed.table:
             return super().keys(task)
@@ -128,7 +128,7 @@ class BlockingJobs(SparkJobs):
 
 @dataclass(frozen=True)
 class Compared(KeyedQuery):
-    """An operator on keys whose keys move by a protocol, and so many of them as is asked."""
+    """An operator on keys whose keys move by a given protocol, as many as `forced` says."""
 
     protocol: str = MP
     handover: Handover = field(default_factory=Handover)
@@ -136,7 +136,7 @@ class Compared(KeyedQuery):
 
     @staticmethod
     def of(asked: KeyedQuery, protocol: str, seed: int) -> "Compared":
-        """Return the same query with a protocol."""
+        """Return the same query with a given protocol."""
         return Compared(**vars(asked), protocol=protocol, forced=Forced(seed=seed))
 
     def _keying(self, slots: int) -> Keying | None:

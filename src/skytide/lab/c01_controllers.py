@@ -20,7 +20,7 @@ from skytide.records import Allocation, Decision, Evaluation
 from skytide.sim.plants.operator import Operator
 from skytide.sim.replay import play
 
-PEAK, USED = 8, 0.8  # workers that the peak needs, and how far it uses them
+PEAK, USED = 8, 0.8  # workers that the peak needs, and their utilisation then
 SERVICE_S, LEAD_S, COLD_S = 0.0025, 8.0, 3.0  # as measured on a standalone cluster
 BOUND_S = 5.0
 GOAL, ALLOWED = 0.4, 0.01
@@ -28,9 +28,9 @@ GOAL, ALLOWED = 0.4, 0.01
 
 @dataclass(frozen=True)
 class SparkAllocation(Controller):
-    """Spark's dynamic allocation: twice as many while tasks wait, and one goes when it had no task for a minute.
+    """Spark's dynamic allocation: twice as many executors while tasks wait, and one goes when it has had no task for a minute.
 
-    A query that runs a batch every few seconds gives every executor a task in each, so that none is ever idle for so long.
+    A query that runs a batch every few seconds gives every executor a task in each batch, so none is ever idle that long.
     """
 
     def build(self, resume: object = None) -> ControllerLogic:
@@ -51,7 +51,7 @@ class _SparkAllocation(ControllerLogic):
 
 @dataclass(frozen=True)
 class Load:
-    """A load by steps, up to 1, and how often it is looked at."""
+    """A load in steps, and how often a controller looks at it."""
 
     rates: Callable[[], np.ndarray]
     step_s: float
@@ -60,17 +60,17 @@ class Load:
 
 
 def hill() -> np.ndarray:
-    """Rise and fall within six minutes, as in `make bench-scaling`."""
+    """Return a load that rises and falls within six minutes, as in `make bench-scaling`."""
     return np.array([0.1 + 0.9 * sin(pi * at / 360) ** 4 for at in range(360)])
 
 
 def world_cup() -> np.ndarray:
-    """Return a day of a web site by minutes, each divided into steps of 10 s."""
+    """Return the load of a web site over a day, minute by minute, in steps of 10 s."""
     return np.repeat(busiest_day()[1], 6)
 
 
 def quotes() -> np.ndarray:
-    """Return the quotes of a trading day by minutes: from one to the next the rate may double."""
+    """Return the quotes of a trading day, minute by minute, in steps of 10 s: the rate may double from one minute to the next."""
     times = pq.read_table(data("quotes_20131007.parquet"), columns=["ts"])["ts"].cast("int64").to_numpy() // 60_000_000
     return np.repeat(np.bincount(times - times.min()).astype(float), 6)
 
@@ -95,18 +95,18 @@ class Comparison(Experiment):
     id = "C1"
     title = "all controllers on the same loads"
     source = "beyond the papers"
-    question = "What does each controller save against as many workers as the peak needs, and how often is it too late?"
+    question = "How much does each controller save, compared with as many workers as the peak needs, and how often is it too late?"
     seconds = 60.0
 
     seeds: Sequence[int] = SEEDS
     steps: int | None = None
 
     def pieces(self) -> Sequence[Piece]:
-        """Return a load and a controller each."""
+        """Return one piece per load and controller."""
         return [(load, contestant) for load in reversed(LOADS) for contestant in CONTESTANTS]
 
     def play(self, *piece: Any) -> list[Row]:
-        """Play a load with a controller, several times."""
+        """Play a load with a controller, several times, and return the rows."""
         name, contestant = piece
         load, controller = LOADS[name], CONTESTANTS[contestant]
         rates = load.rates()[: self.steps]
@@ -131,11 +131,11 @@ class Comparison(Experiment):
         return rows
 
     def conclude(self, rows: Sequence[Row]) -> Findings:
-        """Judge each load."""
+        """Judge the controllers on each load, and return the findings."""
         return Findings([_claim(rows, name) for name in LOADS], _notes(rows))
 
     def draw(self, rows: Sequence[Row], figure: Figure) -> None:
-        """Draw what was saved over what was in violation: best is top left."""
+        """Draw the worker seconds saved against the share of violations: the best are at the top left."""
         for axis, name in zip(figure.subplots(1, len(LOADS), sharey=True), LOADS, strict=True):
             for contestant in CONTESTANTS:
                 late, saved = (_mean(rows, name, contestant, what) for what in ("violation_share", "saved"))
@@ -160,22 +160,24 @@ def _claim(rows: Sequence[Row], load: str) -> Claim:
     good = {name: saved.low >= GOAL and late.high <= ALLOWED for name, (saved, late) in own.items()}
     best = max((name for name in own if own[name][1].mean <= ALLOWED), key=lambda name: own[name][0].mean, default=None)
     return Claim(
-        f"(ours) {load}: controllers save at least {GOAL:.0%} of the static peak with at most {ALLOWED:.0%} of the intervals in violation",
-        f"{load}: best {_said(rows, load, best) if best else 'none without too many violations'}",
+        f"(ours) {load}: controllers save at least {GOAL:.0%} of the static peak with violations in at most {ALLOWED:.0%} of the intervals",
+        f"{load}: best {_figures(rows, load, best) if best else 'none without too many violations'}",
         of_all(good.values()),
-        "" if all(good.values()) else "not " + ", ".join(_said(rows, load, name) for name, yes in good.items() if not yes),
+        "" if all(good.values()) else "not " + ", ".join(_figures(rows, load, name) for name, yes in good.items() if not yes),
     )
 
 
-def _said(rows: Sequence[Row], load: str, name: str) -> str:
+def _figures(rows: Sequence[Row], load: str, name: str) -> str:
     saved, late, changes = (_mean(rows, load, name, what) for what in ("saved", "violation_share", "reconfigurations"))
-    return f"{name} saves {saved:.0%} with {late:.1%} in violation and {changes:.0f} changes"
+    return f"{name} saves {saved:.0%} with {late:.1%} violations and {changes:.0f} changes"
 
 
 def _notes(rows: Sequence[Row]) -> str:
-    table = "; ".join(f"{load}: " + ", ".join(_said(rows, load, name) for name in CONTESTANTS if name != STATIC) for load in LOADS)
+    table = "; ".join(
+        f"{load}: " + ", ".join(_figures(rows, load, name) for name in CONTESTANTS if name != STATIC) for load in LOADS
+    )
     return (
-        f"means over seeds with intervals of 95 %; simulated: a tuple takes {SERVICE_S * 1e3:g} ms, a worker comes {LEAD_S:g} s after it was asked for, is paid from then on, and is cold for {COLD_S:g} s; a violation "
+        f"means over seeds with 95 % confidence intervals; simulated: a tuple takes {SERVICE_S * 1e3:g} ms, a worker starts {LEAD_S:g} s after it was requested, is paid for from the request on, and is cold for {COLD_S:g} s; a violation "
         f"is an interval with a mean latency above {BOUND_S:g} s. Spark's own allocation is modelled by what it does; `make bench-scaling` runs the real one. {table}"
     )
 

@@ -1,4 +1,4 @@
-"""How long work takes on this machine, measured for the simulator."""
+"""Measures how long work takes on this machine, for the simulator."""
 
 import platform
 import time
@@ -18,11 +18,11 @@ SIZES = (10, 30, 100, 300, 1_000, 3_000, 10_000, 30_000)
 DIMENSIONS = 8
 REPEATS = 3
 KERNELS: dict[str, Callable[[Points], Any]] = {"bnl": block_nested_loops, "skytide": skyline}
-MERGED = 10_000  # tuples of each of two results that are merged
+MERGED = 10_000  # tuples behind each of the two results that are merged
 
 
 def calibrate(algorithm: str, tell: Callable[[str], None], out: Path | None = None) -> Costs:
-    """Measure the costs of "bnl", the papers' algorithm, or "skytide", the kernels here; the best of three."""
+    """Measure and return the costs of "bnl", the papers' algorithm, or of "skytide", the kernels of this package; the best of three."""
     if algorithm not in KERNELS:
         raise InvalidInput(value=f"{algorithm=}", reason="not known", remedy=f"choose one of {', '.join(KERNELS)}")
     kernel = KERNELS[algorithm]
@@ -36,7 +36,7 @@ def calibrate(algorithm: str, tell: Callable[[str], None], out: Path | None = No
             busy.append(_best_s(lambda sample=sample: kernel(sample)))  # type: ignore[misc]
         curves[cloud] = Curve(SIZES, tuple(kept), tuple(np.maximum.accumulate(busy).tolist()))
         tell(
-            f"{algorithm}, {cloud}: {busy[-2] / SIZES[-2] * 1e6:.1f} us a tuple, {kept[-2] / SIZES[-2]:.0%} kept, of {SIZES[-2]:,}"
+            f"{algorithm}, {cloud}: {busy[-2] / SIZES[-2] * 1e6:.1f} us per tuple, {kept[-2] / SIZES[-2]:.0%} kept, of {SIZES[-2]:,}"
         )
     origin = f"{algorithm}, d = {DIMENSIONS}, best of {REPEATS}, measured on {platform.machine()} with Python {platform.python_version()}"
     costs = Costs(origin, curves, _pair_s(kernel))
@@ -48,7 +48,7 @@ def calibrate(algorithm: str, tell: Callable[[str], None], out: Path | None = No
 
 
 def _pair_s(kernel: Callable[[Points], Any]) -> float:
-    """Measure what it costs to put one result into another, for each pair of their rows."""
+    """Return the measured cost of merging one result into another, per pair of their rows."""
     one, two = (sample[skyline(sample)] for sample in (points("independent", MERGED, DIMENSIONS, seed=seed) for seed in (1, 2)))
     both = np.concatenate([one, two])
     return max(_best_s(lambda: kernel(both)) - _best_s(lambda: kernel(one)), 1e-9) / (len(one) * len(two))

@@ -1,4 +1,4 @@
-"""The experiments there are. Each is loaded when it is asked for: one needs Spark, another the real data."""
+"""All experiments. Each is loaded when it is asked for, as some need Spark and others the real data."""
 
 from importlib import import_module
 
@@ -36,7 +36,9 @@ MODULES = {
 def experiment(name: str) -> Experiment:
     """Return an experiment by its id."""
     if name not in MODULES:
-        raise InvalidInput(value=f"experiment {name!r}", reason="there is no such", remedy=f"choose one of {', '.join(MODULES)}")
+        raise InvalidInput(
+            value=f"experiment {name!r}", reason="there is no such experiment", remedy=f"choose one of {', '.join(MODULES)}"
+        )
     found = import_module(f"skytide.lab.{MODULES[name]}").EXPERIMENT
     assert isinstance(found, Experiment)
     return found

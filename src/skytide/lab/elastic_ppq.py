@@ -8,11 +8,11 @@ from math import inf
 from statistics import fmean
 
 from skytide.lab.real_data import data
-from skytide.lab.scenarios import WHOLE, burst_stream, kernel_costs
+from skytide.lab.scenarios import WHOLE, burst_stream, kernel_costs, played
 from skytide.lateness import DropRatio
 from skytide.loop.cycle import Cycle
 from skytide.routing import TB_RR, LeastLoaded, Pid, PidLogic
-from skytide.sim import Costs, Traffic, run_panes, run_windows, traffic
+from skytide.sim import Costs, Traffic, run_panes, run_windows
 from skytide.sim.plants.elastic import PERIOD_S, ElasticPlant
 from skytide.windows import Windows
 from skytide.workloads.variable import Replay
@@ -25,21 +25,21 @@ GAMES_DROP = 0.05
 STEP_US = 25_000
 SYNTHETIC_DELAY_US = 400_000  # at most: 200 ms on average, evenly spread (P0 Tab. 3)
 CALIBRATION_S = 120.0
-CATCH_UP_S = 25.0  # in which the levels catch up after their start with one thread each (P0 §5.2)
+CATCH_UP_S = 25.0  # the time the levels need to catch up after starting with one thread each (P0 §5.2)
 PANES, PANES_RATE_HZ, PANES_DISPERSION = Windows(100_000, 100_000), 80_000, 1_000.0  # of P0 Fig. 9 to 11
 EVEN_WORKERS, EVEN_UTILISATION = 6, 1.01  # of P0 Fig. 11, left, by its published data
 
 
 @dataclass(frozen=True)
 class P0Pid(Pid):
-    """P0's regulator as it is published: the change is added to the factor, and is no more than 0.2 in a sample."""
+    """P0's regulator as published: the change is added to the factor, and is at most 0.2 per sample."""
 
     kp: float = 1.8
     kd: float = 2.0
     step: float = 0.2
 
     def build(self, resume: dict[str, object] | None = None) -> PidLogic:
-        """Return the logic, from its beginning."""
+        """Return the logic, always from its beginning."""
         return _Adding(self)
 
 
@@ -59,7 +59,7 @@ class _Adding(PidLogic):
 
 
 def p0_splitting(setpoint: float = SETPOINT, high: float = 100.0) -> LeastLoaded:
-    """Return P0's way to split panes, with an upper end for alpha."""
+    """Return P0's way to split panes, with an upper limit for alpha."""
     return LeastLoaded(pid=P0Pid(setpoint=setpoint, high=high))
 
 
@@ -71,7 +71,7 @@ class Reported:
     window_threads: float
     splitting_factor: float
     longer: float
-    """By which share of the stream's length it took longer than the stream."""
+    """How much longer than the stream it took, as a share of the stream's length."""
     cv: float
 
 
@@ -82,12 +82,12 @@ class Stream:
     name: str
     series: str
     delay_ms: float | None
-    """Mean of the heavy-tailed delays of a real stream; None: evenly spread, as in all synthetic ones."""
+    """Mean of the heavy-tailed delays of a real stream; None for evenly spread delays, as in all synthetic ones."""
     skyline: Reported
     top_delta: Reported
 
     def workload(self, seed: int = 0) -> Workload:
-        """Return the stream: its recorded rates, with delays of the law that Tab. 3 says."""
+        """Return the stream: its recorded rates, with delays that follow the distribution of Tab. 3."""
         late = {"delays": "uniform", "delay_us": SYNTHETIC_DELAY_US}
         if self.delay_ms is not None:
             late = {"delays": "pareto", "delay_us": int(self.delay_ms * 1_000)}
@@ -95,13 +95,13 @@ class Stream:
         return Workload(arrivals="replay", series=series, tick_us=STEP_US, seed=seed, **late)  # type: ignore[arg-type]
 
     def traffic(self, seed: int = 0, length_s: float | None = None) -> Traffic:
-        """Return what arrives, for the whole record unless less is asked for; the games ran with a slack that drops 5 %."""
+        """Return what arrives, for the whole recording unless `length_s` is shorter; the games ran with a slack that drops 5 %."""
         slack = None if self.delay_ms is None else DropRatio(GAMES_DROP)
-        return traffic(self.workload(seed), WINDOWS, min(length_s or self.length_s, self.length_s), slack=slack)
+        return played(self.workload(seed), WINDOWS, min(length_s or self.length_s, self.length_s), slack=slack)
 
     @property
     def length_s(self) -> float:
-        """Return the length of the record."""
+        """Return the length of the recording."""
         grain_us, tuples = Replay(f"{data('rates_papers.parquet')}#{self.series}").grains(0)
         return grain_us * len(tuples) / 1e6
 
@@ -133,7 +133,7 @@ def stream(name: str) -> Stream:
 
 
 def with_rows(costs: Costs, tuples: int, kept: float) -> Costs:
-    """Return the costs of points of which so many of so many tuples are kept, on the same machine."""
+    """Return the costs on the same machine for points of which `kept` rows remain out of `tuples`."""
     share = kept / costs.curves["independent"].kept_by_size[tuples]
     curve = costs.curves["independent"]
     return replace(costs, curves={**costs.curves, "independent": replace(curve, kept=tuple(share * value for value in curve.kept))})
@@ -141,10 +141,10 @@ def with_rows(costs: Costs, tuples: int, kept: float) -> Costs:
 
 @cache
 def p0_costs(query: str = "skyline") -> Costs:
-    """Return the costs of P0's machine by the row of MAP, I = 1,000; all other rows have to follow from it.
+    """Return the costs of P0's machine, fitted to the row of MAP, I = 1,000; all other rows have to follow from it.
 
-    The shape of the algorithm is as measured here. Its speed is such that so many pane threads are at the setpoint when panes are split so
-    many ways; and a pair of rows is so dear that so many window threads are at theirs.
+    The shape of the cost curve is as measured here. Its speed is chosen so that the row's number of pane threads is at the setpoint when
+    panes are split as many ways as in the row; the cost of a pair of rows, so that its number of window threads is at the setpoint too.
     """
     known, pane_s = CALIBRATED_ON, WINDOWS.slide_us / 1e6
     row, table = (known.skyline, "Tab. 4") if query == "skyline" else (known.top_delta, "Tab. 5")
@@ -184,7 +184,7 @@ CALIBRATION_SEED, CALIBRATION_ROUNDS = 1_000, 5
 
 
 def summary(plant: ElasticPlant, cycles: Sequence[Cycle], length_s: float, *, threads: int) -> dict[str, float]:
-    """Return what P0's tables say of a run: means over the stream's length, utilisations without the time it takes to catch up."""
+    """Return the columns of P0's tables for a run: means over the stream's length, utilisations without the time needed to catch up."""
     seen = [cycle.evaluation.seen for cycle in cycles if cycle.evaluation and cycle.at_s <= length_s]
     settled = [each for each in seen if each.at_s > CATCH_UP_S] or seen
     out = plant.windows_per_second()

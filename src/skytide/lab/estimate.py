@@ -1,4 +1,4 @@
-"""Means over runs with different seeds, and how far they may be off."""
+"""Means over runs with different seeds, and their confidence intervals."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ NORMAL = 1.96
 
 @dataclass(frozen=True)
 class Mean:
-    """A mean, and half the length of its interval of 95 %."""
+    """A mean, and half the width of its 95 % confidence interval."""
 
     mean: float
     half: float
@@ -28,7 +28,7 @@ class Mean:
         return self.mean + self.half
 
     def __format__(self, form: str) -> str:
-        """Return the mean and half its interval, each in that form.
+        """Return the mean and half the width of its interval, each in the given format.
 
         >>> f"{mean_of([0.88, 0.90, 0.92]):.2f}", f"{Mean(0.5, 0.0):.0%}"
         ('0.90 ± 0.05', '50%')
@@ -38,7 +38,7 @@ class Mean:
 
 
 def mean_of(values: Iterable[float]) -> Mean:
-    """Return the mean of independent runs, with its interval by Student's t; a single run has none.
+    """Return the mean of independent runs with its interval by Student's t; a single run has no interval.
 
     >>> mean_of([1.0, 1.0, 1.0])
     Mean(mean=1.0, half=0.0)
@@ -51,7 +51,7 @@ def mean_of(values: Iterable[float]) -> Mean:
 
 
 def column(rows: Sequence[Mapping[str, Any]], name: str, **wanted: object) -> list[float]:
-    """Return a column of those rows that have the wanted values, in the order of their seeds.
+    """Return a column of the rows that have the wanted values, in the order of their seeds.
 
     >>> column([{"seed": 1, "way": "a", "x": 2.0}, {"seed": 0, "way": "a", "x": 1.0}, {"seed": 0, "way": "b", "x": 9.0}], "x", way="a")
     [1.0, 2.0]

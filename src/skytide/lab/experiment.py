@@ -1,4 +1,4 @@
-"""What an experiment is: pieces of work, what is concluded from their rows, and a picture."""
+"""What an experiment is: pieces of work, the conclusions from their rows, and a picture."""
 
 import csv
 import json
@@ -20,18 +20,18 @@ SEEDS = tuple(range(5))
 
 @dataclass(frozen=True)
 class Findings:
-    """What came of an experiment."""
+    """The results of an experiment: its claims, and notes on them."""
 
     claims: Sequence[Claim]
     notes: str = ""
-    """Where the experiment differs from the paper's, and why something may not hold."""
+    """Where the experiment differs from the paper's, and why a claim may not hold."""
 
 
 class Experiment(ABC):
     """One file per experiment; derive from this, and name the module in `skytide.lab.catalogue`.
 
-    A module has `EXPERIMENT`, and `TOY`, the same one with little to do, which a test runs. Rows follow from the piece alone, and findings from
-    the rows alone: so pieces can be played side by side, and a test can show rows to the claims that must not hold.
+    A module has `EXPERIMENT`, and `TOY`, the same experiment at a small size, which a test runs. Rows follow from the piece alone, and
+    findings from the rows alone: so pieces can run side by side, and a test can check that claims do not hold on rows that contradict them.
     """
 
     id: ClassVar[str]
@@ -41,14 +41,14 @@ class Experiment(ABC):
     question: ClassVar[str]
     seconds: ClassVar[float] = 0.0
     alone_seconds: ClassVar[float] = 0.0
-    """How long all pieces take on one core, and those that run alone: for the bar that shows how far a run is."""
+    """How long all pieces take on one core, and how long those that run alone take: for the progress bar."""
 
     def pieces(self) -> Sequence[Piece]:
-        """Return the arguments of `play`, one tuple for each piece of work that needs no other; those that take longest first."""
+        """Return the arguments of `play`, one tuple per independent piece of work, the longest first."""
         return []
 
     def alone(self) -> Sequence[Piece]:
-        """Return the arguments of pieces beside which nothing else may run, as time is measured or Spark takes all cores."""
+        """Return the arguments of pieces that must run alone, as time is measured or Spark takes all cores."""
         return []
 
     @abstractmethod
@@ -57,7 +57,7 @@ class Experiment(ABC):
 
     @abstractmethod
     def conclude(self, rows: Sequence[Row]) -> Findings:
-        """Return what the rows of all pieces, in their order, say about the paper's claims."""
+        """Return the findings about the paper's claims, from the rows of all pieces in their order."""
 
     @abstractmethod
     def draw(self, rows: Sequence[Row], figure: Figure) -> None:
@@ -66,7 +66,7 @@ class Experiment(ABC):
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of an experiment, in a line."""
+    """The outcome of an experiment; as a text, one line."""
 
     id: str
     verdict: Verdict
@@ -80,7 +80,7 @@ class Outcome:
 
 
 def finish(experiment: Experiment, rows: Sequence[Row], out: Path, seconds: float) -> Outcome:
-    """Conclude, and write table, picture and verdict below a folder."""
+    """Write the table, picture and verdict of an experiment to a folder, and return its outcome."""
     out.mkdir(parents=True, exist_ok=True)
     findings = experiment.conclude(rows)
     with (out / f"{experiment.id}.csv").open("w", newline="") as file:

@@ -1,4 +1,4 @@
-"""F3: arrival processes at two time scales, and whether they are what was asked for (P0 Fig. 3)."""
+"""F3: arrival processes at two time scales, and whether they have the parameters that were asked for (P0 Fig. 3)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -28,23 +28,23 @@ SHOWN = {
 
 @dataclass(frozen=True)
 class Processes(Experiment):
-    """What is asked for is what is measured: rates, indices of dispersion, Hurst parameters."""
+    """Compares measured rates, indices of dispersion and Hurst parameters with those that were asked for."""
 
     id = "F3"
     title = "arrival processes at two time scales"
     source = "P0 Fig. 3, SPEC L1, L2"
-    question = "Do generated streams measure what was asked for?"
+    question = "Do generated streams have the parameters that were asked for?"
     seconds = 10.0
 
     seeds: Sequence[int] = SEEDS
     length_s: int = 8_192
 
     def pieces(self) -> Sequence[Piece]:
-        """Return a seed each."""
+        """Return one piece per seed."""
         return [(seed,) for seed in self.seeds]
 
     def play(self, *piece: Any) -> list[Row]:
-        """Generate each process and estimate what it was asked for."""
+        """Generate each process and estimate its parameters, and return the rows."""
         return [self._row(piece[0], *asked) for asked in ASKED]
 
     def _row(self, seed: int, process: str, parameter: str, asked: float) -> Row:
@@ -63,7 +63,7 @@ class Processes(Experiment):
         }
 
     def conclude(self, rows: Sequence[Row]) -> Findings:
-        """Compare what was measured, on average over seeds, with what was asked for."""
+        """Compare the means of the measured parameters over seeds with those that were asked for, and return the findings."""
         means = {(name, asked): mean_of(column(rows, "measured", parameter=name, asked=asked)) for _, name, asked in ASKED}
         bursts = {asked: mean for (name, asked), mean in means.items() if name == "dispersion"}
         memory = {asked: mean for (name, asked), mean in means.items() if name == "hurst"}
@@ -86,7 +86,7 @@ class Processes(Experiment):
                     of_all(rate.mean <= 0.02 for rate in rates),
                 ),
             ],
-            f"means over seeds with intervals of 95 %; {self.length_s:,} s at {RATE_HZ:,} tuples a second (a whole cycle of 2,621 s for self-similar arrivals), ticks of 10 ms",
+            f"means over seeds with 95 % confidence intervals; {self.length_s:,} s at {RATE_HZ:,} tuples per second (a whole cycle of 2,621 s for self-similar arrivals), ticks of 10 ms",
         )
 
     def draw(self, rows: Sequence[Row], figure: Figure) -> None:

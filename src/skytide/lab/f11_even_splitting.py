@@ -24,12 +24,12 @@ EIGHT_SPLIT = 5.18  # ways, with eight workers
 
 @dataclass(frozen=True)
 class EvenSplitting(Experiment):
-    """Even splitting and the PID's, with 1 to 12 workers."""
+    """Compares even splitting with that of the PID, with 1 to 12 workers."""
 
     id = "F11"
     title = "even splitting against the PID's"
     source = "P0 Fig. 11"
-    question = "Why not always split all panes evenly: how many tuples are passed on then, and how many if a PID splits as little as it can?"
+    question = "Why not always split all panes evenly? How many tuples are passed on then, and how many if a PID splits as little as it can?"
     seconds = 90.0
 
     seeds: Sequence[int] = SEEDS
@@ -37,11 +37,11 @@ class EvenSplitting(Experiment):
     workers: Sequence[int] = tuple(range(1, TWELVE + 1))
 
     def pieces(self) -> Sequence[Piece]:
-        """Return a stream and a kernel each."""
+        """Return one piece per stream and kernel."""
         return [*product(self.seeds, [WHOLE]), *product(self.seeds[:2], [EARLY])]
 
     def play(self, *piece: Any) -> list[Row]:
-        """Play a stream with both ways and every number of workers."""
+        """Play a stream with both ways of splitting and every number of workers, and return the rows."""
         seed, kernel = piece
         stream = burst_stream(PANES_RATE_HZ, PANES_DISPERSION, PANES, self.length_s, changing=False, seed=seed)
         rows: list[Row] = []
@@ -58,12 +58,12 @@ class EvenSplitting(Experiment):
         return rows
 
     def conclude(self, rows: Sequence[Row]) -> Findings:
-        """Judge the published kernel, and say what another one changes."""
+        """Judge the published kernel, and note what another one changes, and return the findings."""
         claims, other = (_claims([row for row in rows if row["kernel"] == kernel]) for kernel in KERNELS)
         return Findings(
             claims,
-            "Means over seeds with intervals of 95 %. The PID as P0 published it. P0's text says 43 % of the tuples pass with eight workers, its published data 47 %. "
-            f"The calibration is on the left panel, on another stream. With a kernel that {EARLY}: {flips(claims, other)}. {p0_pane_costs().origin}",
+            "Means over seeds with 95 % confidence intervals. The PID is the one P0 published. P0's text says that 43 % of the tuples pass with eight workers, its published data say 47 %. "
+            f"Costs are calibrated on the left panel, with another stream. With a kernel that {EARLY}: {flips(claims, other)}. {p0_pane_costs().origin}",
         )
 
     def draw(self, rows: Sequence[Row], figure: Figure) -> None:
@@ -101,17 +101,17 @@ def _claims(rows: Sequence[Row]) -> list[Claim]:
     parts = [abs(split.mean - EIGHT_SPLIT) < 1, 0.38 <= tuned.mean <= 0.52, tuned.mean < even.mean]
     return [
         Claim(
-            "27 % of the tuples reach the window level without splitting, 58 % when split twelve ways",
+            "27 % of the tuples reach the window level without splitting, 58 % when panes are split twelve ways",
             f"{whole:.0%} without splitting, {twelve:.0%} when split twelve ways",
             of_all([abs(whole.mean - 0.27) < 0.07, abs(twelve.mean - 0.58) < 0.10]),
         ),
         Claim("seven workers are enough with the PID", f"{enough} are enough", enough is not None and abs(enough - ENOUGH) <= 1),
         Claim(
-            "with eight workers the PID splits panes 5.18 ways, and 43 % (data: 47 %) of the tuples pass in place of 54 %",
-            f"with eight: {split:.2f} ways, {tuned:.0%} in place of {even:.0%}",
+            "with eight workers the PID splits panes 5.18 ways, and 43 % (data: 47 %) of the tuples pass instead of 54 %",
+            f"with eight: {split:.2f} ways, {tuned:.0%} instead of {even:.0%}",
             of_all(parts),
         ),
-        Claim("with too few workers it splits as much as possible", f"with four: {four:.2f} of 4", four.mean > 3.5),
+        Claim("with too few workers the PID splits as much as possible", f"with four: {four:.2f} of 4", four.mean > 3.5),
     ]
 
 

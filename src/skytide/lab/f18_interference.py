@@ -14,19 +14,21 @@ from skytide.lab.experiment import SEEDS, Experiment, Findings, Piece, Row
 from skytide.lab.verdict import Claim, of_all
 from skytide.sim.plants.elastic import ElasticPlant, run_elastic
 
-PER_LOAD = 1.43  # work takes 1 + 1.43 x as long at a load x, by the threads of Fig. 18, left (stressors on other hyper-threads)
+PER_LOAD = (
+    1.43  # at a load x, work takes 1 + 1.43 x times as long, by the threads of Fig. 18, left (stressors on other hyper-threads)
+)
 EVEN_SHARE = 4.0  # if a core shared its cycles evenly among the threads of its four virtual cores
 HIGH, VERY_HIGH = 0.4, 0.8
 
 
 @dataclass(frozen=True)
 class Interference(Experiment):
-    """Game1 with skyline, over loads from outside."""
+    """Plays the skyline of Game1 under several loads of other programs."""
 
     id = "F18"
     title = "load of other programs"
     source = "P0 Fig. 18"
-    question = "Does the system keep its throughput, with more threads, when other programs use the machine too?"
+    question = "Does the system keep its throughput, by using more threads, when other programs use the machine too?"
     seconds = 150.0
 
     seeds: Sequence[int] = SEEDS
@@ -34,12 +36,12 @@ class Interference(Experiment):
     loads: Sequence[float] = (0.0, 0.2, HIGH, 0.6, VERY_HIGH, 1.0)
 
     def pieces(self) -> Sequence[Piece]:
-        """Return a seed, a load and how it slows work down each."""
+        """Return one piece per seed, load and slowdown."""
         slow = [(load, PER_LOAD) for load in self.loads] + [(HIGH, EVEN_SHARE)]
         return [(seed, load, factor) for seed in self.seeds for load, factor in reversed(slow)]
 
     def play(self, *piece: Any) -> list[Row]:
-        """Play the stream under one load."""
+        """Play the stream under one load, and return the rows."""
         seed, load, per_load = piece
         came = stream("Game1").traffic(seed, self.length_s)
         slowdown = 1 + per_load * load
@@ -51,7 +53,7 @@ class Interference(Experiment):
         return [{**labels, "throughput": out / max(plant.completed_s, self.length_s), **found}]
 
     def conclude(self, rows: Sequence[Row]) -> Findings:
-        """Compare with no load."""
+        """Compare each load with none, and return the findings."""
         loads = sorted({row["load"] for row in rows})
         threads = {x: mean_of(column(rows, "threads", load=x, per_load=PER_LOAD)) for x in loads}
         cvs = {x: mean_of(column(rows, "cv", load=x, per_load=PER_LOAD)) for x in loads}
@@ -74,7 +76,7 @@ class Interference(Experiment):
                 ),
                 Claim(
                     "no appreciable loss of throughput, except at very high loads",
-                    "less throughput: " + ", ".join(f"{value:.1%} ({x:.0%})" for x, value in losses.items()),
+                    "throughput lost: " + ", ".join(f"{value:.1%} ({x:.0%})" for x, value in losses.items()),
                     of_all(value.mean <= 0.03 for x, value in losses.items() if x < VERY_HIGH),
                 ),
                 Claim(
@@ -83,12 +85,12 @@ class Interference(Experiment):
                     cvs[loads[-1]].mean > cvs[0.0].mean,
                 ),
             ],
-            f"Means over seeds with intervals of 95 %, on the first 300 s of Game1. A load x makes work 1 + {PER_LOAD} x times as long, which is what the threads of Fig. 18 (left) say; the right panel, the throughput, "
+            f"Means over seeds with 95 % confidence intervals, on the first 300 s of Game1. A load x makes work take 1 + {PER_LOAD} x times as long, as the threads of Fig. 18 (left) imply; the right panel, the throughput, "
             f"is the test. If a core shared its cycles evenly among its four virtual cores (1 + {EVEN_SHARE:g} x), {mean_of(lost(HIGH, EVEN_SHARE)):.1%} would be lost at {HIGH:.0%}. {p0_costs().origin}",
         )
 
     def draw(self, rows: Sequence[Row], figure: Figure) -> None:
-        """Draw threads, throughput and its variation by load."""
+        """Draw threads, throughput and its variation over the load."""
         for axis, name in zip(figure.subplots(1, 3), ("threads", "throughput", "cv"), strict=True):
             loads = sorted({row["load"] for row in rows})
             means = [mean_of(column(rows, name, load=x, per_load=PER_LOAD)) for x in loads]

@@ -1,4 +1,4 @@
-"""How the page of all experiments looks: wide and narrow, dark and light, on a screen and on paper."""
+"""The style of the page of all experiments: wide and narrow, dark and light, on a screen and on paper."""
 
 STYLE = """
 :root { color-scheme: light dark; --ink: #1d2126; --soft: #5b6470; --line: #d9dee4; --paper: #fff; --tint: #f5f7f9;

@@ -1,4 +1,4 @@
-"""One page of all experiments that were run: everything is inside the one file."""
+"""One page with all experiments that were run, in a single file."""
 
 import base64
 import csv
@@ -19,7 +19,7 @@ SIGNS = {Verdict.HOLDS: "✓", Verdict.PART: "◐", Verdict.NOT: "✗", Verdict.
 
 
 def write_report(out: Path) -> Path:
-    """Write `report.html` from the verdicts, tables and pictures below a folder."""
+    """Write `report.html` from the verdicts, tables and pictures in a folder, and return its path."""
     records = [json.loads((out / f"{name}.json").read_text()) for name in MODULES if (out / f"{name}.json").exists()]
     if not records:
         raise InvalidInput(value=str(out), reason="no experiment has been run", remedy="run some first: skytide lab run X1")
@@ -40,8 +40,8 @@ def _introduction(records: list[Record]) -> str:
     counts = {verdict: sum(record["verdict"] == verdict for record in records) for verdict in Verdict}
     text = ", ".join(f"{count} {_badge(verdict)}" for verdict, count in counts.items() if count)
     return (
-        f"<p>{len(records)} experiments: {text}. An experiment holds if all of its claims do; what is marked (ours) no paper claims. "
-        "Random ones give means over several seeds, ± half an interval of 95 %. The papers P0 to P4 are listed in docs/papers.md.</p>"
+        f"<p>{len(records)} experiments: {text}. An experiment holds if all of its claims do; claims marked (ours) are in no paper. "
+        "Random ones show means over several seeds, ± half the width of the 95 % confidence interval. The papers P0 to P4 are listed in docs/papers.md.</p>"
     )
 
 
@@ -78,7 +78,7 @@ def _section(record: Record, out: Path) -> str:
 
 
 def _rows(path: Path) -> str:
-    """Return the table of an experiment, its first rows if there are many."""
+    """Return the table of an experiment, or its first rows if there are many."""
     with path.open(newline="") as file:
         names, *rows = csv.reader(file)
     head = "".join(f"<th>{_text(name.replace('_', ' '))}</th>" for name in names)

@@ -1,4 +1,4 @@
-"""Plays experiments: their pieces side by side, those that need the machine for themselves one by one afterwards."""
+"""Runs experiments: most pieces side by side, then those that need the machine for themselves, one by one."""
 
 import os
 import time
@@ -13,29 +13,29 @@ from rich.text import Text
 
 from skytide.lab.experiment import Experiment, Outcome, Piece, Row, finish
 
-SOON_S = 90.0  # up to here seconds are shown, from here on minutes
+SOON_S = 90.0  # below this, the time left is shown in seconds, otherwise in minutes
 
 
 @dataclass
 class Pace:
-    """How long everything will still take: what was expected, corrected by how long the pieces took that are done."""
+    """How long everything will still take: the expected time, corrected by how long the finished pieces took."""
 
     left_s: float
-    """Expected work of all pieces that are not done, on one core."""
+    """Expected time of all unfinished pieces on one core."""
     cores: int
     expected_s: float = 0.0
     took_s: float = 0.0
-    _said: tuple[float, float] | None = field(default=None, repr=False)
+    _estimate: tuple[float, float] | None = field(default=None, repr=False)
 
     def done(self, expected_s: float, took_s: float) -> None:
-        """Take note of a piece."""
+        """Take a finished piece into account."""
         self.left_s -= expected_s
         self.expected_s += expected_s
         self.took_s += took_s
-        self._said = None
+        self._estimate = None
 
     def remaining_s(self, now_s: float) -> float:
-        """Return the time to go; it runs down between two pieces.
+        """Return the time left; it runs down between two pieces.
 
         >>> pace = Pace(left_s=100, cores=2)
         >>> pace.done(expected_s=10, took_s=20)
@@ -43,22 +43,22 @@ class Pace:
         (90.0, 89.0)
         """
         factor = self.took_s / self.expected_s if self.expected_s else 1.0
-        if self._said is None:
-            self._said = (now_s, self.left_s * factor / self.cores)
-        since_s, left_s = self._said
+        if self._estimate is None:
+            self._estimate = (now_s, self.left_s * factor / self.cores)
+        since_s, left_s = self._estimate
         return max(0.0, left_s - (now_s - since_s))
 
 
 class Remaining(ProgressColumn):
-    """The time to go."""
+    """The time left, as a column of a progress bar."""
 
     def __init__(self, pace: Pace) -> None:
-        """Ask this one."""
+        """Show the time left by a pace."""
         super().__init__()
         self._pace = pace
 
     def render(self, task: Task) -> Text:
-        """Return it in words."""
+        """Return the time left in words."""
         left_s = self._pace.remaining_s(task.get_time())
         return Text(f"about {left_s:.0f} s left" if left_s < SOON_S else f"about {left_s / 60:.0f} min left", style="cyan")
 
@@ -66,7 +66,7 @@ class Remaining(ProgressColumn):
 def run(
     experiments: Sequence[Experiment], out: Path, tell: Callable[[Outcome, float], None], *, cores: int | None = None
 ) -> list[Outcome]:
-    """Play experiments and tell of each as soon as it is over; return what became of them, in their order."""
+    """Run experiments, call `tell` with each outcome as soon as it is known, and return all outcomes in the order of the experiments."""
     cores = cores or os.cpu_count() or 1
     outcomes: dict[str, Outcome] = {}
     pace = Pace(sum(each.seconds + cores * each.alone_seconds for each in experiments), cores)
@@ -100,7 +100,7 @@ def run(
 def _side_by_side(
     experiments: Sequence[Experiment], cores: int, step: Callable[[Experiment, float, float], None]
 ) -> Iterator[tuple[Experiment, list[Row], float]]:
-    """Play all pieces of all experiments on so many cores, and return each experiment when its last piece is done."""
+    """Run all pieces of all experiments on `cores` cores, and yield each experiment when its last piece is done."""
     pieces = {each.id: list(each.pieces()) for each in experiments}
     yield from ((each, [], 0.0) for each in experiments if not pieces[each.id])
     experiments = [each for each in experiments if pieces[each.id]]
@@ -108,7 +108,9 @@ def _side_by_side(
         return
     found: dict[str, dict[int, list[Row]]] = {each.id: {} for each in experiments}
     spent = dict.fromkeys(pieces, 0.0)
-    work = sorted(experiments, key=lambda each: -each.seconds / len(pieces[each.id]))  # a long piece at the end would be waited for
+    work = sorted(
+        experiments, key=lambda each: -each.seconds / len(pieces[each.id])
+    )  # long pieces first: at the end, the other cores would wait for them
     with ProcessPoolExecutor(cores) as processes:
         asked: dict[Future[tuple[list[Row], float]], tuple[Experiment, int]] = {
             processes.submit(_played, each, [piece]): (each, number)
@@ -131,12 +133,7 @@ def _side_by_side(
 
 
 def _played(experiment: Experiment, pieces: Sequence[Piece]) -> tuple[list[Row], float]:
-    """Return the rows of some pieces, and how long they took."""
+    """Return the rows of pieces, and how long they took."""
     began = time.perf_counter()
     rows = [row for piece in pieces for row in experiment.play(*piece)]
     return rows, time.perf_counter() - began
-
-
-def play_all(experiment: Experiment) -> list[Row]:
-    """Return the rows of an experiment, piece after piece in this process."""
-    return _played(experiment, [*experiment.pieces(), *experiment.alone()])[0]

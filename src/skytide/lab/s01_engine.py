@@ -1,4 +1,4 @@
-"""S1: what the simulator says of the real engine, and what that does (not in a paper)."""
+"""S1: what the simulator predicts for the real engine, and what the engine does (not in a paper)."""
 
 import shutil
 import tempfile
@@ -23,7 +23,7 @@ from skytide.spark.sources.workload import WorkloadStream, workload
 from skytide.windows import Windows
 
 WINDOWS, TRIGGER_S, SLOTS, CORES, DIMENSIONS = Windows(1_000_000, 200_000), 0.5, 2, 2, 8
-PATIENCE_S = 60.0  # for something to measure
+PATIENCE_S = 60.0  # how long to wait for something to measure
 PREDICTED = {
     "utilisation": ("utilisation", 0.15),
     "latency_mean_s": ("mean latency", 0.15),
@@ -40,30 +40,30 @@ ASKED: list[tuple[str, int, float | None, Splitting]] = [
 
 @dataclass(frozen=True)
 class SimulatorAgainstEngine(Experiment):
-    """Costs are measured on the engine at two loads; utilisation and latency at others are predicted, and then measured."""
+    """Measures costs on the engine at two loads; predicts, and then measures, utilisation and latency at other loads."""
 
     id = "S1"
     title = "the simulator against the engine"
     source = "no paper"
     question = "Does the simulator predict how busy and how late the real engine is?"
-    alone_seconds = 400.0
+    alone_seconds = 210.0
 
-    warm_up_s: float = 12.0
-    measured_s: float = 25.0
-    warm_ups: int = 2
+    warm_up_s: float = 8.0
+    measured_s: float = 20.0
+    warm_ups: int = 1
     scale: float = 1.0
-    """Of all rates."""
+    """A factor for all rates."""
 
     def alone(self) -> Sequence[Piece]:
-        """Return the one piece."""
+        """Return the only piece."""
         return [()]
 
     def play(self, *piece: Any) -> list[Row]:
-        """Calibrate, predict, measure."""
+        """Calibrate the simulator, predict and measure, and return the rows."""
         local_session("skytide lab", cores=CORES)
         calibrated = [int(rate * self.scale) for rate in CALIBRATED_HZ]
         for rate in calibrated * self.warm_ups:  # the first runs of a session are slower than all others
-            self._run(source_of(rate, None), EVEN)
+            self._run(source_of(rate, None), EVEN, measured_s=1.0)
         costs = fit([self._run(source_of(rate, None), EVEN) for rate in calibrated])
         rows: list[Row] = []
         for name, rate, dispersion, strategy in ASKED:
@@ -81,7 +81,7 @@ class SimulatorAgainstEngine(Experiment):
         return rows
 
     def conclude(self, rows: Sequence[Row]) -> Findings:
-        """Say how far predictions are off."""
+        """Judge how far the predictions are off, and return the findings."""
         worst = {what: [abs(row[f"{what}_error"]) for row in rows] for what in PREDICTED}
         return Findings(
             [
@@ -92,14 +92,14 @@ class SimulatorAgainstEngine(Experiment):
                 )
                 for what, (words, bound) in PREDICTED.items()
             ],
-            f"calibrated at {' and '.join(f'{rate:,}' for rate in CALIBRATED_HZ)} tuples a second on this machine, one run each in real time; {rows[0]['costs']}",
+            f"calibrated at {' and '.join(f'{rate:,}' for rate in CALIBRATED_HZ)} tuples per second on this machine, with one run each, in real time; {rows[0]['costs']}",
         )
 
-    def _run(self, source: WorkloadStream, strategy: Splitting) -> dict[str, float]:
-        """Run the engine for a while after a warm-up, and return what it did, for each batch on average.
+    def _run(self, source: WorkloadStream, strategy: Splitting, measured_s: float | None = None) -> dict[str, float]:
+        """Run the engine for a while after a warm-up, and return what it did, as means per batch.
 
-        The warm-up begins with the first window, which a new session may let out late. If a machine is too busy to do a batch in the
-        time to measure, that goes on until there is one.
+        The warm-up begins with the first window, which may come out late in a new session. If a machine is too busy to finish a batch in the
+        time to measure, measuring goes on until there is one.
         """
         folder = tempfile.mkdtemp(prefix="skytide-lab-")
         asked = (
@@ -117,7 +117,7 @@ class SimulatorAgainstEngine(Experiment):
             _until(run, lambda: run.status().windows_out > 0)
             run.await_termination(self.warm_up_s)
             before, began = _seen(run), time.time()
-            run.await_termination(self.measured_s)
+            run.await_termination(measured_s or self.measured_s)
             _until(run, lambda: _seen(run)["windows"] > before["windows"] and _took_s(run, before) and _latencies_s(run, began))
             after, measured_s = _seen(run), time.time() - began
             took, latencies = _took_s(run, before), _latencies_s(run, began)
@@ -136,7 +136,7 @@ class SimulatorAgainstEngine(Experiment):
         }
 
     def draw(self, rows: Sequence[Row], figure: Figure) -> None:
-        """Draw predictions beside measurements."""
+        """Draw predictions next to measurements."""
         for axis, what in zip(figure.subplots(1, 3), ("utilisation", "latency_mean_s", "latency_p99_s"), strict=True):
             places = np.arange(len(rows))
             for shift, kind in ((-0.2, "predicted"), (0.2, "measured")):
@@ -147,14 +147,14 @@ class SimulatorAgainstEngine(Experiment):
 
 
 def source_of(rate: int, dispersion: float | None) -> WorkloadStream:
-    """Return a stream in real time, in order."""
+    """Return a stream in real time whose tuples are in order."""
     if dispersion is None:
         return workload(rate=rate, arrivals="constant", dimensions=DIMENSIONS)
     return workload(rate=rate, arrivals="map", dispersion=dispersion, dimensions=DIMENSIONS)
 
 
 def fit(seen: list[dict[str, float]]) -> BatchCosts:
-    """Draw a line through the costs of two loads."""
+    """Return the costs given by straight lines through the measurements at two loads."""
     tuples = [each["tuples"] for each in seen]
 
     def line(values: list[float]) -> tuple[float, float]:
@@ -172,18 +172,18 @@ def _until(run: Run, reached: Callable[[], object]) -> None:
     deadline = time.monotonic() + PATIENCE_S
     while not reached():
         if time.monotonic() > deadline:
-            raise TimeoutError(f"the engine let no window out in {PATIENCE_S:.0f} s: {run.status()}")
+            raise TimeoutError(f"no window came out of the engine in {PATIENCE_S:.0f} s: {run.status()}")
         run.await_termination(0.05)
 
 
 def _took_s(run: Run, before: dict[str, float]) -> list[float]:
-    """Return how long batches took that were done later."""
-    done = range(int(before["batch"]) + 1, run.status().batch + 1)  # Spark also tells of batches that are to come
+    """Return how long each batch took that was done later."""
+    done = range(int(before["batch"]) + 1, run.status().batch + 1)  # Spark also reports batches that are still to come
     return [each["durationMs"]["triggerExecution"] / 1e3 for each in run.recentProgress if each["batchId"] in done]
 
 
 def _latencies_s(run: Run, began: float) -> list[float]:
-    """Return how late windows were that came out since."""
+    """Return how late the windows were that have come out since."""
     return [row.latency_s for row in run.windows() if row.window_end_us / 1e6 + row.latency_s > began]
 
 

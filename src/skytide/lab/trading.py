@@ -1,4 +1,4 @@
-"""P2's trading application: its machine, its two streams, and a run of it under a controller (P2 sections 5.1 and 5.3)."""
+"""P2's trading application: its machine, its two streams, and a run under a controller (P2 sections 5.1 and 5.3)."""
 
 from dataclasses import dataclass, replace
 from functools import cache
@@ -11,8 +11,8 @@ from skytide.control.controller import Controller
 from skytide.control.controllers.mpc import P2_FREQUENCIES_GHZ, Mpc
 from skytide.control.guard import Guard
 from skytide.control.models.operator import power_w
-from skytide.control.saso import Saso, Step, saso
-from skytide.lab.real_data import data
+from skytide.control.saso import KEEPS_UP, Saso, Step, saso
+from skytide.lab.real_data import CLOSE_S, DAY_S, OPEN_S, data
 from skytide.records import Allocation, Observation
 from skytide.sim.drive import drive
 from skytide.sim.plants.operator import Operator
@@ -20,36 +20,34 @@ from skytide.workloads.identity import derive
 
 Floats = NDArray[np.float64]
 REPLICAS, FASTEST_GHZ = 12, P2_FREQUENCIES_GHZ[-1]
-CAPACITY_HZ, PEAK_HZ, SLIDE = 8e5, 5.5e5, 25  # quotes a second in P2 Fig. 8 and 7, and quotes for a triggering tuple
+CAPACITY_HZ, PEAK_HZ, SLIDE = 8e5, 5.5e5, 25  # quotes per second in P2 Fig. 8 and 7, and quotes per triggering tuple
 SERVICE_S = REPLICAS * SLIDE / CAPACITY_HZ
 STEP_S = 0.1
-KEEPS_UP = 0.95
 WALK_S, WALK_STEP, WALK_MEAN_HZ = 180, 0.06, 297_000.0
-"""Length of P2's random walk (§5.1), and how far it goes in a second and its mean, as its published rates have them; their peak is 458,000."""
-OPEN_S, CLOSE_S = 9.5 * 3600, 16 * 3600  # of the exchange
+"""Length of P2's random walk (§5.1), its change per second and its mean, as in P2's published rates, whose peak is 458,000."""
 FASTER = 100
 ALPHAS = {"Th-Node": (200, 200), "Th-Power": (200, 300), "Lat-Node": (2, 3), "Lat-Power": (2, 4)}
-"""P2 Tab. 6: for the random walk, and for the real quotes."""
+"""The weights of P2 Tab. 6, for the random walk and for the real quotes."""
 
 
 @cache
 def real_rates() -> Floats:
-    """Return triggering tuples a second in steps, of a trading day in 234 s."""
+    """Return the triggering tuples per second, step by step, of a trading day replayed in 234 s."""
     times = pq.read_table(data("quotes_20131007.parquet"), columns=["ts"])["ts"].cast("timestamp[us]").cast("int64").to_numpy()
-    of_day_s = times / 1e6 % 86_400
+    of_day_s = times / 1e6 % DAY_S
     open_s = of_day_s[(of_day_s >= OPEN_S) & (of_day_s < CLOSE_S)] - OPEN_S
     return _to_peak(np.bincount((open_s / FASTER / STEP_S).astype(int)).astype(float))
 
 
 def walk_rates(seed: int) -> Floats:
-    """Return triggering tuples a second in steps, of a random walk that ends where it began."""
+    """Return the triggering tuples per second, step by step, of a random walk that ends where it began."""
     walk = np.cumsum(derive(seed, "trading", "walk").standard_normal(WALK_S) * WALK_STEP)
     rates = np.exp(walk - np.arange(1, WALK_S + 1) / WALK_S * walk[-1])
     return np.repeat(rates * (WALK_MEAN_HZ / SLIDE / rates.mean()), int(1 / STEP_S))
 
 
 def _to_peak(counts: Floats) -> Floats:
-    """Scale counts so that the busiest second has P2's peak, in triggering tuples."""
+    """Return counts scaled so that the busiest second has P2's peak, in triggering tuples."""
     second = int(1 / STEP_S)
     busiest = np.convolve(counts, np.ones(second) / second, "valid").max()
     return np.asarray(counts * PEAK_HZ / SLIDE / busiest)
@@ -57,23 +55,26 @@ def _to_peak(counts: Floats) -> Floats:
 
 @dataclass(frozen=True)
 class Unprinted:
-    """What P2 does not print, and has to be chosen."""
+    """Values that P2 does not print, so that they have to be chosen."""
 
     move_s: float = 0.01
     """How long moved keys wait: replicas exchange pointers in shared memory."""
     bound_s: float = 4 * SERVICE_S
-    """The latency to keep."""
+    """The latency that must not be exceeded."""
     service_s: float = SERVICE_S
-    """Of a triggering tuple, at the highest frequency."""
+    """The service time of a triggering tuple at the highest frequency."""
     watt_scale: float = 1.0
-    """What a replica at full speed costs where watts count, over what it costs where replicas count."""
+    """The cost of a replica at full speed where watts count, relative to its cost where replicas count."""
 
 
 CHOSEN = Unprinted()
+REAL_SERVICE_S = 0.00019
+OUR_OPERATOR = Unprinted(move_s=0.05, bound_s=4 * REAL_SERVICE_S, service_s=REAL_SERVICE_S)
+"""The costs of `AlgoTrader` on our engine, as X10 measured them on two quiet cores: per result, and how much longer keys waited that moved."""
 
 
 def strategy(name: str, *, real: bool, horizon: int = 1, switching: bool = True, chosen: Unprinted = CHOSEN) -> Mpc:
-    """Return one of P2's strategies, with P2's weights as they are printed: the mean forecast, and nothing in reserve."""
+    """Return one of P2's strategies with P2's weights as printed, the mean forecast, and nothing in reserve."""
     return Mpc(
         bound_s=chosen.bound_s if name.startswith("Lat") else None,
         power=name.endswith("Power"),
@@ -90,17 +91,17 @@ def strategy(name: str, *, real: bool, horizon: int = 1, switching: bool = True,
 
 @dataclass(frozen=True)
 class Run:
-    """What came of a run: the measures, and replicas and frequency of each second."""
+    """The result of a run: the measures, and the replicas and frequency of each second."""
 
     saso: Saso
     seconds: tuple[Allocation, ...]
 
 
 class Blocking(Operator):
-    """The operator as SPL sees it: congested is the share of the time in which its splitter is blocked, as no replica is free."""
+    """The operator as SPL sees it: congestion is the share of the time in which its splitter is blocked, as no replica is free."""
 
     def observe(self, now_s: float) -> Observation | None:
-        """Return what was measured, with the utilisation at which `Spl` finds that share."""
+        """Return what was measured, with the utilisation from which `Spl` derives that share."""
         first = len(self.steps)
         seen = super().observe(now_s)
         if seen is None:
@@ -120,9 +121,9 @@ def play(
     blocking: bool = False,
     seed: int = 0,
 ) -> Run:
-    """Play the operator under a controller that acts at every interval; whether it keeps up is judged every second.
+    """Return a run of the operator under a controller that acts at every interval; whether it keeps up is judged every second.
 
-    A latency is judged at every interval, as that is when it is measured.
+    A latency bound is judged at every interval, as that is when latency is measured.
     """
     began = Allocation(start, frequency_ghz=FASTEST_GHZ)
     make = Blocking if blocking else Operator

@@ -1,4 +1,4 @@
-"""What became of a claim, and of all claims of an experiment."""
+"""The verdict on a claim, and on all claims of an experiment."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Verdict(StrEnum):
-    """One of four."""
+    """One of four verdicts."""
 
     HOLDS = "holds"
     PART = "holds in part"
@@ -18,7 +18,7 @@ HOLDS, PART, NOT, OPEN = Verdict
 
 
 def of_all(holds: Iterable[bool]) -> Verdict:
-    """Return the verdict on a claim that was looked at several times: with other seeds, on other streams, in other settings.
+    """Return the verdict on a claim that was tested several times: with other seeds, on other streams, in other settings.
 
     >>> of_all([True, True]), of_all([True, False]), of_all([False, False])
     (<Verdict.HOLDS: 'holds'>, <Verdict.PART: 'holds in part'>, <Verdict.NOT: 'does not hold'>)
@@ -29,14 +29,14 @@ def of_all(holds: Iterable[bool]) -> Verdict:
 
 @dataclass(frozen=True)
 class Claim:
-    """What a paper says, and what was found here; "(ours)" before it if no paper says so."""
+    """What a paper claims, and what was found here; a claim that is in no paper begins with "(ours)"."""
 
     paper: str
     found: str
     holds: bool | Verdict
-    """Yes, no, or one of the four verdicts."""
+    """True, False, or one of the four verdicts."""
     why: str = ""
-    """Which part does not hold, why it does not as far as is known, or what the paper leaves open."""
+    """Which part does not hold and why, as far as is known, or what the paper leaves open."""
 
     @property
     def verdict(self) -> Verdict:
@@ -45,7 +45,7 @@ class Claim:
 
 
 def together(claims: Sequence[Claim]) -> Verdict:
-    """Return the verdict on an experiment: it holds if all of its claims do, and does not if none does even in part.
+    """Return the verdict on an experiment: it holds if all of its claims do, and does not hold if none does, even in part.
 
     >>> together([Claim("a", "", True), Claim("b", "", Verdict.OPEN)])
     <Verdict.PART: 'holds in part'>
@@ -57,7 +57,7 @@ def together(claims: Sequence[Claim]) -> Verdict:
 
 
 def in_a_line(claims: Sequence[Claim]) -> str:
-    """Return what was found, in a line: all of it if it holds, otherwise what does not."""
+    """Return the findings in one line: all of them if all claims hold, otherwise those of the claims that do not."""
     short = [claim for claim in claims if claim.verdict is not HOLDS]
     if not short:
         return "; ".join(claim.found for claim in claims)
@@ -66,7 +66,7 @@ def in_a_line(claims: Sequence[Claim]) -> str:
 
 
 def flips(base: Sequence[Claim], other: Sequence[Claim]) -> str:
-    """Return which verdicts another choice changes, in words.
+    """Return in words which verdicts another choice changes.
 
     >>> flips([Claim("it grows", "", True)], [Claim("it grows", "", False)])
     '"it grows" does not hold'

@@ -1,4 +1,4 @@
-"""X1: how panes are given to workers when tuples come in bursts (P3 §4.3.3, Fig. 8)."""
+"""X1: how panes are assigned to workers when tuples come in bursts (P3 §4.3.3, Fig. 8)."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -17,19 +17,21 @@ from skytide.sim import run_panes
 LEVELS = {"no bursts": None, "low": 1_000.0, "medium": 2_500.0, "high": 6_000.0}
 BURSTY = tuple(level for level, dispersion in LEVELS.items() if dispersion)
 STRATEGIES = (PB_RR, TB_RR, AS, AS_PID)
-WARM_UP = 0.25  # of the stream, in which the gains of the PID are found
+WARM_UP = 0.25  # the share of the stream in which the PID is tuned
 SETPOINT, PRECISION = 0.9, 0.02
 MEASURES = ("utilisation", "splitting_factor", "throughput", "kept_per_pane", "imbalance")
 
 
 @dataclass(frozen=True)
 class SplittingPanes(Experiment):
-    """Four strategies, four levels of bursts, 1 to 17 workers."""
+    """Plays four strategies at four levels of bursts with 1 to 17 workers."""
 
     id = "X1"
     title = "splitting panes under bursts"
     source = "P3 Fig. 8"
-    question = "Which way of giving the tuples of a pane to workers sustains bursts, and what does it pass on to the window level?"
+    question = (
+        "Which way of assigning the tuples of a pane to workers sustains bursts, and how much does it pass on to the window level?"
+    )
     seconds = 450.0
 
     seeds: Sequence[int] = SEEDS
@@ -37,14 +39,14 @@ class SplittingPanes(Experiment):
     length_s: float = 120.0
     workers: Sequence[int] = (1, 3, 5, 7, 9, 13, 17)
     some_workers: Sequence[int] = (3, 5, 7, 17)
-    """With which strategies without a PID are played that split panes."""
+    """Numbers of workers for the strategies that split panes without a PID."""
 
     def pieces(self) -> Sequence[Piece]:
-        """Return a stream each; fewer for the kernel that is not the paper's."""
+        """Return one piece per stream; fewer for the kernel that is not the paper's."""
         return [*product(LEVELS, self.seeds, [WHOLE]), *product(LEVELS, self.fewer_seeds, [EARLY])]
 
     def play(self, *piece: Any) -> list[Row]:
-        """Play a stream with all strategies and numbers of workers."""
+        """Play a stream with all strategies and numbers of workers, and return the rows."""
         level, seed, kernel = piece
         dispersion = LEVELS[level]
         stream = burst_stream(P3_RATE_HZ, dispersion, P3_PANES, self.length_s, changing=dispersion is not None, seed=seed)
@@ -57,15 +59,15 @@ class SplittingPanes(Experiment):
         return rows
 
     def conclude(self, rows: Sequence[Row]) -> Findings:
-        """Judge the published kernel, and say what another one changes."""
+        """Judge the published kernel, and note what another one changes, and return the findings."""
         claims, other = (_claims([row for row in rows if row["kernel"] == kernel]) for kernel in KERNELS)
         deviation = mean_of(column(rows, "pane_cv", kernel=WHOLE, bursts="high", strategy="PB_RR", workers=rows[-1]["workers"]))
         return Findings(
             claims,
-            f"Means over {len(set(column(rows, 'seed')))} seeds with intervals of 95 %. Bursts in application time, with a uniform delay of 200 ms on average (P3 §4.3.2); the kind of "
-            "points of the bursty streams changes every ten panes, as P3 does not say how often. Sustained is what keeps the plain mean "
-            f"of the samples below 1, as in P3. Pane sizes deviate by {deviation:.0%} of their mean at I = 6,000; P3 prints 123 %, and a process of two states with that index and "
-            f"panes of 0.1 s allows 77 % at most. With a kernel that {EARLY}: {flips(claims, other)}. {p3_costs().origin}",
+            f"Means over {len(set(column(rows, 'seed')))} seeds with 95 % confidence intervals. Bursts in application time, with a uniform delay of 200 ms on average (P3 §4.3.2); the kind of "
+            "points of the bursty streams changes every ten panes, as P3 does not say how often. A strategy sustains a stream if the plain mean "
+            f"of the samples is below 1, as in P3. Pane sizes deviate by {deviation:.0%} of their mean at I = 6,000; P3 prints 123 %, but a process of two states with that index and "
+            f"panes of 0.1 s allows at most 77 %. With a kernel that {EARLY}: {flips(claims, other)}. {p3_costs().origin}",
         )
 
     def draw(self, rows: Sequence[Row], figure: Figure) -> None:
@@ -126,15 +128,15 @@ def _claims(rows: Sequence[Row]) -> list[Claim]:
     calm = mean("splitting_factor", "no bursts", "AS_PID", most)
     return [
         Claim(
-            "no bursts: PB_RR needs 7 workers (what costs are scaled to), and with more AS_PID does not split",
+            "no bursts: PB_RR needs 7 workers (to which costs are scaled), and with more workers AS_PID does not split",
             f"PB_RR needs {least['no bursts', 'PB_RR']} of {', '.join(map(str, workers))}; AS_PID splits {calm:.2f} ways with {most}",
             least["no bursts", "PB_RR"] == 7 and calm.mean < 1.1,
         ),
         Claim(
-            "bursts: the utilisation of PB_RR stays above 1 with any number of workers, so that it sustains a part only, the smaller the more bursty (1/rho)",
+            "bursts: the utilisation of PB_RR stays above 1 with any number of workers, so it sustains only a part, which shrinks with burstiness (1/rho)",
             f"PB_RR with {most} workers: utilisation "
             + ", ".join(f"{used:.2f} ({level})" for level, used in panes.items())
-            + "; of the panes a second "
+            + "; share of the panes per second "
             + ", ".join(f"{part:.0%}" for part in share),
             of_all(
                 [
@@ -144,14 +146,14 @@ def _claims(rows: Sequence[Row]) -> list[Claim]:
             ),
         ),
         Claim(
-            "bursts: TB_RR and AS_PID sustain all",
+            "bursts: TB_RR and AS_PID sustain the whole stream",
             "fewest workers: "
             + ", ".join(f"{name} {least[level, name]} ({level})" for level in BURSTY for name in ("TB_RR", "AS_PID"))
-            + f"; TB_RR gets {', '.join(f'{part:.0%}' for part in even)} of the panes a second with {most}",
+            + f"; TB_RR completes {', '.join(f'{part:.0%}' for part in even)} of the panes per second with {most}",
             of_all(least[level, name] is not None for level in BURSTY for name in ("TB_RR", "AS_PID")),
         ),
         Claim(
-            "AS_PID holds the utilisation within 2 % of 0.9 from the fewest sufficient workers on",
+            "AS_PID keeps the utilisation within 2 % of 0.9 as soon as there are enough workers",
             "AS_PID is off by at most "
             + ", ".join(f"{error:.1%} ({level})" for level, error in worst.items())
             + f"; within 2 % in {sum(error <= PRECISION for error in off.values())} of {len(off)} cases",
@@ -161,8 +163,9 @@ def _claims(rows: Sequence[Row]) -> list[Claim]:
             else "a PID whose gains come from a short relay experiment regulates a bursty utilisation less exactly",
         ),
         Claim(
-            "AS alone may split too little: where AS_PID just removes the bottleneck, it does not",
-            "AS has " + ", ".join(f"{used:.2f} with {start[level]} workers ({level})" for level, used in alone.items()),
+            "AS alone may split too little: with as many workers as AS_PID needs to remove the bottleneck, AS does not remove it",
+            "AS has a utilisation of "
+            + ", ".join(f"{used:.2f} with {start[level]} workers ({level})" for level, used in alone.items()),
             of_all(used.mean > 1 for used in alone.values()),
         ),
         Claim(

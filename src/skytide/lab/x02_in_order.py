@@ -1,4 +1,4 @@
-"""X2: processing tuples as they come, or sorting them first (P3 §4.3.3, Fig. 9 and 10)."""
+"""X2: processing tuples as they arrive, or sorting them first (P3 §4.3.3, Fig. 9 and 10)."""
 
 import time
 from collections import deque
@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 from skytide.lab.estimate import Mean, column, mean_of
 from skytide.lab.experiment import SEEDS, Experiment, Findings, Piece, Row
-from skytide.lab.scenarios import P3_PANES, P3_RATE_HZ, burst_stream, fewest_slots, p3_costs
+from skytide.lab.scenarios import P3_PANES, P3_RATE_HZ, burst_stream, min_slots, p3_costs
 from skytide.lab.verdict import OPEN, Claim, of_all
 from skytide.routing import TB_RR
 from skytide.sim import run_panes
@@ -28,12 +28,12 @@ NEAR = 0.1
 
 @dataclass(frozen=True)
 class InOrderOrNot(Experiment):
-    """TB_RR on a highly bursty stream, mean delays of 10 ms to 1 s."""
+    """Plays TB_RR on a highly bursty stream with mean delays of 10 ms to 1 s."""
 
     id = "X2"
     title = "out-of-order processing against sorting first"
     source = "P3 Fig. 9, 10"
-    question = "How much sooner are panes done, and how many fewer tuples are held, if tuples are processed as they come?"
+    question = "How much sooner are panes done, and how many fewer tuples are held, if tuples are processed as they arrive?"
     seconds = 200.0
 
     seeds: Sequence[int] = SEEDS
@@ -41,11 +41,11 @@ class InOrderOrNot(Experiment):
     delays_ms: Sequence[int] = (SMALL_MS, 50, 100, 200, LATE_MS, LATEST_MS)
 
     def pieces(self) -> Sequence[Piece]:
-        """Return a delay and a seed each."""
+        """Return one piece per delay and seed."""
         return list(product(reversed(self.delays_ms), self.seeds))
 
     def play(self, *piece: Any) -> list[Row]:
-        """Play a stream out of order, and in order with several costs of the sorted buffer."""
+        """Play a stream out of order, and in order with several costs of the sorted buffer, and return the rows."""
         delay_ms, seed = piece
         oop, iop = (
             burst_stream(
@@ -60,7 +60,7 @@ class InOrderOrNot(Experiment):
             )
             for sort in (False, True)
         )
-        workers = fewest_slots(oop, p3_costs(), TB_RR, 4)
+        workers = min_slots(oop, p3_costs(), TB_RR, 4)
         ways = {OOP: 0.0, FREE: 0.0, MEASURED: move_s(), **DEARER}
         rows: list[Row] = []
         for way, per_move_s in ways.items():
@@ -85,7 +85,7 @@ class InOrderOrNot(Experiment):
         return rows
 
     def conclude(self, rows: Sequence[Row]) -> Findings:
-        """Compare."""
+        """Compare both ways, with several costs of sorting, and return the findings."""
 
         def less(delay_ms: int, way: str, name: str = "latency_s") -> Mean:
             one, two = (column(rows, name, delay_ms=delay_ms, way=each) for each in (OOP, way))
@@ -120,7 +120,7 @@ class InOrderOrNot(Experiment):
             [
                 *claims,
                 Claim(
-                    "the gain grows with the delay, and latency is about the same at small ones",
+                    "the gain grows with the delay, and at small delays latency is about the same",
                     "less latency with sorting as measured: "
                     + ", ".join(f"{value:.0%} ({ms} ms)" for ms, value in zip(delays_ms, growing, strict=True)),
                     abs(growing[0]) < 0.25 and growing[-1] > growing[0],
@@ -129,7 +129,7 @@ class InOrderOrNot(Experiment):
                     "about 60 % fewer tuples held, on average",
                     f"{fewer:.0%} fewer over all delays; by delay " + ", ".join(f"{value:.0%}" for value in held),
                     of_all([fewer.mean >= 0.3, fewer.mean >= 0.5]),
-                    "" if fewer.mean >= 0.5 else "fewer, but not by as much",
+                    "" if fewer.mean >= 0.5 else "fewer, but not by that much",
                 ),
                 Claim(
                     "open panes grow linearly with the delay",
@@ -139,15 +139,15 @@ class InOrderOrNot(Experiment):
                 Claim("about 0.01 % of the tuples are dropped", f"at most {late:.3%}", late <= 0.001),
             ],
             "By P3's Definition 1 the latency of a pane ends with its last tuple. Delays are spread evenly up to twice their mean, so that tuple arrives about "
-            "as late as a buffer of that length lets it go: what sorting adds is the cost of its data structure. P3's is a deque with insertion in the middle. "
-            f"Here a pointer that an insertion into Python's deque moves takes {moves:.2g} ns; at that cost sorting takes "
+            "when a buffer of that length would release it: what sorting adds is the cost of its data structure. P3's is a deque with insertion in the middle. "
+            f"Here it takes {moves:.2g} ns per pointer that an insertion into Python's deque moves; at that cost sorting takes "
             + ", ".join(f"{value:.2f} s per second ({ms} ms)" for ms, value in busy.items())
             + f". Figures count as met within {NEAR * 100:.0f} points. The fewest workers with a utilisation below 1 were used "
             f"({', '.join(sorted({str(row['workers']) for row in rows}))}; P3 has five). {p3_costs().origin}",
         )
 
     def draw(self, rows: Sequence[Row], figure: Figure) -> None:
-        """Draw latency, held tuples and open panes by delay."""
+        """Draw latency, held tuples and open panes over the delay."""
         delays_ms = sorted({row["delay_ms"] for row in rows})
         for axis, name in zip(figure.subplots(1, 3), ("latency_s", "held", "open_panes"), strict=True):
             for way in (OOP, FREE, MEASURED):
@@ -159,7 +159,7 @@ class InOrderOrNot(Experiment):
 
 @cache
 def move_s() -> float:
-    """Measure what it costs per pointer that an insertion into a sorted deque moves: the slope over two depths, the least of several."""
+    """Return the measured time per pointer that an insertion into a sorted deque moves: the slope over two depths, the best of several tries."""
     depths, tries = (2_000, 40_000), 200
     buffer = deque(range(100_000))
     best = []

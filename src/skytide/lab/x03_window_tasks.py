@@ -1,4 +1,4 @@
-"""X3: tasks of windows given out in turn or as slots become free (P3 §5.3, Fig. 12 and 13)."""
+"""X3: window tasks assigned to slots in turn, or to slots as they become free (P3 §5.3, Fig. 12 and 13)."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -17,35 +17,33 @@ from skytide.windows import Windows
 
 WINDOWS, RATE_HZ = Windows(1_000_000, 200_000), 50_000
 POLICIES: tuple[Policy, ...] = ("WIN_RR", "WIN_FB")
-STEADY, HIGHEST = 100, 8_000
+STEADY, MAX_DISPERSION = 100, 8_000
 PANE_SLOTS = {2_500: 3, 6_000: 4}  # of Fig. 13, by burstiness; Fig. 12 has as many as it needs
-MACHINE_SLOTS = 12  # P3's 20 cores, less four pane workers, generator, consumer and two emitters: "the best performance achieved"
+MACHINE_SLOTS = 12  # P3's 20 cores minus four pane workers, generator, consumer and two emitters: "the best performance achieved"
 MAX_SLOTS, NEAR = 60, 0.01
 
 
 @dataclass(frozen=True)
 class WindowTasks(Experiment):
-    """WIN_RR and WIN_FB behind AS_PID, over levels of bursts and numbers of slots."""
+    """Plays WIN_RR and WIN_FB behind AS_PID, over levels of bursts and numbers of slots."""
 
     id = "X3"
     title = "window tasks in turn or by feedback"
     source = "P3 Fig. 12, 13"
-    question = (
-        "What share of the windows per second is kept under bursts, if windows are bound to workers or tasks go to idle ones?"
-    )
+    question = "What share of the windows per second is kept under bursts if windows are bound to workers, and if tasks go to idle workers?"
     seconds = 60.0
 
     seeds: Sequence[int] = SEEDS
     length_s: float = 60.0
-    dispersions: Sequence[int] = (STEADY, 1_000, 2_500, 4_000, 6_000, HIGHEST)
+    dispersions: Sequence[int] = (STEADY, 1_000, 2_500, 4_000, 6_000, MAX_DISPERSION)
     slots: Sequence[int] = (4, 6, 8, 10, MACHINE_SLOTS)
 
     def pieces(self) -> Sequence[Piece]:
-        """Return a figure and a seed each."""
+        """Return one piece per figure and seed."""
         return [(seed, figure) for seed in self.seeds for figure in (12, 13)]
 
     def play(self, *piece: Any) -> list[Row]:
-        """Play with as many slots as a steady stream needs (Fig. 12), or with more and more (Fig. 13)."""
+        """Play with as many slots as a steady stream needs (Fig. 12), or with more and more (Fig. 13), and return the rows."""
         seed, figure = piece
         cases: list[tuple[int, int, int]] = []
         if figure == 12:
@@ -71,7 +69,7 @@ class WindowTasks(Experiment):
         return stage.results, outcome.utilisation
 
     def _enough(self, seed: int) -> int:
-        """Return the fewest slots with which a steady stream is served as fast as with any number."""
+        """Return the smallest number of slots with which a steady stream is served as fast as with `MAX_SLOTS`."""
         steady, _ = self._panes(STEADY, max(PANE_SLOTS.values()), seed)
 
         def rate(slots: int) -> float:
@@ -81,7 +79,7 @@ class WindowTasks(Experiment):
         return next(n for n in range(1, MAX_SLOTS + 1) if rate(n) >= best - NEAR)
 
     def conclude(self, rows: Sequence[Row]) -> Findings:
-        """Compare the two policies."""
+        """Compare the two policies, and return the findings."""
         dispersions = sorted({row["dispersion"] for row in rows if row["figure"] == 12})
         fewest = {row["seed"]: min(r["slots"] for r in rows if r["figure"] == 12 and r["seed"] == row["seed"]) for row in rows}
 
@@ -109,7 +107,7 @@ class WindowTasks(Experiment):
                     "WIN_FB loses 10 % at worst, up to I = 8,000",
                     "WIN_FB keeps " + ", ".join(f"{value:.0%} (I = {d:,})" for d, value in zip(dispersions, fed, strict=True)),
                     of_all(value.mean >= 0.895 for value in fed),
-                    "with the fewest slots for a steady stream " + ", ".join(f"{value:.0%}" for value in few),
+                    "with only the slots that a steady stream needs: " + ", ".join(f"{value:.0%}" for value in few),
                 ),
                 Claim(
                     "WIN_RR drops with bursts and is always below WIN_FB",
@@ -123,8 +121,8 @@ class WindowTasks(Experiment):
                     of_all(value.mean > 1 for value in worse.values()),
                 ),
             ],
-            f"Means over seeds with intervals of 95 %. The rate is that of all windows until the last one is out, drain included, over the ideal one. P3 does not say how many window slots "
-            f"Fig. 12 has: here {MACHINE_SLOTS}, as many as its machine has left; the fewest with which a steady stream (I = 100) is served as fast as with {MAX_SLOTS} are {', '.join(map(str, slots))} by the seed. There are "
+            f"Means over seeds with 95 % confidence intervals. The rate is that of all windows until the last one is out, drain included, relative to the ideal rate. P3 does not say how many window slots "
+            f"Fig. 12 has: here {MACHINE_SLOTS}, as many as its machine has left; a steady stream (I = 100) is served as fast as with {MAX_SLOTS} from {', '.join(map(str, slots))} slots on, depending on the seed. There are "
             f"{max(PANE_SLOTS.values())} pane slots, whose utilisation is {used:.2f} at the highest burstiness. {p3_costs().origin}",
         )
 
@@ -150,4 +148,4 @@ class WindowTasks(Experiment):
 
 
 EXPERIMENT = WindowTasks()
-TOY = WindowTasks(seeds=(0, 1), length_s=6.0, dispersions=(STEADY, HIGHEST), slots=(4, 8))
+TOY = WindowTasks(seeds=(0, 1), length_s=6.0, dispersions=(STEADY, MAX_DISPERSION), slots=(4, 8))

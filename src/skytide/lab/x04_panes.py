@@ -1,4 +1,4 @@
-"""X4: windows from panes, or each window from its tuples, on the real engine (P3 Fig. 14)."""
+"""X4: windows computed from panes, or each window from its tuples, on the real engine (P3 Fig. 14)."""
 
 import tempfile
 from collections.abc import Sequence
@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 from matplotlib.figure import Figure
 
 from skytide.lab.experiment import Experiment, Findings, Piece, Row
+from skytide.lab.scenarios import START_US
 from skytide.lab.verdict import Claim, of_all
 from skytide.lateness import FixedSlack
 from skytide.queries import Query, Skyline, combine, low
@@ -19,12 +20,11 @@ from skytide.spark.session.local import local_session
 from skytide.spark.sources.workload import workload
 
 CLOUDS = {"correlated": 8, "independent": 6, "anticorrelated": 4}  # kind of points: dimensions
-START_US = 1_700_000_000_000_000
 
 
 @dataclass(frozen=True)
 class PanesOrTuples(Experiment):
-    """Windows of 1 s with 1 to 20 panes, three kinds of points, both ways on local Spark."""
+    """Runs windows of 1 s with 1 to 20 panes and three kinds of points both ways on local Spark."""
 
     id = "X4"
     title = "windows from panes against windows from tuples"
@@ -38,28 +38,28 @@ class PanesOrTuples(Experiment):
     panes_per_window: Sequence[int] = (1, 2, 5, 10, 20)
 
     def alone(self) -> Sequence[Piece]:
-        """Return a kind of points each."""
+        """Return one piece per kind of points."""
         return [(cloud,) for cloud in CLOUDS]
 
     def play(self, *piece: Any) -> list[Row]:
-        """Time the tasks of both levels either way over the same stream, and compare what comes out."""
+        """Time the tasks of both levels in both ways over the same stream, and compare the results, and return the rows."""
         cloud, rows = piece[0], list[Row]()
         local_session("skytide lab")
         query = Skyline(combine(tuple(low(f"x{i}") for i in range(CLOUDS[cloud]))))
-        self._run(query, cloud, 1)  # the first run of a query is slower
+        self._run(query, cloud, 1)  # the first run of a query is slower, and does not count
         for panes in self.panes_per_window:
             rounds = [[self._run(asked, cloud, panes) for asked in (query, Unshared(query))] for _ in range(self.rounds)]
             paned_s, plain_s = (min(way) for way in zip(*([busy_s for busy_s, _ in each] for each in rounds), strict=True))
             (_, one), (_, two) = rounds[0]
             if not one.equals(two):
-                raise AssertionError(f"{cloud}, {panes} panes: the two ways give other windows")
+                raise AssertionError(f"{cloud}, {panes} panes: the two ways return different windows")
             rows.append(
                 {"points": cloud, "panes_per_window": panes, "paned_s": paned_s, "plain_s": plain_s, "ratio": paned_s / plain_s}
             )
         return rows
 
     def conclude(self, rows: Sequence[Row]) -> Findings:
-        """Look at how the ratio goes."""
+        """Judge how the ratio changes with the number of panes per window, and return the findings."""
         by = {(row["points"], row["panes_per_window"]): row["ratio"] for row in rows}
         numbers = sorted({row["panes_per_window"] for row in rows})
         first, last = next(n for n in numbers if n > 1), numbers[-1]
@@ -72,12 +72,12 @@ class PanesOrTuples(Experiment):
                     of_all(by[cloud, last] < by[cloud, first] < 1.1 for cloud in CLOUDS),
                 )
             ],
-            f"{self.rate_hz:,} tuples a second for {self.stream_s} s as a stream on local Spark; busy time of the tasks of both levels, without Spark's own, the better of {self.rounds}; "
+            f"{self.rate_hz:,} tuples per second for {self.stream_s} s as a stream on local Spark; busy time of the tasks of both levels, without Spark's own time, the best of {self.rounds}; "
             "the other way computes each window from all of its tuples with the same kernel. The stream is the same in all rounds: what differs is the machine",
         )
 
     def draw(self, rows: Sequence[Row], figure: Figure) -> None:
-        """Draw the ratio by panes a window."""
+        """Draw the ratio over the number of panes per window."""
         axis = figure.subplots()
         for cloud in CLOUDS:
             mine = [row for row in rows if row["points"] == cloud]
@@ -87,7 +87,7 @@ class PanesOrTuples(Experiment):
         axis.legend(frameon=False)
 
     def _run(self, query: Query, cloud: str, panes: int) -> tuple[float, pa.Table]:
-        """Return the time that tasks were busy with a stream, and the windows that came out."""
+        """Return how long tasks were busy with a stream, and the windows that came out."""
         source = workload(
             rate=self.rate_hz, points=cloud, dimensions=CLOUDS[cloud], pace="fast", duration=f"{self.stream_s} s", start=START_US
         )

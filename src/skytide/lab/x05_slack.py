@@ -19,7 +19,7 @@ from skytide.workloads.workload import Workload
 
 WINDOWS = Windows(1_000_000, 200_000)
 SLACKS: dict[str, Slack] = {"K-slack": KSlack(), **{f"{ratio:.0%}": DropRatio(ratio) for ratio in (0.01, 0.02, 0.05)}}
-STEP_US = 50_000  # a punctuation goes out so often
+STEP_US = 50_000  # time between punctuations
 Times = NDArray[np.int64]
 GENERATED = "as Game1, generated"
 TEN_WINDOWS = 10
@@ -27,10 +27,10 @@ TEN_WINDOWS = 10
 
 @dataclass(frozen=True)
 class SlackOnRealDelays(Experiment):
-    """Three recorded streams of phones, football players with the phones' delays, and streams with the delays of P3's games."""
+    """Plays recorded streams of phones, football players with the phones' delays, and streams with the delays of P3's games."""
 
     id = "X5"
-    title = "window latency by how late tuples are waited for"
+    title = "window latency by how long late tuples are waited for"
     source = "P3 Fig. 17"
     question = "How much sooner are windows done if 1, 2 or 5 % of the tuples may be dropped?"
     seconds = 60.0
@@ -40,14 +40,14 @@ class SlackOnRealDelays(Experiment):
     generated_ticks: int = 30_000
 
     def pieces(self) -> Sequence[Piece]:
-        """Return a stream each."""
+        """Return one piece per stream."""
         return [*((name, 0) for name in reversed(self.recorded)), *((GENERATED, seed) for seed in self.seeds)]
 
     def play(self, *piece: Any) -> list[Row]:
-        """Play a stream with each slack."""
+        """Play a stream with each slack, and return the rows."""
         name, seed = piece
         ts, arrival = generated(seed, self.generated_ticks) if name == GENERATED else recorded(name)
-        best_s = least_fixed(ts, arrival, 0.01)
+        best_s = best_fixed(ts, arrival, 0.01)
         behind = np.maximum.accumulate(ts) - ts
         window_s = WINDOWS.length_us / 1e6
         longest_s, usual_s = float(behind.max()) / 1e6, float(np.quantile(behind, 0.99)) / 1e6
@@ -64,7 +64,7 @@ class SlackOnRealDelays(Experiment):
         return rows
 
     def conclude(self, rows: Sequence[Row]) -> Findings:
-        """Compare with K-slack, and with what a slack can reach at all."""
+        """Compare with K-slack, and with the best that any slack can reach, and return the findings."""
         streams = list(dict.fromkeys(row["stream"] for row in rows))
 
         def latency(name: str, slack: str) -> Mean:
@@ -97,20 +97,20 @@ class SlackOnRealDelays(Experiment):
         return Findings(
             [
                 Claim(
-                    "with 1 % of drops the latency is an order of magnitude lower than with K-slack: streams whose longest delay is ten windows or more",
+                    "with 1 % of drops the latency is an order of magnitude lower than with K-slack: on streams whose longest delay is at least ten windows",
                     ", ".join(f"{lower[name]:.1f} times lower ({name})" for name in long) or "no such stream",
                     of_all(lower[name].mean >= 8 for name in long) if long else False,
                 ),
                 Claim(
-                    "(ours) where delays are shorter it is at least half as much lower as any slack can make it, (w + K) / (w + q99)",
+                    "(ours) where delays are shorter, the gain is at least half of what any slack can reach, (w + K) / (w + q99)",
                     ", ".join(
                         f"{lower[name]:.1f} of at most {possible[name].mean:.1f} ({name})" for name in streams if name not in long
                     ),
                     of_all(lower[name].mean >= 0.5 * possible[name].mean for name in streams if name not in long),
                 ),
                 Claim(
-                    "(ours) with 1 % it is near the best fixed slack, which is known only afterwards",
-                    "latency over that of the best fixed slack: "
+                    "(ours) with 1 % of drops the latency is near that of the best fixed slack, which is known only afterwards",
+                    "latency relative to that of the best fixed slack: "
                     + ", ".join(f"{ratio:.2f} ({name})" for name, ratio in off.items()),
                     of_all(ratio.mean <= 1.3 for ratio in off.values()),
                 ),
@@ -127,13 +127,13 @@ class SlackOnRealDelays(Experiment):
                 ),
             ],
             f"latency from the arrival of a window's first tuple to its closing; K-slack drops at most {k_drops:.2%}; the football "
-            "stream is composite: real positions, replayed delays of the phones. P3's games have delays of up to 171 s, a thousand times "
-            "their mean; the longest of the phones is 5 s, so that with windows of 1 s no slack could be an order of magnitude better. "
-            "Streams with delays as Game1 (P3 Tab. 2), of several seeds, show what those of the games do; recorded streams are played once, as nothing in them is random",
+            "stream is composite: real positions with the replayed delays of the phones. P3's games have delays of up to 171 s, a thousand times "
+            "their mean; the longest delay of the phones is 5 s, so with windows of 1 s no slack could be an order of magnitude better. "
+            "Generated streams with the delays of Game1 (P3 Tab. 2) and several seeds show the effect of the games' delays; recorded streams are played once, as nothing in them is random",
         )
 
     def draw(self, rows: Sequence[Row], figure: Figure) -> None:
-        """Draw bars, on a logarithmic scale."""
+        """Draw the latency as bars on a logarithmic scale."""
         axis = figure.subplots()
         streams = list(dict.fromkeys(row["stream"] for row in rows))
         for place, slack in enumerate(SLACKS):
@@ -145,7 +145,7 @@ class SlackOnRealDelays(Experiment):
 
 
 def recorded(name: str) -> tuple[Times, Times]:
-    """Return the event times of a recorded stream and when its tuples arrived, in order of arrival."""
+    """Return the event times and the arrival times of a recorded stream, in order of arrival."""
     if name != "football":
         table = pq.read_table(data(f"disorder_d{name.split()[1]}.parquet"), columns=["ts", "arrival"])
         ts, arrival = (table[column].cast("timestamp[us]").cast("int64").to_numpy() for column in ("ts", "arrival"))
@@ -158,17 +158,19 @@ def recorded(name: str) -> tuple[Times, Times]:
 
 
 def generated(seed: int, ticks: int) -> tuple[Times, Times]:
-    """Return a stream with delays as P3 Tab. 2 has them for Game1: 34 ms on average, some of a minute and more."""
+    """Return the event and arrival times of a stream with delays as those of Game1 in P3 Tab. 2: 34 ms on average, some above a minute."""
     workload = Workload(rate=8_514, delays="pareto", delay_us=34_000, dimensions=1, seed=seed)
     times = [workload.times_us(slot, n) for slot, n in enumerate(workload.counts(0, ticks).tolist()) if n]
     ts, arrival = (np.concatenate(parts) for parts in zip(*times, strict=True))
     return ts, arrival
 
 
-def least_fixed(ts: Times, arrival: Times, ratio: float) -> float:
-    """Return the latency of the shortest fixed slack that drops no more than the ratio: known only afterwards."""
+def best_fixed(ts: Times, arrival: Times, ratio: float) -> float:
+    """Return the latency of the shortest fixed slack that drops no more than the ratio, which is known only afterwards."""
     delays = np.maximum.accumulate(ts) - ts
-    shares = np.linspace(ratio, 4 * ratio, 13)[::-1]  # fewer are dropped than are that late, as punctuations wait for their step
+    shares = np.linspace(ratio, 4 * ratio, 13)[
+        ::-1
+    ]  # not all tuples that are that late are dropped, as punctuations come only at steps
     tried = (play(ts, arrival, FixedSlack(f"{max(1, int(np.quantile(delays, 1 - share)))} us")) for share in shares)
     return next((latency_s for latency_s, dropped in tried if dropped <= ratio), float("nan"))
 

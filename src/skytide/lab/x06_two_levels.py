@@ -1,4 +1,4 @@
-"""X6: elasticity alone, and together with the splitting of panes (P0 §5.2, Fig. 9 and 10)."""
+"""X6: elasticity alone, and combined with the splitting of panes (P0 §5.2, Fig. 9 and 10)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,14 +13,17 @@ from skytide.lab.elastic_ppq import CATCH_UP_S, PANES, PANES_RATE_HZ, SETPOINT, 
 from skytide.lab.estimate import Mean, column, mean_of
 from skytide.lab.experiment import SEEDS, Experiment, Findings, Piece, Row
 from skytide.lab.real_data import data
+from skytide.lab.scenarios import played
 from skytide.lab.verdict import Claim, of_all
 from skytide.routing import AS_PID, PB_RR, Splitting
-from skytide.sim import traffic
 from skytide.sim.plants.elastic import INTERVAL_S, THREADS, ElasticPlant, run_elastic
 from skytide.workloads.workload import Workload
 
 STEPS, STEP_S = "steps", 30.0
-STEP_THREADS, LOGGED_STEPS = (3, 4, 6, 6), (3, 4, 6, 6, 5, 3)  # P0 Fig. 9 and its text for the first four steps; its log for all
+STEP_THREADS, LOGGED_STEPS = (
+    (3, 4, 6, 6),
+    (3, 4, 6, 6, 5, 3),
+)  # by P0 Fig. 9 and its text for the first four steps; by its log for all
 LATE = {"delay_us": 400_000, "tick_us": 10_000}
 STREAMS: dict[str, dict[str, object]] = {
     "MAP": {"rate": PANES_RATE_HZ, "arrivals": "map", "dispersion": 1_000.0},
@@ -29,12 +32,12 @@ STREAMS: dict[str, dict[str, object]] = {
 ALONE, BOTH, BELOW_BASE, OURS = "elasticity only", "two levels", "two levels, alpha up to 1", "two levels, skytide's PID"
 WAYS: dict[str, Splitting] = {ALONE: PB_RR, BOTH: p0_splitting(), BELOW_BASE: p0_splitting(high=1.0), OURS: AS_PID}
 SPLIT = tuple(way for way in WAYS if way != ALONE)
-"""P0 does not say whether alpha has an upper end: without one a level is at its setpoint with any number of workers, as panes are split less."""
+"""P0 does not say whether alpha has an upper limit: without one a level is at its setpoint with any number of workers, as panes are split less."""
 
 
 @dataclass(frozen=True)
 class TwoLevels(Experiment):
-    """The pane level under bursts with and without splitting, and under steps of the rate."""
+    """Plays the pane level under bursts with and without splitting, and under steps of the rate."""
 
     id = "X6"
     title = "elasticity with and without splitting"
@@ -47,18 +50,18 @@ class TwoLevels(Experiment):
     steps: int = 6
 
     def pieces(self) -> Sequence[Piece]:
-        """Return a stream, a way and a seed each."""
+        """Return one piece per stream, way and seed."""
         return [(stream, way, seed) for seed in self.seeds for stream, way in [*product(STREAMS, WAYS), *product([STEPS], SPLIT)]]
 
     def play(self, *piece: Any) -> list[Row]:
-        """Play one stream, and return a row for each control interval."""
+        """Play a stream, and return one row for the run and one per control interval."""
         stream, way, seed = piece
         if stream == STEPS:
             made = Workload(arrivals="replay", series=f"{data('rates_papers.parquet')}#artificial", seed=seed, **LATE)  # type: ignore[arg-type]
         else:
             made = Workload(**STREAMS[stream], seed=seed, **LATE)  # type: ignore[arg-type]
         length_s = self.steps * STEP_S if stream == STEPS else self.length_s
-        came = traffic(made, PANES, length_s, bursts="of events")
+        came = played(made, PANES, length_s, bursts="of events")
         plant = ElasticPlant(came, p0_pane_costs(), None, strategy=WAYS[way])
         cycles = run_elastic(plant, Fuzzy(maximum=THREADS), length_s)
         labels = {"stream": stream, "way": way, "seed": seed}
@@ -90,7 +93,7 @@ class TwoLevels(Experiment):
         return rows
 
     def conclude(self, rows: Sequence[Row]) -> Findings:
-        """Compare what remains after the levels have caught up."""
+        """Compare the ways after the level has caught up, and return the findings."""
         seeds = sorted({row["seed"] for row in rows})
 
         def mean(name: str, stream: str, way: str) -> Mean:
@@ -118,7 +121,7 @@ class TwoLevels(Experiment):
         return Findings(
             [
                 Claim(
-                    "elasticity only: the maximum of 60 workers, and a utilisation of about 3 (MAP): only 1/3 is withstood",
+                    "elasticity only: the maximum of 60 workers, and a utilisation of about 3 (MAP): only a third of the stream is sustained",
                     "; ".join(
                         f"{s}: {most[s]:.1f} workers, utilisation {mean('utilisation', s, ALONE):.2f}, panes {of_run('late_s', s, ALONE):.1f} s late"
                         for s in STREAMS
@@ -134,13 +137,13 @@ class TwoLevels(Experiment):
                     of_all(abs(value.mean - SETPOINT) < 0.1 for value in kept.values()),
                 ),
                 Claim(
-                    "steps: 3, 4, 6 and 6 workers for 40,000, 50,000, 70,000 and 80,000 tuples a second",
+                    "steps: 3, 4, 6 and 6 workers for 40,000, 50,000, 70,000 and 80,000 tuples per second",
                     f"workers by step: {text}",
                     of_all(each for found in near.values() for each in found),
                     "; ".join(f"within one worker in {sum(found)} of {len(found)} steps ({way})" for way, found in near.items()),
                 ),
                 Claim(
-                    "steps: workers come with the steps up, and go with each step down",
+                    "steps: workers are added with steps up, and removed with each step down",
                     f"workers by step: {text}",
                     of_all(
                         all(a <= b for a, b in pairwise(found[:4])) and all(a > b for a, b in pairwise(found[3:]))
@@ -149,14 +152,14 @@ class TwoLevels(Experiment):
                     ),
                 ),
             ],
-            f'Means over seeds with intervals of 95 %, after the first {CATCH_UP_S:g} s. "Only 1/3" is 1/rho, read off the utilisation: by the time panes are done, '
-            f"{of_run('panes_done', 'MAP', ALONE):.0%} of the panes a second come out even so, late, as in P0's own log. Fig. 9 and 10 show the pane level alone, for which "
-            "P0's controller takes the window level as at its setpoint and panes as whole, so that its rule 8 never adds workers; the utilisation of an interval is the plain mean of its samples. "
-            f"P0's regulator as it is published, and with an upper end, and skytide's, which changes alpha by a share of it. P0's log has {', '.join(map(str, LOGGED_STEPS))} workers for the steps, and for MAP a utilisation of 0.89 with 8.8. {p0_pane_costs().origin}",
+            f"Means over seeds with 95 % confidence intervals, after the first {CATCH_UP_S:g} s. The third is 1/rho, read off the utilisation: measured by when panes are done, "
+            f"{of_run('panes_done', 'MAP', ALONE):.0%} of the panes per second do come out, but late, as in P0's own log. Fig. 9 and 10 show the pane level alone, for which "
+            "P0's controller assumes that the window level is at its setpoint and that panes are not split, so its rule 8 never adds workers; the utilisation of an interval is the plain mean of its samples. "
+            f"The regulators are P0's as published, P0's with an upper limit, and skytide's, which changes alpha in proportion to it. P0's log has {', '.join(map(str, LOGGED_STEPS))} workers for the steps, and for MAP a utilisation of 0.89 with 8.8 workers. {p0_pane_costs().origin}",
         )
 
     def draw(self, rows: Sequence[Row], figure: Figure) -> None:
-        """Draw utilisation, workers and splitting by interval, of the first seed."""
+        """Draw utilisation, workers and splitting per interval for the first seed."""
         panels = [(STEPS, BOTH)] + [(stream, way) for stream in STREAMS for way in (ALONE, BOTH)]
         axes = figure.subplots(1, len(panels))
         first = min(row["seed"] for row in rows)
@@ -174,13 +177,13 @@ class TwoLevels(Experiment):
 
 
 def plant_splitting(plant: ElasticPlant, at_s: float) -> float:
-    """Return how many partitions the panes had that closed in the interval before a time, on average."""
+    """Return the mean number of partitions of the panes that closed in the interval before a time."""
     parts = {r.pane: r.partitions for r in plant.panes.results if at_s - INTERVAL_S < plant.panes.closed_s[r.pane] <= at_s}
     return fmean(parts.values()) if parts else 1.0
 
 
 def _levels(rows: Sequence[Row], way: str, seed: int) -> list[float]:
-    """Return the workers in the second half of each step."""
+    """Return the median number of workers in the second half of each step."""
     mine = [row for row in rows if row["figure"] == "interval" and (row["stream"], row["way"], row["seed"]) == (STEPS, way, seed)]
     steps = range(round(max(row["end_s"] for row in mine) / STEP_S))
     return [median(r["workers"] for r in mine if (s + 0.5) * STEP_S < r["end_s"] <= (s + 1) * STEP_S) for s in steps]

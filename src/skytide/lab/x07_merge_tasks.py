@@ -1,4 +1,4 @@
-"""X7: idle window slots merge results that wait (P0 §5.2, Fig. 12 and 13)."""
+"""X7: idle window slots merge waiting results (P0 §5.2, Fig. 12 and 13)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,23 +24,23 @@ POLICIES: dict[str, Policy] = {DEFAULT: "WIN_FB", OPT: "WIN_FB_MERGE"}
 
 @dataclass(frozen=True)
 class MergeTasks(Experiment):
-    """Both variants, with both levels scaled by the fuzzy rules."""
+    """Plays both variants, with both levels scaled by the fuzzy rules."""
 
     id = "X7"
-    title = "merging results that wait"
+    title = "merging waiting results"
     source = "P0 Fig. 12, 13"
-    question = "What does it save if idle workers merge results whose window is busy?"
+    question = "How much does it save if idle workers merge results whose window is busy?"
     seconds = 60.0
 
     seeds: Sequence[int] = SEEDS
     length_s: float = 150.0
 
     def pieces(self) -> Sequence[Piece]:
-        """Return a variant and a seed each."""
+        """Return one piece per variant and seed."""
         return [(variant, seed) for seed in self.seeds for variant in POLICIES]
 
     def play(self, *piece: Any) -> list[Row]:
-        """Play both levels; return a row for each control interval."""
+        """Play both levels, and return one row per control interval."""
         variant, seed = piece
         stream = burst_stream(RATE_HZ, DISPERSION, WINDOWS, self.length_s, changing=False, seed=seed)
         costs = with_rows(p0_costs(), RATE_HZ * WINDOWS.length_us // 1_000_000, KEPT)
@@ -64,7 +64,7 @@ class MergeTasks(Experiment):
         ]
 
     def conclude(self, rows: Sequence[Row]) -> Findings:
-        """Compare the variants after the time in which the levels catch up with their single slots."""
+        """Compare the variants once the levels, which start with one slot each, have caught up, and return the findings."""
         seeds = sorted({row["seed"] for row in rows})
 
         def means(name: str, variant: str) -> list[float]:
@@ -80,8 +80,8 @@ class MergeTasks(Experiment):
             [
                 Claim("idle time 45 % lower on average", f"idle time {idle_less:.0%} lower", 0.30 <= idle_less.mean <= 0.60),
                 Claim(
-                    "fewer workers (log: 17.0 in place of 27.8)",
-                    f"{slots[1]:.1f} slots in place of {slots[0]:.1f}",
+                    "fewer workers (log: 17.0 instead of 27.8)",
+                    f"{slots[1]:.1f} slots instead of {slots[0]:.1f}",
                     slots[1].mean < slots[0].mean,
                 ),
                 Claim(
@@ -95,12 +95,12 @@ class MergeTasks(Experiment):
                     of_all(abs(value.mean - SETPOINT) < 0.2 for value in used),
                 ),
             ],
-            f"Means over seeds with intervals of 95 %. Both levels are scaled by P0's fuzzy rules, from one thread each up to {TABLES_THREADS} in all. The stream of Fig. 12 is not that of Tab. 4: a window's "
-            f"result has {KEPT:,} rows by P0's log, so the measured share of rows that are kept is scaled to that. {p0_costs().origin}",
+            f"Means over seeds with 95 % confidence intervals. Both levels are scaled by P0's fuzzy rules, from one thread each to {TABLES_THREADS} in total. The stream of Fig. 12 is not that of Tab. 4: a window's "
+            f"result has {KEPT:,} rows by P0's log, so the measured share of rows that are kept is scaled to match. {p0_costs().origin}",
         )
 
     def draw(self, rows: Sequence[Row], figure: Figure) -> None:
-        """Draw slots, utilisation and idle time by interval, of the first seed."""
+        """Draw slots, utilisation and idle time per interval for the first seed."""
         first = min(row["seed"] for row in rows)
         for axis, name in zip(figure.subplots(3, 1, sharex=True), ("slots", "utilisation", "idle"), strict=True):
             for variant in POLICIES:

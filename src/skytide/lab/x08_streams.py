@@ -35,12 +35,12 @@ COLUMNS = ("pane_threads", "window_threads", "splitting_factor", "longer", "cv")
 
 @dataclass(frozen=True)
 class TwelveStreams(Experiment):
-    """Each stream from its beginning to its last window, from one thread a level."""
+    """Plays each stream from its beginning to its last window, starting with one thread per level."""
 
     id = "X8"
     title = "twelve streams, two queries"
     source = "P0 Tab. 4, 5"
-    question = "Is every stream, bursty and real ones too, completed in nearly the time in which it is generated, and with how many threads?"
+    question = "Is every stream, including bursty and real ones, completed in nearly the time in which it is generated, and with how many threads?"
     seconds = 500.0
 
     seeds: Sequence[int] = SEEDS
@@ -48,11 +48,11 @@ class TwelveStreams(Experiment):
     length_s: float | None = None
 
     def pieces(self) -> Sequence[Piece]:
-        """Return a stream and a seed each."""
+        """Return one piece per stream and seed."""
         return [(name, seed) for seed in self.seeds for name in self.names]
 
     def play(self, *piece: Any) -> list[Row]:
-        """Play a stream with either query, from one thread per level to the last window."""
+        """Play a stream with both queries, from one thread per level on, until the last window is out, and return the rows."""
         name, seed = piece
         known = stream(name)
         came = known.traffic(seed, self.length_s)
@@ -74,7 +74,7 @@ class TwelveStreams(Experiment):
         return rows
 
     def conclude(self, rows: Sequence[Row]) -> Findings:
-        """Compare with the tables."""
+        """Compare with the tables, and return the findings."""
         names = [name for name in NAMES if any(row["stream"] == name for row in rows)]
         cases = [(name, query) for name in names for query in QUERIES]
 
@@ -109,7 +109,7 @@ class TwelveStreams(Experiment):
                     if is_real in real.values()
                 ),
                 Claim(
-                    "(ours) threads of the other streams follow from the costs of one: within a third of P0's for most",
+                    "(ours) the threads of the other streams follow from costs calibrated on one: most are within a third of P0's",
                     "; ".join(
                         f"{n.replace('_', ' ')} {min(found):.2f} to {max(found):.2f} times P0's" for n, found in ratios.items()
                     )
@@ -118,12 +118,12 @@ class TwelveStreams(Experiment):
                 ),
                 Claim("the CV of the throughput grows with I and H", f"CV: {cvs}", of_all(rising.values()) if rising else False),
                 Claim(
-                    "top-delta takes more threads than skyline", f"more in {sum(dearer)} of {len(dearer)} streams", of_all(dearer)
+                    "top-delta needs more threads than skyline", f"more in {sum(dearer)} of {len(dearer)} streams", of_all(dearer)
                 ),
             ],
-            f"Means over seeds, which draw tuples and delays within the recorded seconds, with intervals of 95 %. At most {TABLES_THREADS} threads and a setpoint of the PID of {TABLES_SETPOINT}, as in the runs behind the tables; "
-            f"a decision every 2.5 s, samples of 250 ms, whose plain mean is the utilisation. The games ran with a slack that lets up to {GAMES_DROP:.0%} of the tuples go: "
-            f"here {max(row['late'] for row in rows):.1%} at most. Arrivals within a recorded second are by Poisson, so that bursts of less than a second are missing. P0's published logs differ from its tables in some "
+            f"Means over seeds, which draw tuples and delays within the recorded seconds, with 95 % confidence intervals. There are at most {TABLES_THREADS} threads, and the PID's setpoint is {TABLES_SETPOINT}, as in the runs behind the tables; "
+            f"a decision every 2.5 s, samples of 250 ms, whose plain mean is the utilisation. The games ran with a slack that drops up to {GAMES_DROP:.0%} of the tuples: "
+            f"here {max(row['late'] for row in rows):.1%} at most. Arrivals within a recorded second are a Poisson process, so bursts of less than a second are missing. P0's published logs differ from its tables in some "
             f"places: SS 0.8 skyline 8.19 % longer (printed 2.19 %), MAP 4K 4.64 (2.64), Game2 2.76 (1.76), MAP 1K top-delta 19.2 (1.92), MAP 4K top-delta 9.4 (3.06); the row of Game1 mixes runs with two setpoints. {p0_costs().origin}",
         )
 

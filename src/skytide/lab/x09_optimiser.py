@@ -1,4 +1,4 @@
-"""X9: how much of the ways through the next steps an optimiser looks at (P2 Tab. 5)."""
+"""X9: what share of the paths through the next steps an optimiser explores (P2 Tab. 5)."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -19,7 +19,7 @@ from skytide.lab.verdict import Claim, of_all
 from skytide.records import Allocation
 
 P2_EXPLORED = {1: 108, 2: 2_537, 3: 72_055}
-SEARCHED = 3  # up to this horizon the other ways of searching take part
+SEARCHED = 3  # the longest horizon at which the other searches take part
 SAME = 1e-9
 P2_COSTS = ("Th-Power", "Lat-Power")
 COSTS = {
@@ -33,23 +33,25 @@ COSTS = {
 
 @dataclass(frozen=True)
 class Optimiser(Experiment):
-    """Dynamic programming, branch and bound, and all ways there are, on the problems of a trading day."""
+    """Solves the problems of a trading day by dynamic programming, branch and bound, and exhaustive search."""
 
     id = "X9"
     title = "explored states and time of the optimiser"
     source = "P2 Tab. 5"
-    question = "What share of the ways through the next steps does branch and bound look at, and what does it take to be exact?"
+    question = (
+        "What share of the paths through the next steps does branch and bound explore, and how long does an exact search take?"
+    )
     seconds = 40.0
 
     samples: int = 12
     horizons: Sequence[int] = (1, 2, 3, 5, 10)
 
     def pieces(self) -> Sequence[Piece]:
-        """Return costs and a horizon each."""
+        """Return one piece per cost function and horizon."""
         return [(costs, horizon) for horizon in sorted(self.horizons, key=lambda h: h != SEARCHED) for costs in COSTS]
 
     def play(self, *piece: Any) -> list[Row]:
-        """Solve the same problems in three ways."""
+        """Solve the same problems by all three searches, and return the rows."""
         costs, horizon = piece
         problems = trading_problems(COSTS[costs], horizon, self.samples)
         configurations = problems[0].step.shape[1]
@@ -62,11 +64,11 @@ class Optimiser(Experiment):
         return [row]
 
     def conclude(self, rows: Sequence[Row]) -> Findings:
-        """Compare with P2's table."""
+        """Compare with P2's table, and return the findings."""
         return Findings(_claims(rows), NOTES)
 
     def draw(self, rows: Sequence[Row], figure: Figure) -> None:
-        """Draw states and time by horizon."""
+        """Draw states and time over the horizon."""
         left, right = figure.subplots(1, 2)
         for costs in COSTS:
             searched = [row for row in rows if row["costs"] == costs and "explored" in row]
@@ -90,10 +92,10 @@ class Optimiser(Experiment):
 
 
 NOTES = (
-    "12 replicas at 9 frequencies, moments from all over the day of quotes. P2 does not say which strategy its table is of, and how much "
-    "is left out depends on the costs: with P2's alpha T_S every way pays alpha T_A in every step, so that a bad first step is found "
-    "out late. Configurations are tried from the highest frequency down, replicas ascending, as in the published code. Nothing is random here. Branch and bound is a plain loop in Python here and C++ in P2, so that "
-    "only states can be compared; all ways are tried by NumPy at once; the time of dynamic programming is without setting up the costs"
+    "12 replicas at 9 frequencies, at moments spread over the day of quotes. P2 does not say for which strategy its table is, and how much "
+    "is pruned depends on the costs: with P2's alpha T_S every path pays alpha T_A in every step, so a bad first step is discovered "
+    "late. Configurations are tried from the highest frequency down, with ascending replicas, as in the published code. Nothing is random here. Branch and bound is a plain Python loop here and C++ in P2, so "
+    "only states can be compared; the exhaustive search is vectorised with NumPy; the time of dynamic programming excludes setting up the costs"
 )
 
 
@@ -106,11 +108,11 @@ def _claims(rows: Sequence[Row]) -> list[Claim]:
     return [
         Claim(
             "branch and bound finds the optimum of the exhaustive search",
-            f"all problems up to h = {SEARCHED} have the same least cost by branch and bound, dynamic programming and all ways: {same}",
+            f"branch and bound, dynamic programming and exhaustive search find the same least cost in all problems up to h = {SEARCHED}: {same}",
             same,
         ),
         Claim(
-            "it explores a part of the states, and the smaller a share the longer the horizon",
+            "it explores a part of the states, and a smaller share the longer the horizon",
             f"share explored at h = 1, 2, 3: {text}",
             of_all(found[0] == 1 and found[0] > found[1] > found[2] for found in shares.values()),
         ),
@@ -119,7 +121,7 @@ def _claims(rows: Sequence[Row]) -> list[Claim]:
             "explored at h = 2 and 3: "
             + "; ".join(f"{costs} {by[costs, 2]['explored']:,.0f} and {by[costs, 3]['explored']:,.0f}" for costs in COSTS),
             of_all(any(0.5 <= by[costs, h]["explored"] / P2_EXPLORED[h] <= 2 for costs in P2_COSTS) for h in P2_EXPLORED),
-            "P2 does not say which of its strategies the table is of: near means within a factor of two for one of them",
+            "P2 does not say for which of its strategies the table is: here the claim holds if one of them is within a factor of two",
         ),
         Claim(
             "(ours) dynamic programming takes less than 1 ms at h = 3 (P2's search: 17 ms)",
@@ -135,7 +137,7 @@ def _claims(rows: Sequence[Row]) -> list[Claim]:
 
 
 def _searched(problems: list[Problem]) -> Row:
-    """Search in the other ways, and compare."""
+    """Run the other searches, and return how they compare."""
     found = [(plan(problem).cost, *branch_and_bound(problem), exhaustive(problem)) for problem in problems]
     return {
         "explored": float(np.mean([explored for _, _, explored, _ in found])),
@@ -163,13 +165,13 @@ def trading_problems(objective: Objective, horizon: int, samples: int) -> list[P
 
 
 def in_order(problem: Problem, options: Sequence[Allocation]) -> Problem:
-    """Return the problem with its configurations as P2's search tries them: the highest frequency first, then replicas from one on."""
+    """Return the problem with its configurations in the order of P2's search: by descending frequency, then by ascending replicas."""
     order = sorted(range(len(options)), key=lambda at: (-(options[at].frequency_ghz or 0.0), options[at].workers))
     return replace(problem, first=problem.first[order], step=problem.step[:, order], between=problem.between[np.ix_(order, order)])
 
 
 def branch_and_bound(problem: Problem) -> tuple[Plan, int]:
-    """Search as P2 section 3.3.2: in depth, leaving out what already costs more than the best way so far; count the leaves reached."""
+    """Return the plan that P2's search (section 3.3.2) finds, and the leaves it reached: depth first, pruning what costs more than the best."""
     step, between = problem.step.tolist(), problem.between.tolist()
     best: tuple[float, tuple[int, ...]] = (float("inf"), ())
     leaves = 0
@@ -191,7 +193,7 @@ def branch_and_bound(problem: Problem) -> tuple[Plan, int]:
 
 
 def exhaustive(problem: Problem) -> float:
-    """Return the cost of the cheapest of all ways."""
+    """Return the cost of the cheapest of all paths."""
     total = problem.first + problem.step[0]
     for step in problem.step[1:]:
         total = total[..., :, None] + problem.between + step

@@ -1,7 +1,8 @@
-"""X10 on the real engine: results in flight while 80 % of the keys move from 6 slots to 8, with our protocol and two that block.
+"""X10 on the real engine: latency while 80 % of the keys move from 6 slots to 8, with our protocol and two blocking ones.
 
-All runs go on from one checkpoint, in which each key has a full window. A file of quotes comes every second, just before a batch begins; when a slot wrote
-its results says when it was done, and when the last slot did, when a batch was out. Slots share the cores of this machine: more of them serve no more.
+All runs continue from one checkpoint, in which each key has a full window. A file of quotes arrives every second, just before a batch begins.
+A slot is done when it has written its results, and a batch is out when its last slot is done. Slots share the cores of this machine, so more
+slots do not mean more capacity.
 """
 
 import shutil
@@ -20,6 +21,7 @@ import pyarrow.parquet as pq
 from skytide.keyed import RoutingTable, hashes_of
 from skytide.lab.blocking import MP, R_BLK, S_BLK, Compared
 from skytide.lab.experiment import Row
+from skytide.lab.scenarios import START_US
 from skytide.lab.verdict import Claim, of_all
 from skytide.lateness import FixedSlack
 from skytide.spark.query.run import Run
@@ -33,7 +35,6 @@ OLD, NEW, CORES = 6, 8, 2
 BEFORE_HZ, AFTER_HZ = 15_000, 20_000  # a twentieth of P2's
 JUMP, CHANGE, END = 7, 8, 13  # seconds
 WARM_FILES = 12
-START_US = 1_700_000_000_000_000
 WARM_S = 60.0  # of event time
 REPEATS = 3
 COLUMNS = pa.schema([("ts", pa.timestamp("us", "UTC")), ("symbol", pa.string()), ("price", pa.float64())])
@@ -43,7 +44,7 @@ SYMBOLS = pa.array([f"S{number}" for number in range(KEYS)])
 
 @dataclass(frozen=True)
 class Results:
-    """Results of a run: of which key, when its last quote came, when its slot was done and when its batch was out; seconds of the run."""
+    """Results of a run: key, arrival of the last quote, when the slot was done and when the batch was out, in seconds of the run."""
 
     hashes: Any
     came_s: Any
@@ -53,7 +54,7 @@ class Results:
 
 
 def measure(repeats: int = REPEATS) -> list[Row]:
-    """Run all protocols, in turn, and return what is compared."""
+    """Run all protocols in turn, and return the rows to compare."""
     spark = local_session("skytide lab", cores=CORES)
     rows: list[Row] = []
     with tempfile.TemporaryDirectory(prefix="skytide-lab-") as folder:
@@ -97,7 +98,7 @@ def _write(feed: Path, number: int, keys: Any, from_us: float, seconds: float, s
 
 
 def _play(spark: Any, place: Path, protocol: str, seed: int) -> tuple[Results, tuple[RoutingTable, RoutingTable], Row]:
-    """Go on from the warm checkpoint, in real time."""
+    """Continue from the warm checkpoint in real time, and return results, routing tables before and after, and costs."""
     own, feed = place / f"{protocol}-{seed}", place / "warm" / "in"
     shutil.copytree(place / "warm" / "c", own / "c")
     run = _asked(spark, feed, protocol, seed).start(
@@ -121,7 +122,7 @@ def _play(spark: Any, place: Path, protocol: str, seed: int) -> tuple[Results, t
 
 
 def _feed(feed: Path, run: Run, began_s: float, seed: int) -> None:
-    """Bring a file every second, and have more slots at the change."""
+    """Write a file every second, and ask for more slots at the change."""
     shares = 1 / np.arange(1, KEYS + 1) ** EXPONENT
     pause = threading.Event()
     for second in range(END):
@@ -134,7 +135,7 @@ def _feed(feed: Path, run: Run, began_s: float, seed: int) -> None:
 
 
 def _just_before_a_trigger() -> float:
-    """Return a time in a second or two from which on files come just before a batch begins: Spark's begin with whole seconds."""
+    """Return a time one or two seconds ahead, just before a whole second, when Spark's batches begin."""
     return float(np.ceil(time.time() + 1.0) - 0.2)
 
 
@@ -145,7 +146,7 @@ def _until(run: Run, reached: Any) -> None:
 
 
 def _results(out: Path, began_s: float) -> Results:
-    """Read what came out after the run began."""
+    """Return the results that came out after the run began."""
     parts: list[tuple[Any, Any, float, int]] = []
     for file in sorted(out.glob("batch=*/*.parquet")):
         done_s = file.stat().st_mtime - began_s
@@ -165,10 +166,10 @@ def _results(out: Path, began_s: float) -> Results:
 
 
 def _rows(found: Results, tables: tuple[RoutingTable, RoutingTable], protocol: str, seed: int, costs: Row) -> list[Row]:
-    """Return the measures of a run, and its latency and results over time; the change is the first batch that began after it."""
+    """Return the measures of a run, and its latency and results over time; the change shows in the first batch that began after it."""
     moved = tables[0].slots_of(found.hashes) != tables[1].slots_of(found.hashes)
     latency_ms, done_ms = 1e3 * (found.out_s - found.came_s), 1e3 * (found.done_s - found.came_s)
-    # the table changes at the end of the batch that was under way when slots were asked for: the next one has it
+    # the table changes at the end of the batch that was running when slots were requested: the next batch uses it
     later = sorted(set(found.batch[found.came_s > CHANGE + 1].tolist()))
     at = found.batch == later[0]
     before = (found.came_s > 1) & (found.came_s < JUMP - 1)
@@ -207,7 +208,7 @@ def _mean(rows: Sequence[Row], protocol: str, what: str) -> float:
 
 
 def claims(rows: Sequence[Row]) -> list[Claim]:
-    """Return what is said of the engine: how much later results come at the change than before it in the same run."""
+    """Return the claims about the engine: how much later results come at the change than before it in the same run."""
     of = {each: {what: _mean(rows, each, what) for what in ("before_ms", "staying_ms", "moving_ms")} for each in (MP, R_BLK, S_BLK)}
     later = {
         each: {what: values[f"{what}_ms"] - values["before_ms"] for what in ("staying", "moving")} for each, values in of.items()
@@ -218,12 +219,12 @@ def claims(rows: Sequence[Row]) -> list[Claim]:
     )
     return [
         Claim(
-            "(ours) on the engine, keys that stay come out less than a batch (1 s) later when others move",
+            "(ours) on the engine, results of keys that stay come out less than one batch (1 s) later when other keys move",
             f"on the engine {later[MP]['staying']:.0f} ms later, with {AFTER_HZ / BEFORE_HZ - 1:.0%} more quotes as well",
             later[MP]["staying"] < 1_000,
         ),
         Claim(
-            "(ours) on the engine, keys wait longer with the protocols that block",
+            "(ours) on the engine, keys wait longer with the blocking protocols",
             f"on the engine, mean latency of {len({row['seed'] for row in rows if row['figure'] == 'engine'})} runs: {text}",
             of_all(later[each][what] > later[MP][what] for each in (R_BLK, S_BLK) for what in ("staying", "moving")),
         ),
@@ -231,7 +232,7 @@ def claims(rows: Sequence[Row]) -> list[Claim]:
 
 
 NOTES = (
-    f"On the engine: {OLD} to {NEW} slots on {CORES} cores, {BEFORE_HZ:,} and then {AFTER_HZ:,} quotes a second (a twentieth of P2's), windows of {LENGTH:,} by "
-    f"{SLIDE}, a batch a second; all results of a batch come out when its last slot is done, so that keys that stay and that move differ little. "
-    "What blocks there is a hand-over of state between slots, which the engine's own way does not need"
+    f"On the engine: {OLD} to {NEW} slots on {CORES} cores, {BEFORE_HZ:,} and then {AFTER_HZ:,} quotes per second (a twentieth of P2's), windows of {LENGTH:,} by "
+    f"{SLIDE}, one batch per second; all results of a batch come out when its last slot is done, so keys that stay and keys that move differ little. "
+    "What blocks is the hand-over of state between slots, which the engine's own protocol does not need"
 )

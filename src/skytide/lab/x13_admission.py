@@ -1,4 +1,4 @@
-"""X13: five strategies that assign 80 streams to splits (P1 Fig. 10 and 11)."""
+"""X13: five strategies for assigning 80 streams to splits (P1 Fig. 10 and 11)."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
@@ -17,10 +17,13 @@ from skytide.lab.verdict import Claim, Verdict, of_all
 from skytide.sim.fleet import TICK_S, WORKLOADS, FleetOutcome, fleet_traffic, run_fleet
 
 STREAMS = 80  # P1 §6.1.1
-LEVEL, HIGHER = 10, 20  # machines that can handle the load; P1 prints none for these figures
-LATE, EARLY = "late", "early"  # when a split is overloaded: P1 §2.5, or already when too much is expected, as in its figure 5
+LEVEL, HIGHER = 10, 20  # machines that the load needs; P1 prints no number for these figures
+LATE, EARLY = (
+    "late",
+    "early",
+)  # a split counts as overloaded when it is late (P1 §2.5), or already when too much is expected (Fig. 5)
 RATE_HZ, SECONDS, REDIRECT_S = 40_000.0, 600.0, 1.0  # ours too
-HISTORY = 1_000  # a seed that gives the history that the weights of forecasts are fitted to
+HISTORY = 1_000  # seed of the history to which the weights of forecasts are fitted
 MOVED = 0.5  # "most of the streams"
 ABOUT_15 = (0.10, 0.20)
 NAMES = {"drfm": "DRF-M", "drf": "DRF", "ari": "ARI", "ard": "ARD", "par": "PAR"}
@@ -41,14 +44,14 @@ class Run:
 
 
 def runs() -> Iterator[Run]:
-    """Return all runs."""
+    """Yield all runs."""
     for (overloaded, level), workload, strategy in product(((LATE, LEVEL), (EARLY, LEVEL), (LATE, HIGHER)), WORKLOADS, STRATEGIES):
         yield Run(workload, strategy, overloaded, level)
 
 
 @cache
 def fitted(workload: str, seconds: float = SECONDS) -> Holt:
-    """Return the weights with the least squared error one period ahead on a history of such streams (P1 §2.3)."""
+    """Return the weights with the smallest squared error one period ahead on a history of such streams (P1 §2.3)."""
     period_s = Admission().period_s
     counts = fleet_traffic(workload, STREAMS, RATE_HZ, seconds, HISTORY).counts
     ticks = round(period_s / TICK_S)
@@ -65,7 +68,7 @@ def fitted(workload: str, seconds: float = SECONDS) -> Holt:
 
 
 def simulate(run: Run) -> Row:
-    """Play a run with all seeds."""
+    """Play a run with all seeds, and return the means as a row."""
     admission = Admission(
         strategy=STRATEGIES[run.strategy](),
         capacity_hz=RATE_HZ / (run.level - 0.5),
@@ -95,7 +98,7 @@ def _error(values: Sequence[float]) -> float:
 
 @dataclass(frozen=True)
 class AdmissionStrategies(Experiment):
-    """Six workloads and five strategies; means over seeds, which draw rates, phases and tuples."""
+    """Plays six workloads with five strategies; means over seeds, which draw rates, phases and tuples."""
 
     id = "X13"
     title = "assigning 80 unsteady streams to splits"
@@ -106,23 +109,23 @@ class AdmissionStrategies(Experiment):
     runs: Sequence[Run] = tuple(runs())
 
     def pieces(self) -> Sequence[Piece]:
-        """Return a bar of the figures each."""
+        """Return one piece per bar of the figures."""
         return [(run,) for run in self.runs]
 
     def play(self, *piece: Any) -> list[Row]:
-        """Play a run with all seeds."""
+        """Play a run with all seeds, and return the rows."""
         return [simulate(piece[0])]
 
     def conclude(self, rows: Sequence[Row]) -> Findings:
-        """Judge with overload by latency alone, as P1 has it."""
+        """Judge the runs in which only latency counts as overload, as in P1, and return the findings."""
         return Findings(claims(_of(rows)), _notes(rows))
 
     def draw(self, rows: Sequence[Row], figure: Figure) -> None:
-        """Draw bars by workload, for each measure."""
+        """Draw each measure as bars, grouped by workload."""
         titles = (
-            "redirections a period",
-            "tuples buffered a period",
-            "redirection delay (s) a period",
+            "redirections per period",
+            "tuples buffered per period",
+            "redirection delay (s) per period",
             "% of splits above optimal",
         )
         rows = _of(rows)
@@ -149,7 +152,7 @@ def _mean(rows: Sequence[Row], workload: str, strategy: str, measure: str) -> fl
 
 
 def claims(rows: Sequence[Row]) -> list[Claim]:
-    """Judge what P1 §6.2 and §6.3 say. Who is no more than two standard errors above another counts as no worse."""
+    """Return the verdicts on the claims of P1 §6.2 and §6.3; up to two standard errors above another counts as no worse."""
 
     def value(workload: str, strategy: str, measure: str) -> float:
         return _mean(rows, workload, strategy, measure)
@@ -161,7 +164,7 @@ def claims(rows: Sequence[Row]) -> list[Claim]:
             for other in others
         )
 
-    def told(measure: str, *strategies: str, workloads: Sequence[str] = WORKLOADS, form: str = ",.1f") -> str:
+    def figures(measure: str, *strategies: str, workloads: Sequence[str] = WORKLOADS, form: str = ",.1f") -> str:
         return "; ".join(
             f"{workload} " + ", ".join(f"{NAMES[each]} {value(workload, each, measure):{form}}" for each in strategies)
             for workload in workloads
@@ -175,25 +178,25 @@ def claims(rows: Sequence[Row]) -> list[Claim]:
     return [
         Claim(
             "DRF redirects fewer streams than ARI, ARD and PAR",
-            f"redirections a period: {told('redirections', 'drf', 'ari', 'ard', 'par')}",
+            f"redirections per period: {figures('redirections', 'drf', 'ari', 'ard', 'par')}",
             of_all(no_worse(workload, "drf", ("ari", "ard", "par"), "redirections") for workload in WORKLOADS),
         ),
         Claim(
-            "DRF-M redirects even fewer than DRF, above all where forecasts fail (psfcw, sfvar, bursty)",
-            f"redirections a period: {told('redirections', 'drfm', 'drf')}",
+            "DRF-M redirects even fewer streams than DRF, above all where forecasts fail (psfcw, sfvar, bursty)",
+            f"redirections per period: {figures('redirections', 'drfm', 'drf')}",
             of_all(no_worse(workload, "drfm", ("drf",), "redirections") for workload in WORKLOADS),
         ),
         Claim(
-            "DRF-M buffers fewest tuples, then DRF",
-            f"tuples buffered a period: {told('buffered', *everyone, form=',.0f')}",
+            "DRF-M buffers the fewest tuples, followed by DRF",
+            f"tuples buffered per period: {figures('buffered', *everyone, form=',.0f')}",
             of_all(
                 no_worse(workload, "drfm", ("drf",), "buffered") and no_worse(workload, "drf", ("ari", "ard", "par"), "buffered")
                 for workload in WORKLOADS
             ),
         ),
         Claim(
-            "redirections delay tuples least with DRF-M, then DRF, then ARI",
-            f"seconds a period: {told('delay_s', 'drfm', 'drf', 'ari')}",
+            "redirections delay tuples least with DRF-M, followed by DRF and ARI",
+            f"seconds per period: {figures('delay_s', 'drfm', 'drf', 'ari')}",
             of_all(
                 no_worse(workload, "drfm", ("drf",), "delay_s") and no_worse(workload, "drf", ("ari",), "delay_s")
                 for workload in WORKLOADS
@@ -201,22 +204,22 @@ def claims(rows: Sequence[Row]) -> list[Claim]:
         ),
         Claim(
             "forecasts help where there is a trend: DRF redirects fewer streams in tfvar than in sfvar",
-            f"{by_trend:.1f} and {by_step:.1f} redirections a period",
+            f"{by_trend:.1f} and {by_step:.1f} redirections per period",
             by_trend < by_step,
         ),
         Claim(
             "ARI redirects somewhat more streams than ARD",
-            f"redirections a period: {told('redirections', 'ari', 'ard')}",
+            f"redirections per period: {figures('redirections', 'ari', 'ard')}",
             of_all(no_worse(workload, "ard", ("ari",), "redirections") for workload in WORKLOADS),
         ),
         Claim(
             "PAR moves most of the 80 streams all the time",
-            f"{', '.join(f'{workload} {moves:.0f}' for workload, moves in zip(WORKLOADS, par_moves, strict=True))} a period",
+            f"{', '.join(f'{workload} {moves:.0f}' for workload, moves in zip(WORKLOADS, par_moves, strict=True))} per period",
             min(par_moves) > MOVED * STREAMS,
         ),
         Claim(
             "PAR is closest to the optimal number of splits",
-            f"above optimal: {told('above_optimal', *everyone, form='.0%')}",
+            f"above optimal: {figures('above_optimal', *everyone, form='.0%')}",
             of_all(
                 no_worse(workload, "par", [each for each in everyone if each != "par"], "above_optimal") for workload in WORKLOADS
             ),
@@ -228,7 +231,7 @@ def claims(rows: Sequence[Row]) -> list[Claim]:
         ),
         Claim(
             "DRF-M is closer to optimal than DRF in psfcw, sfvar and bursty",
-            told("above_optimal", "drfm", "drf", workloads=HARD_TO_FORECAST, form=".0%"),
+            figures("above_optimal", "drfm", "drf", workloads=HARD_TO_FORECAST, form=".0%"),
             of_all(no_worse(workload, "drfm", ("drf",), "above_optimal") for workload in HARD_TO_FORECAST),
         ),
         Claim(
@@ -240,7 +243,7 @@ def claims(rows: Sequence[Row]) -> list[Claim]:
 
 
 def _summary(rows: Sequence[Row]) -> str:
-    """Say in a line what each strategy did, as means over the workloads."""
+    """Return one line on what each strategy did, as means over the workloads."""
     return ", ".join(
         f"{name} {fmean(_mean(rows, workload, strategy, 'redirections') for workload in WORKLOADS):.1f} redirections, "
         f"{fmean(_mean(rows, workload, strategy, 'above_optimal') for workload in WORKLOADS):.0%} above optimal, "
@@ -255,10 +258,10 @@ def _notes(rows: Sequence[Row]) -> str:
     given_up = fmean(_mean(_of(rows), workload, "drfm", "given_up") for workload in ("sfvar", "tfvar"))
     return (
         f"Not printed by P1 and chosen here: rates, a load of {LEVEL} splits, cycles of a minute from 0.4 to 1.6 times the mean, 5 s between plans, 3 periods "
-        f"ahead, a bound of 5 s on latency, a redirection of {REDIRECT_S:g} s, splits filled up to 95 %, so that nobody, PAR neither, can be much below 5 % unless late. P1 does not say how splits are given up; here, if all fits into fewer with a margin, "
-        f"which makes {given_up:.1f} of DRF-M's redirections a period in sfvar and tfvar. Optimal is the bound L2 of Martello and Toth on the rates of each period. "
-        f"Means over the workloads, with overload by latency alone (P1 §2.5): {_summary(_of(rows))}. "
-        f"With overload as soon as too much is expected, skytide's default, {sum(hold)} of {len(hold)} claims hold: {_summary(early)}. "
+        f"ahead, a bound of 5 s on latency, a redirection of {REDIRECT_S:g} s, splits filled up to 95 %, so that no strategy, not even PAR, can be much less than 5 % above optimal without being late. P1 does not say when splits are given up; here, when all streams fit into fewer with a margin, "
+        f"which causes {given_up:.1f} of DRF-M's redirections per period in sfvar and tfvar. Optimal is Martello and Toth's bound L2 for the rates of each period. "
+        f"Means over the workloads, if only latency counts as overload (P1 §2.5): {_summary(_of(rows))}. "
+        f"If a split counts as overloaded as soon as too much is expected, which is skytide's default, {sum(hold)} of {len(hold)} claims hold: {_summary(early)}. "
         f"With a load of {HIGHER} splits: {_summary(higher)}."
     )
 

@@ -1,4 +1,4 @@
-"""X15: keys that move with the number of nodes, and latency along a trend from 4 to 32 machines (P1 Fig. 13 and 14)."""
+"""X15: keys that move when the number of nodes changes, and latency along a trend from 4 to 32 machines (P1 Fig. 13 and 14)."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -15,7 +15,7 @@ from skytide.lab.experiment import Experiment, Findings, Piece, Row
 from skytide.lab.verdict import Claim
 from skytide.sim.balance import load_ratio
 from skytide.sim.elastic_fleet import Machines, Moment, elastic, run_elastic_fleet, static, trend_traffic
-from skytide.sim.relocation import ByRest, Consistent, Placement, partial_results, relocated
+from skytide.sim.relocation import ByRemainder, Consistent, Placement, partial_results, relocated
 from skytide.workloads.identity import derive
 
 STREAMS, MIN_NODES, MAX_NODES, SECONDS, SEEDS = 80, 4, 32, 600.0, tuple(range(10))
@@ -23,14 +23,14 @@ PERIOD_S, BOUND_S, SPIKE_S, SETTLED_S = 5.0, 5.0, 60.0, 150.0
 HEADROOMS, USUAL = (0.1, 0.2), 0.1
 STRATEGIES: dict[str, Strategy | None] = {"DRF-M": Drfm(), "DRF": Drf(), "ARD": Ard(), "static": None}
 KEYS, EXPONENT, DIVIDED = 16_000, 1.0, 100
-WINDOW_S = 100  # of windows that slide by a second: P1 fixes the ratio of the two at 100
+WINDOW_S = 100  # windows slide by one second: P1 fixes the ratio of the two at 100
 PLAIN, RING, OURS = "hash % N", "consistent", f"consistent, {DIVIDED} keys divided"
-SHORT = 0.05  # of the time: P1 speaks of short violations
+SHORT = 0.05  # P1 speaks of short violations: here up to this share of the time
 
 
 @dataclass(frozen=True)
 class ElasticFleet(Experiment):
-    """80 streams that rise and fall together, read by splits that come and go; and what their number does to keys."""
+    """Plays 80 streams that rise and fall together, read by splits that come and go, and moves keys with the number of nodes."""
 
     id = "X15"
     title = "latency and keys while the number of nodes changes"
@@ -42,23 +42,23 @@ class ElasticFleet(Experiment):
     length_s: float = SECONDS
 
     def pieces(self) -> Sequence[Piece]:
-        """Return a strategy, a head room and a seed each."""
+        """Return one piece per strategy, headroom and seed."""
         return list(product(STRATEGIES, HEADROOMS, self.seeds))
 
     def play(self, *piece: Any) -> list[Row]:
-        """Simulate a strategy, and move keys as the nodes of the first one come and go."""
+        """Simulate a strategy, and move keys as the nodes of the first run come and go, and return the rows."""
         name, headroom, seed = piece
         rows = simulate(name, headroom, seed, self.length_s, over_time=(headroom, seed) == (USUAL, self.seeds[0]))
         nodes = [row["processing"] for row in rows if row["figure"] == "over time" and row["strategy"] == "DRF-M"]
         return [*rows, *(_keys(nodes) if nodes else [])]
 
     def conclude(self, rows: Sequence[Row]) -> Findings:
-        """Judge both figures."""
+        """Judge both figures, and return the findings."""
         seeds = sorted({row["seed"] for row in rows if row["figure"] == "Fig. 14"})
         return Findings([*_key_claims(rows), *_latency_claims(rows, seeds)], _notes(seeds))
 
     def draw(self, rows: Sequence[Row], figure: Figure) -> None:
-        """Draw nodes and latency over time, and keys that move."""
+        """Draw nodes, latency, moving keys and partial results over time."""
         (latency, nodes), (moved, merged) = figure.subplots(2, 2)
         for name in STRATEGIES:
             mine = [row for row in rows if row["figure"] == "over time" and row["strategy"] == name]
@@ -70,33 +70,33 @@ class ElasticFleet(Experiment):
             changes = [row for row in mine if row["changed"]]
             moved.plot([row["at_s"] for row in changes], [row["relocated"] for row in changes], ".", label=name)
             merged.plot([row["at_s"] for row in mine], [row["partial_results"] for row in mine], label=name)
-        latency.set(ylabel=f"latency (s), head room {USUAL}", xlabel="seconds")
+        latency.set(ylabel=f"latency (s), headroom {USUAL}", xlabel="seconds")
         nodes.set(ylabel="processing nodes", xlabel="seconds")
-        moved.set(ylabel="keys that move with a change", xlabel="seconds", ylim=(0, 1.05))
-        merged.set(ylabel="partial results of a window", xlabel="seconds", ylim=(0, None))
+        moved.set(ylabel="share of keys that move", xlabel="seconds", ylim=(0, 1.05))
+        merged.set(ylabel="partial results per window", xlabel="seconds", ylim=(0, None))
         for axis in (latency, nodes, moved, merged):
             axis.legend(frameon=False, fontsize="small")
 
 
 @cache
 def placements(seed: int = 0) -> dict[str, Placement]:
-    """Return the ways to place keys; which keys there are, and so which nodes get more than others, follows from the seed."""
+    """Return the ways to place keys; the keys, and so which nodes get more than others, follow from the seed."""
     names = derive(seed, "X15", "keys").integers(0, 2**64, KEYS, dtype=np.uint64)
     shares = 1 / np.arange(1, KEYS + 1) ** EXPONENT
     shares /= shares.sum()
-    return {PLAIN: ByRest(names), RING: Consistent(names, shares), OURS: Consistent(names, shares, DIVIDED)}
+    return {PLAIN: ByRemainder(names), RING: Consistent(names, shares), OURS: Consistent(names, shares, DIVIDED)}
 
 
 @cache
 def shares_of(seed: int, nodes: int) -> "np.ndarray[tuple[int], np.dtype[np.float64]]":
-    """Return the shares of the tuples that nodes get."""
+    """Return the share of the tuples that each node gets."""
     ours = placements(seed)[OURS]
     assert isinstance(ours, Consistent)
     return ours.node_shares(nodes)
 
 
 def play(strategy: Strategy | None, machines: Machines, seconds: float, seed: int) -> list[Moment]:
-    """Simulate a strategy, or a cluster that never changes."""
+    """Simulate a strategy, or a cluster that never changes, and return the state after each tick."""
     low_hz, high_hz = (nodes * machines.capacity_hz * (1 - machines.headroom) for nodes in (MIN_NODES, MAX_NODES))
     traffic = trend_traffic(STREAMS, low_hz, high_hz, seconds, seed)
     if strategy is None:
@@ -108,7 +108,7 @@ def play(strategy: Strategy | None, machines: Machines, seconds: float, seed: in
 
 
 def simulate(name: str, headroom: float, seed: int, length_s: float, *, over_time: bool) -> list[Row]:
-    """Play one run: a row of means after the first spike, and a row per second if that is asked for."""
+    """Play one run, and return a row of means after the first spike, and with `over_time` a row per second."""
     moments = play(STRATEGIES[name], Machines(headroom=headroom), length_s, seed)
     labels = {"strategy": name, "headroom": headroom, "seed": seed}
     later = [moment for moment in moments if moment.at_s > min(SPIKE_S, length_s / 4)]
@@ -125,7 +125,7 @@ def simulate(name: str, headroom: float, seed: int, length_s: float, *, over_tim
         "processing_s": max(moment.processing_s for moment in later),
         "splits": fmean(moment.splits for moment in later),
         "processing": fmean(moment.processing for moment in later),
-        "most": max(moment.processing for moment in later),
+        "max_processing": max(moment.processing for moment in later),
     }
     if not over_time:
         return [found]
@@ -138,7 +138,7 @@ def simulate(name: str, headroom: float, seed: int, length_s: float, *, over_tim
 
 
 def _keys(nodes: list[int]) -> list[Row]:
-    """Move keys as the number of nodes changes, second by second."""
+    """Move keys as the number of nodes changes, and return a row per second."""
     return [
         {
             "figure": "Fig. 13",
@@ -174,7 +174,7 @@ def _key_claims(rows: Sequence[Row]) -> list[Claim]:
     return [
         Claim(
             "plain hashing moves almost all keys when the number of nodes changes",
-            f"{PLAIN} moves {moved[PLAIN]:.0%} of the keys with a change",
+            f"{PLAIN} moves {moved[PLAIN]:.0%} of the keys per change",
             moved[PLAIN] > 0.8,
         ),
         Claim(
@@ -184,7 +184,7 @@ def _key_claims(rows: Sequence[Row]) -> list[Claim]:
         ),
         Claim(
             "and so the load on merge nodes is lower",
-            "partial results a window, mean and most: "
+            "partial results per window, mean and maximum: "
             + "; ".join(f"{name} {mean:,.0f}, {most:,}" for name, (mean, most) in results.items()),
             results[OURS][0] < results[PLAIN][0] and results[OURS][1] < results[PLAIN][1],
         ),
@@ -199,30 +199,30 @@ def _latency_claims(rows: Sequence[Row], seeds: Sequence[int]) -> list[Claim]:
     rooms, ours = ", ".join(f"{room:g}" for room in HEADROOMS), "DRF-M"
     return [
         Claim(
-            "DRF-M keeps the latency below 5 s, but for short violations at the highest load",
+            "DRF-M keeps the latency below 5 s, except for short violations at the highest load",
             f"above 5 s for {', '.join(f'{late[ours, room]:.1%}' for room in HEADROOMS)} of the time, at most "
-            f"{', '.join(f'{most_s[room]:.1f}' for room in HEADROOMS)} s, with a head room of {rooms}; "
-            f"by the seed {', '.join(f'{each:.0%}' for each in _of(rows, 'violations', ours, USUAL))} with {USUAL:g}",
+            f"{', '.join(f'{most_s[room]:.1f}' for room in HEADROOMS)} s, with a headroom of {rooms}; "
+            f"per seed {', '.join(f'{each:.0%}' for each in _of(rows, 'violations', ours, USUAL))} with {USUAL:g}",
             late["DRF-M", USUAL] <= SHORT,
         ),
         Claim(
-            "(ours) it does with head room for the node that hashing gives most to",
-            f"with a head room of 0.2 at most {most_s[0.2]:.1f} s after the first minute; the node with most of {MAX_NODES} has "
-            f"{', '.join(f'{float(shares_of(seed, MAX_NODES).max()) * MAX_NODES:.2f}' for seed in seeds)} times the mean, by the seed",
+            "(ours) it does so if there is headroom for the most loaded node",
+            f"with a headroom of 0.2 at most {most_s[0.2]:.1f} s after the first minute; the most loaded of {MAX_NODES} nodes has "
+            f"{', '.join(f'{float(shares_of(seed, MAX_NODES).max()) * MAX_NODES:.2f}' for seed in seeds)} times the mean load, depending on the seed",
             late["DRF-M", 0.2] <= SHORT,
         ),
         Claim(
             "ARD has a higher latency and longer peaks than DRF-M",
             "mean latency "
             + "; ".join(
-                f"{mean_s['ARD', room]:.2f} against {mean_s['DRF-M', room]:.2f} s (head room {room:g})" for room in HEADROOMS
+                f"{mean_s['ARD', room]:.2f} against {mean_s['DRF-M', room]:.2f} s (headroom {room:g})" for room in HEADROOMS
             )
-            + f"; above 5 s for {late['ARD', USUAL]:.0%} against {late['DRF-M', USUAL]:.0%} of the time, in good part the first "
+            + f"; above 5 s for {late['ARD', USUAL]:.0%} against {late['DRF-M', USUAL]:.0%} of the time, largely the first "
             f"spike; from {SETTLED_S:g} s on {fmean(_of(rows, 'settled_s', 'ARD', USUAL)):.2f} against {fmean(_of(rows, 'settled_s', ours, USUAL)):.2f} s",
             all(mean_s["ARD", room] > mean_s["DRF-M", room] and late["ARD", room] >= late["DRF-M", room] for room in HEADROOMS),
         ),
         Claim(
-            "a static cluster of 32 has the lowest latency, and uses many more nodes",
+            "a static cluster of 32 nodes has the lowest latency, and uses many more nodes",
             f"{mean_s['static', USUAL]:.2f} s with 32 nodes, DRF-M {mean_s['DRF-M', USUAL]:.2f} s with {used['DRF-M']:.1f} on average",
             all(mean_s["static", room] <= mean_s["DRF-M", room] for room in HEADROOMS) and used["DRF-M"] < 0.75 * MAX_NODES,
         ),
@@ -238,12 +238,12 @@ def _latency_claims(rows: Sequence[Row], seeds: Sequence[int]) -> list[Claim]:
 def _notes(seeds: Sequence[int]) -> str:
     machines, ratio = Machines(), [fmean(float(load_ratio(shares_of(seed, nodes))) for seed in seeds) for nodes in (4, 8, 16, 32)]
     return (
-        f"P1 prints no rates, costs, lengths or head room. Here: {STREAMS} streams, {SECONDS:g} s, each rising and falling once within a tenth of the run of "
-        f"each other; a split and a node process {machines.capacity_hz:,.0f} tuples a second; the load asks for {MIN_NODES} to {MAX_NODES} nodes at each head room; a redirected stream waits "
-        f"{machines.redirect_s:g} s and nothing passes for {machines.choke_s:g} s while nodes are added or removed. Nodes are sized (eq. 1a, 1b) by what the strategy expects in the next period or 15 s "
-        "later, whichever is more. P1 assigns streams at random at first, the planner by what is declared, or knows nothing. Tuples go to nodes by frequency-aware hashing of 16,000 keys by Zipf's law (exponent 1), whose loads differ by "
-        f"{', '.join(f'{each:.1%}' for each in ratio)} (4, 8, 16, 32 nodes): eq. 1a takes loads for equal, and with little head room the queue of the "
-        f"node that gets most is what makes results late. A window is {WINDOW_S} s, sliding by 1 s, and every key comes in every second"
+        f"P1 prints no rates, costs, lengths or headroom. Here: {STREAMS} streams over {SECONDS:g} s, which rise and fall once, shifted against each other by up to a tenth of the "
+        f"run; a split and a node process {machines.capacity_hz:,.0f} tuples per second; the load asks for {MIN_NODES} to {MAX_NODES} nodes at each headroom; a redirected stream waits "
+        f"{machines.redirect_s:g} s and nothing passes for {machines.choke_s:g} s while nodes are added or removed. The number of nodes (eq. 1a, 1b) follows from what the strategy expects in the next period or 15 s "
+        "later, whichever is more. P1 assigns streams at random at first; the planner assigns them by what is declared, if anything. Tuples go to nodes by frequency-aware hashing of 16,000 keys by Zipf's law (exponent 1), and the loads of nodes deviate by "
+        f"{', '.join(f'{each:.1%}' for each in ratio)} (4, 8, 16, 32 nodes): eq. 1a assumes equal loads, and with little headroom the queue of the "
+        f"most loaded node makes results late. A window is {WINDOW_S} s, sliding by 1 s, and every key occurs in every second"
     )
 
 

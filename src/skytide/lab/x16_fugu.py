@@ -1,4 +1,4 @@
-"""X16: three ways to judge the hosts of FUGU, on three days of an exchange (P4 Fig. 4 to 9)."""
+"""X16: three ways to judge FUGU's hosts, on three days of an exchange (P4 Fig. 4 to 9)."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
@@ -16,12 +16,12 @@ from skytide.control.controllers.thresholds import GlobalThresholds, LocalThresh
 from skytide.control.hosts.judging import WorkersByLoad
 from skytide.lab.estimate import mean_of
 from skytide.lab.experiment import Experiment, Findings, Piece, Row
-from skytide.lab.real_data import data
+from skytide.lab.real_data import CLOSE_S, DAY_S, OPEN_S, data
 from skytide.lab.verdict import Claim, of_all
 from skytide.sim.plants.hosts import HOSTS, MEAN_LOAD, MOVE_S, Day, Floats, FuguOutcome, operators, run_fugu
 
-OPEN_S, CLOSE_S, POINTS, SECTORS = 9.5 * 3600, 16 * 3600, 700, 6
-MEAN_RATE_HZ = 1_000.0  # of every day: P4 prints no rates
+POINTS, SECTORS = 700, 6
+MEAN_RATE_HZ = 1_000.0  # the same for every day, as P4 prints no rates
 DAYS = {"day 1": ("quotes", "AIG"), "day 2": ("quotes", "BAC"), "day 3": ("trades", None)}
 SETTINGS = {
     "default": (0.3, 0.8),
@@ -32,14 +32,14 @@ SETTINGS = {
 }
 TECHNIQUES: dict[str, type[WorkersByLoad]] = {"local": LocalThresholds, "global": GlobalThresholds, "Sarsa": Sarsa}
 LEARNING = {"none": (0.0, 80.0), "default": (0.2, 80.0), "more intensive": (0.5, 80.0), "longer": (0.2, 160.0)}
-CALMER = (3, 9)  # measurement points over which rates are averaged, to see what their jumps do
+CALMER = (3, 9)  # measurement points over which rates are averaged, to see the effect of their jumps
 FULL = "hosts filled up to 0.8"
 HASTY = "one violation is enough"
 
 
 @dataclass(frozen=True)
 class PunishingBoth(Sarsa):
-    """Sarsa that is also punished for asking for help in vain."""
+    """Sarsa that is also punished for asking for help when there is no room."""
 
     def judge(self, resume: State | None = None) -> SarsaJudge:
         """Return the judge."""
@@ -65,7 +65,7 @@ class Run:
 
 
 def runs() -> Iterator[Run]:
-    """Return all runs."""
+    """Yield all runs."""
     for figure, (name, kind) in zip(("Fig. 4", "Fig. 5", "Fig. 6"), TECHNIQUES.items(), strict=True):
         for setting, (lower, upper) in SETTINGS.items():
             yield Run(figure, name, setting, "day 1", kind(lower=lower, upper=upper))
@@ -85,27 +85,27 @@ def runs() -> Iterator[Run]:
 
 @dataclass(frozen=True)
 class Fugu(Experiment):
-    """Five settings, three days, four ways to learn; means over seeds, which draw the queries."""
+    """Plays five settings, three days and four ways to learn; means over seeds, which draw the queries."""
 
     id = "X16"
     title = "thresholds and learning for FUGU's hosts"
     source = "P4 Fig. 4-9"
-    question = "Does learning use hosts better than thresholds, at no higher latency, and more steadily over days?"
+    question = "Does learning use hosts better than thresholds do, at no higher latency, and more steadily over days?"
     seconds = 200.0
 
     seeds: Sequence[int] = tuple(range(6))
     points: int = POINTS
 
     def pieces(self) -> Sequence[Piece]:
-        """Return a bar of the figures each."""
+        """Return one piece per bar of the figures."""
         return [(number,) for number in range(len(list(runs())))]
 
     def play(self, *piece: Any) -> list[Row]:
-        """Play a run with all seeds."""
+        """Play a run with all seeds, and return the rows."""
         return [simulate(list(runs())[piece[0]], self.seeds, self.points)]
 
     def conclude(self, rows: Sequence[Row]) -> Findings:
-        """Judge settings, days and ways to learn."""
+        """Judge settings, days and ways to learn, and return the findings."""
         return Findings([*_by_setting(rows), *_by_day(rows), *_by_learning(rows)], _notes(rows))
 
     def draw(self, rows: Sequence[Row], figure: Figure) -> None:
@@ -133,17 +133,17 @@ class Fugu(Experiment):
 
 @cache
 def day_of(name: str, calm: int = 1) -> Day:
-    """Return the events of a trading day by measurement point and by sector, for which the busiest exchanges stand."""
+    """Return the events of a trading day per measurement point and sector; the busiest exchanges stand for the sectors."""
     file, symbol = DAYS[name]
     table = pq.read_table(data(f"{file}_20131007.parquet"), columns=["ts", "symbol", "exchange"])
     if symbol:
         table = table.filter(pc.equal(table["symbol"], symbol))
-    of_day_s = table["ts"].cast("timestamp[us]").cast("int64").to_numpy() / 1e6 % 86_400
+    of_day_s = table["ts"].cast("timestamp[us]").cast("int64").to_numpy() / 1e6 % DAY_S
     open_ = (of_day_s >= OPEN_S) & (of_day_s < CLOSE_S)
     of_day_s = of_day_s[open_]
     _, exchange, events = np.unique(table["exchange"].to_numpy()[open_].astype(str), return_inverse=True, return_counts=True)
     rank = np.argsort(np.argsort(-events, kind="stable"), kind="stable")
-    sector = np.minimum(rank[exchange], SECTORS - 1)  # the smaller ones are the last together
+    sector = np.minimum(rank[exchange], SECTORS - 1)  # the smaller exchanges together are the last sector
     point = ((of_day_s - OPEN_S) / (CLOSE_S - OPEN_S) * POINTS).astype(int)
     rates = np.bincount(point * SECTORS + sector, minlength=POINTS * SECTORS).reshape(POINTS, SECTORS).astype(float)
     rates = np.column_stack([_averaged(column, calm) for column in rates.T])
@@ -156,7 +156,7 @@ def _averaged(rates: Floats, points: int) -> Floats:
 
 
 def simulate(run: Run, seeds: Sequence[int], points: int) -> Row:
-    """Play a run with all seeds."""
+    """Play a run with all seeds, and return the means as a row."""
     day = day_of(run.day, run.calm)
     day = replace(day, rate_hz=day.rate_hz[:points])
     found = [run_fugu(day, run.plan, seed, run.fill)[0] for seed in seeds]
@@ -175,7 +175,7 @@ def _of(rows: Sequence[Row], name: str, **wanted: str) -> list[float]:
     return [row[name] for row in rows if all(row[key] == value for key, value in wanted.items())]
 
 
-def _said(values: Sequence[float], form: str = ".2f") -> str:
+def _list(values: Sequence[float], form: str = ".2f") -> str:
     return ", ".join(f"{value:{form}}" for value in values)
 
 
@@ -189,13 +189,13 @@ def _by_setting(rows: Sequence[Row]) -> list[Claim]:
     return [
         Claim(
             "Sarsa: utilisation at least 0.05 above local thresholds in all five settings",
-            f"Sarsa above local by {_said(more, '+.3f')} {settings}; utilisation {_said(used['Sarsa'])} against {_said(used['local'])}",
+            f"Sarsa above local by {_list(more, '+.3f')} {settings}; utilisation {_list(used['Sarsa'])} against {_list(used['local'])}",
             of_all(gain >= 0.05 for gain in more),
             "" if min(more) >= 0.05 else "better in all settings, but by less than 0.05 in some" if min(more) > 0 else "",
         ),
         Claim(
-            "at the same or a smaller 90th percentile of the latency",
-            f"90th percentile {_said(late['Sarsa'], '.1f')} s against {_said(late['local'], '.1f')} s {settings}",
+            "at the same or a lower 90th percentile of the latency",
+            f"90th percentile {_list(late['Sarsa'], '.1f')} s against {_list(late['local'], '.1f')} s {settings}",
             of_all(learned <= fixed for learned, fixed in zip(late["Sarsa"], late["local"], strict=True)),
         ),
         Claim(
@@ -205,7 +205,7 @@ def _by_setting(rows: Sequence[Row]) -> list[Claim]:
         ),
         Claim(
             "local thresholds: a lower threshold of 0.2 lowers utilisation and latency, of 0.4 raises both",
-            f"utilisation {_said([used['local'][i] for i in (1, 0, 2)])} and 90th percentile {_said([late['local'][i] for i in (1, 0, 2)], '.1f')} s at 0.2, 0.3, 0.4",
+            f"utilisation {_list([used['local'][i] for i in (1, 0, 2)])} and 90th percentile {_list([late['local'][i] for i in (1, 0, 2)], '.1f')} s at 0.2, 0.3, 0.4",
             of_all(
                 [
                     used["local"][1] < used["local"][0] < used["local"][2],
@@ -215,12 +215,12 @@ def _by_setting(rows: Sequence[Row]) -> list[Claim]:
         ),
         Claim(
             "local thresholds: upper thresholds of 0.7 and of 0.9 both raise the latency significantly",
-            f"90th percentile {_said([late['local'][i] for i in (3, 0, 4)], '.1f')} s at 0.7, 0.8, 0.9",
+            f"90th percentile {_list([late['local'][i] for i in (3, 0, 4)], '.1f')} s at 0.7, 0.8, 0.9",
             of_all(late["local"][at] > 1.1 * late["local"][0] for at in (3, 4)),
         ),
         Claim(
-            "global thresholds: latency as of local ones in the default setting, far worse in all others",
-            f"90th percentile {_said(late['global'], '.0f')} s against {_said(late['local'], '.0f')} s {settings}",
+            "global thresholds: the same latency as with local ones in the default setting, a far higher one in all others",
+            f"90th percentile {_list(late['global'], '.0f')} s against {_list(late['local'], '.0f')} s {settings}",
             of_all(
                 [
                     late["global"][0] < 1.5 * late["local"][0],
@@ -229,8 +229,8 @@ def _by_setting(rows: Sequence[Row]) -> list[Claim]:
             ),
         ),
         Claim(
-            "global thresholds: the most loaded host is above 0.7 on average in all settings, with local ones below",
-            f"{_said(most['global'])} against {_said(most['local'])} {settings}",
+            "global thresholds: the most loaded host is above 0.7 on average in all settings, with local thresholds below",
+            f"{_list(most['global'])} against {_list(most['local'])} {settings}",
             of_all([*(value > 0.7 for value in most["global"]), *(value < 0.7 for value in most["local"])]),
         ),
     ]
@@ -244,7 +244,7 @@ def _by_day(rows: Sequence[Row]) -> list[Claim]:
     return [
         Claim(
             "three days: utilisation differs between days less with Sarsa than with local thresholds",
-            f"utilisation {_said(used[1])} with Sarsa, {_said(used[0])} with local thresholds; the peaks of the days need {_said(needs, '.1f')} of {HOSTS} hosts",
+            f"utilisation {_list(used[1])} with Sarsa, {_list(used[0])} with local thresholds; the peaks of the days need {_list(needs, '.1f')} of {HOSTS} hosts",
             max(used[1]) - min(used[1]) < max(used[0]) - min(used[0]),
         ),
         Claim(
@@ -263,7 +263,9 @@ def _by_learning(rows: Sequence[Row]) -> list[Claim]:
             "learning raises the utilisation (0.55 to 0.58) and lowers the 90th percentile (2.1 to 1.7 s)",
             f"without learning {used[0]:.3f} and {late[0]:.2f} s, with learning {used[1]:.3f} and {late[1]:.2f} s",
             of_all([used[1] > used[0], late[1] < late[0]]),
-            "by P4's printed rule nothing is explored, and a host that goes takes its table with it" if used[1] <= used[0] else "",
+            "by P4's printed rule nothing is explored, and the table of a host is lost when the host goes"
+            if used[1] <= used[0]
+            else "",
         ),
         Claim(
             "more intensive and longer learning are worse in both, the first more so",
@@ -271,8 +273,8 @@ def _by_learning(rows: Sequence[Row]) -> list[Claim]:
             of_all([used[2] < used[3] < used[1], late[2] > late[3] > late[1]]),
         ),
         Claim(
-            "all ways to learn use hosts better than local thresholds",
-            f"utilisation {_said(used, '.3f')} against {local:.3f}",
+            "all ways to learn use hosts better than local thresholds do",
+            f"utilisation {_list(used, '.3f')} against {local:.3f}",
             of_all(value > local for value in used),
         ),
     ]
@@ -288,21 +290,21 @@ def _notes(rows: Sequence[Row]) -> str:
     rates = day_of("day 1").rate_hz.sum(axis=1)
     return (
         "P4's data of the Frankfurt exchange is not available. The days are one US trading day (7 October 2013) in 700 points: quotes of "
-        "AIG, quotes of BAC, all trades; exchanges stand for sectors, every day has the same mean rate, and costs are such that operators "
-        f"keep {MEAN_LOAD} hosts busy on average, as P4's figures imply. A few shares jump more than a whole exchange: from point to point the "
-        f"rate of day 1 changes by {np.abs(np.diff(rates)).mean() / rates.mean():.0%}, so that overloads are longer than P4's latencies tell. "
+        "AIG, quotes of BAC, all trades; exchanges stand for sectors, every day has the same mean rate, and costs are chosen so that operators "
+        f"keep {MEAN_LOAD} hosts busy on average, as P4's figures imply. The rates of a few shares jump more than those of a whole exchange: from point to point the "
+        f"rate of day 1 changes by {np.abs(np.diff(rates)).mean() / rates.mean():.0%}, so overloads last longer than P4's latencies suggest. "
         "With rates averaged over "
         + " and ".join(
             f"{points} points Sarsa is above local thresholds by {learned - fixed:+.3f}"
             for points, (fixed, learned) in zip(CALMER, calm, strict=True)
         )
-        + f". P4 does not say, so ours: 3 violations in a row, 30 s of grace for all hosts that a decision touched, room on a host up to the target, "
+        + f". Chosen here, as P4 does not say: 3 violations in a row, 30 s of grace for all hosts that a decision affects, room on a host up to the target, "
         f"{MOVE_S:g} s and more to move an operator, a penalty of {PENALTY:g}. With room up to the upper threshold the utilisation is {full[1]:.3f} against {full[0]:.3f}, "
         f"the 90th percentile {full_p90_s[1]:.1f} s against {full_p90_s[0]:.1f} s. Sarsa acts on a single measurement; local thresholds that do the same "
         f"have a utilisation of {hasty:.3f}, Sarsa {default:.3f}. A table is deleted with its host, here after "
-        f"{row['hosts'] * POINTS / row['allocated']:.0f} points on average, of which those in grace teach nothing. Punished also where there was no "
-        f"room to scale out, hosts stop asking, and the 90th percentile is {both:.0f} s. Intervals of 95 % over {row['seeds']} seeds are in the table: half of it is "
-        f"for Sarsa in the default setting {row['load_mean_half']:.3f} of the utilisation and {row['latency_p90_s_half']:.1f} s of the 90th percentile"
+        f"{row['hosts'] * POINTS / row['allocated']:.0f} points on average, and nothing is learned in the grace period. If they are also punished when there is no "
+        f"room to scale out, hosts stop asking, and the 90th percentile is {both:.0f} s. 95 % confidence intervals over {row['seeds']} seeds are in the table: half their width is, "
+        f"for Sarsa in the default setting, {row['load_mean_half']:.3f} for the utilisation and {row['latency_p90_s_half']:.1f} s for the 90th percentile"
     )
 
 

@@ -1,4 +1,4 @@
-"""When a pane is complete: how late tuples are, how long to wait for them, and how far the stream has come."""
+"""Decides when a pane is complete: how late tuples are, how long to wait for them, and how far the stream has come."""
 
 from skytide.lateness.clock import Clock
 from skytide.lateness.crowds import FEW, Crowd

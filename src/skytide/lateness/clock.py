@@ -8,18 +8,18 @@ from skytide.lateness.delays import Arrivals
 from skytide.lateness.slack import SlackLogic
 from skytide.windows import Windows
 
-SHORTEST_LEAP_US, LONGEST_LEAP_US = 60_000_000, 1_800_000_000
+MIN_LEAP_US, MAX_LEAP_US = 60_000_000, 1_800_000_000
 LEAP_SPACINGS = 8
-"""A leap is also as many times the usual distance of two tuples, so that a stream with a tuple an hour does not always leap."""
+"""A leap is at least this many times the usual distance of two tuples, so that a stream with one tuple per hour does not always leap."""
 USUAL_TUPLES = 8
-"""How many tuples the usual distance remembers."""
+"""The number of tuples over which the usual distance is averaged."""
 STAY_US = -(2**63)
-"""What holds the punctuation where it is: tuples are kept waiting of which nothing is known."""
+"""Holds the punctuation where it is: nothing is known of the tuples that are kept waiting."""
 
 
 @dataclass(frozen=True)
 class Clock:
-    """Where a stream stands. Times only ever grow."""
+    """How far a stream has come. Times never decrease."""
 
     newest_us: int | None = None
     punctuation_us: int | None = None
@@ -27,21 +27,21 @@ class Clock:
     tuples: int = 0
     late: int = 0
     held: tuple[Crowd, ...] = ()
-    """Tuples that are ahead of the newest time that can be believed."""
+    """Tuples ahead of the newest credible time."""
     odd: tuple[Crowd, ...] = ()
-    """Those of the held ones that were found to be wrong with the latest batch."""
+    """Held tuples whose times turned out to be wrong with the latest batch."""
     spacing_us: float = 0.0
-    """How far two tuples lie apart."""
+    """The usual distance of two tuples."""
 
     def leap_us(self, windows: Windows) -> int:
-        """Return how far a single tuple may be ahead."""
-        by_windows = min(max(windows.slide_us, SHORTEST_LEAP_US), LONGEST_LEAP_US)
+        """Return how far ahead a single tuple may be."""
+        by_windows = min(max(windows.slide_us, MIN_LEAP_US), MAX_LEAP_US)
         return max(by_windows, min(int(LEAP_SPACINGS * self.spacing_us), FAR_US))
 
     def advance(
-        self, arrivals: Arrivals, windows: Windows, slack: SlackLogic, hold_us: int | None = None, least_slack_us: int = 0
+        self, arrivals: Arrivals, windows: Windows, slack: SlackLogic, hold_us: int | None = None, min_slack_us: int = 0
     ) -> "Clock":
-        """Return the clock after a batch; the punctuation stays before a time that tuples we keep waiting may have."""
+        """Return the clock after a batch; the punctuation does not pass `hold_us`, the time of tuples that the engine keeps waiting."""
         leap_us = self.leap_us(windows)
         slack.observe(arrivals)
         waiting = went_on(self.held, arrivals.passing, arrivals.crowds, leap_us)
@@ -50,7 +50,7 @@ class Clock:
         punctuation = self.punctuation_us
         if newest is not None and hold_us != STAY_US:
             passed_us = newest if hold_us is None or newest - hold_us > FAR_US else min(newest, hold_us)
-            reached_us = passed_us - max(slack.slack_us, least_slack_us)
+            reached_us = passed_us - max(slack.slack_us, min_slack_us)
             punctuation = reached_us if punctuation is None else max(punctuation, reached_us)
         ahead = [crowd for crowd in crowds if newest is None or crowd.first_us > newest]
         odd = [crowd for crowd in ahead if crowd.is_odd]
@@ -73,14 +73,14 @@ class Clock:
         return (self.spacing_us * USUAL_TUPLES + newest_us - self.newest_us) / (USUAL_TUPLES + tuples)
 
     def begun(self, first_pane: int | None, windows: Windows) -> "Clock":
-        """Return the clock of a stream whose first open pane is known: no window before it has a tuple."""
+        """Return the clock of a stream whose first open pane is known: no window before it has tuples."""
         if first_pane is None or self.newest_us is None:
             return self
         first = windows.first_of_pane(first_pane)
         return replace(self, next_window=first if self.next_window is None else min(first, self.next_window))
 
     def flushed(self, windows: Windows) -> "Clock":
-        """Return the clock of a stream that has ended: every window that holds a tuple may come out, and nobody has to wait any more."""
+        """Return the clock of a stream that has ended: every window with tuples may come out, and nothing waits any more."""
         far = tuple(crowd for crowd in self.held if self.newest_us is not None and crowd.first_us - self.newest_us > FAR_US)
         known = [self.newest_us, *(crowd.last_us for crowd in self.held if crowd not in far)]
         newest = max((time for time in known if time is not None), default=None)
@@ -97,11 +97,11 @@ class Clock:
         return range(self.next_window, max(self.next_window, windows.last_ended_by(self.punctuation_us) + 1))
 
     def emitted(self, out: range) -> "Clock":
-        """Return the clock after some windows came out."""
+        """Return the clock after some windows have come out."""
         return replace(self, next_window=out.stop) if out else self
 
     def odd_panes(self, panes: "list[int]", windows: Windows) -> set[int]:
-        """Return those of some panes that hold nothing but odd tuples."""
+        """Return the panes that hold only odd tuples."""
         if not self.odd:
             return set()
         credible = [*self.held, *([Crowd(self.newest_us - FAR_US, self.newest_us, 0)] if self.newest_us is not None else [])]
@@ -114,7 +114,7 @@ class Clock:
 
     @staticmethod
     def from_json(values: dict[str, Any]) -> "Clock":
-        """Return what `to_json` gave as a clock."""
+        """Return the clock for a result of `to_json`."""
         crowds = {name: tuple(Crowd(*crowd) for crowd in values[name]) for name in ("held", "odd")}
         return Clock(**{**values, **crowds})
 

@@ -1,8 +1,8 @@
-"""Which times to believe: a lone time stamp far ahead of a stream is more often wrong than a stream that leapt.
+"""Decides which times to believe: a single time stamp far ahead of a stream is more often wrong than a leap of the stream.
 
-Times that lie within a leap of each other are a crowd. A stream's time moves on within a leap by any tuple, and further only when more
-than a few tuples have come at or after the new time. A small crowd ahead waits until that is so; if the stream goes on behind it
-instead, its tuples are odd, and belong to no window.
+Times within a leap of each other are a crowd. Any tuple can move a stream's time forward by up to a leap; to move further, more than a
+few tuples have to come at or after the new time. A small crowd ahead waits until that is so; if the stream continues behind it instead,
+its tuples are odd, and belong to no window.
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 FEW = 3
-"""So many tuples may be wrong together."""
+"""How many tuples may be wrong together."""
 FAR_US = 30 * 86_400_000_000
-"""No delay is as long as this, and no stream that has begun was silent for as long before."""
+"""No delay is this long, and no stream that has begun is silent for this long."""
 MAX_CROWDS = 64
 
 Times = NDArray[np.int64]
@@ -28,15 +28,15 @@ class Crowd:
     last_us: int
     tuples: int
     passed: int = 0
-    """Tuples that came after these, and lie behind them by more than a leap."""
+    """Tuples that came later, and are more than a leap behind."""
 
     @property
     def is_odd(self) -> bool:
-        """Whether its time stamps must be wrong: few have them, and the stream has gone on behind."""
+        """Return whether its time stamps must be wrong: few tuples have them, and the stream has continued behind."""
         return self.tuples <= FEW < self.passed
 
     def join(self, other: "Crowd") -> "Crowd":
-        """Return both as one."""
+        """Return both crowds as one."""
         first_us, last_us = min(self.first_us, other.first_us), max(self.last_us, other.last_us)
         return Crowd(first_us, last_us, self.tuples + other.tuples, self.passed + other.passed)
 
@@ -64,7 +64,7 @@ def _passed(times_us: Times, crowd: Crowd, leap_us: int) -> int:
 
 
 def joined(crowds: Iterable[Crowd], leap_us: int) -> list[Crowd]:
-    """Return crowds in order of time, with those joined that lie within a leap of each other."""
+    """Return crowds in order of time, joining those that are within a leap of each other."""
     out: list[Crowd] = []
     for crowd in sorted(crowds, key=lambda crowd: crowd.first_us):
         if out and crowd.first_us - out[-1].last_us <= leap_us:
@@ -75,12 +75,12 @@ def joined(crowds: Iterable[Crowd], leap_us: int) -> list[Crowd]:
 
 
 def few_enough(crowds: Sequence[Crowd]) -> list[Crowd]:
-    """Return no more crowds than a report should hold: the newest as they are, older ones together, unless they lie far apart."""
+    """Return no more crowds than a report should hold: the newest as they are, older ones joined, unless they are far apart."""
     return [*joined_far(crowds[:-MAX_CROWDS]), *crowds[-MAX_CROWDS:]] if len(crowds) > MAX_CROWDS else list(crowds)
 
 
 def joined_far(crowds: Sequence[Crowd]) -> list[Crowd]:
-    """Return crowds in order of time, with all joined that do not lie far apart."""
+    """Return crowds in order of time, joining all that are not far apart."""
     out: list[Crowd] = []
     for crowd in crowds:
         if out and crowd.first_us - out[-1].last_us <= FAR_US:
@@ -91,7 +91,7 @@ def joined_far(crowds: Sequence[Crowd]) -> list[Crowd]:
 
 
 def went_on(crowds: Sequence[Crowd], tuples: int, later: Sequence[Crowd], leap_us: int) -> list[Crowd]:
-    """Return crowds after more `tuples` came, of which those that lie ahead are the crowds `later`."""
+    """Return crowds after more `tuples` have come, of which those ahead are the crowds `later`."""
     out = []
     for crowd in crowds:
         ahead = sum(other.tuples for other in later if other.last_us >= crowd.first_us - leap_us)
@@ -100,7 +100,7 @@ def went_on(crowds: Sequence[Crowd], tuples: int, later: Sequence[Crowd], leap_u
 
 
 def believed_us(crowds: Sequence[Crowd]) -> int | None:
-    """Return the newest time that more than a few tuples stand for, of crowds in order; None if there is none."""
+    """Return the newest time that more than a few tuples confirm, or None; crowds are in order."""
     tuples = 0
     for crowd in reversed([crowd for crowd in crowds if not crowd.is_odd]):
         tuples += crowd.tuples
@@ -110,7 +110,7 @@ def believed_us(crowds: Sequence[Crowd]) -> int | None:
 
 
 def newest_of(newest_us: int | None, crowds: Sequence[Crowd], leap_us: int) -> int | None:
-    """Return how far a stream has come that stood at `newest_us`, and now has these crowds, in order."""
+    """Return how far a stream has come that was at `newest_us` and now has these crowds, in order."""
     for crowd in crowds:
         if newest_us is not None and crowd.first_us - newest_us <= leap_us:
             newest_us = max(newest_us, crowd.last_us)

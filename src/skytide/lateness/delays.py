@@ -1,4 +1,4 @@
-"""How late tuples were: a histogram that is small enough to report and fine enough to find a quantile in."""
+"""How late tuples are: a histogram that is small enough to report and fine enough to find quantiles."""
 
 from dataclasses import dataclass, field, replace
 from enum import Enum
@@ -12,46 +12,46 @@ BUCKETS = 45 * STEPS_PER_OCTAVE  # to more than a year
 
 
 class Order(Enum):
-    """What the order of tuples tells."""
+    """What the order of tuples means."""
 
     ARRIVAL = "arrival"
-    """They came in this order, and each is as late as it lies behind the newest before it."""
+    """They arrived in this order, and each is as late as it is behind the newest before it."""
     TOGETHER = "together"
-    """They came together: late is what lies behind what earlier batches brought."""
+    """They arrived together: late are those behind the tuples of earlier batches."""
     BEHIND = "behind"
-    """They were kept waiting by us, so that their delays tell nothing of the stream."""
+    """The engine kept them waiting, so their delays tell nothing about the stream."""
 
 
 @dataclass(frozen=True)
 class Arrivals:
-    """What came in with one batch, late tuples included. A delay is how far a tuple lies behind the newest one before it."""
+    """What arrived with one batch, including late tuples. A delay is how far a tuple is behind the newest one before it."""
 
     tuples: int = 0
     late: int = 0
     newest_us: int | None = None
-    """As far as it can be believed: see `crowds`."""
+    """The newest credible time: see `crowds`."""
     longest_delay_us: int = 0
-    """Of those within a leap."""
+    """The longest delay within a leap."""
     far_delays_us: tuple[int, ...] = ()
-    """The longest of those beyond it, and one more than a few of them, from the longest on."""
+    """The longest delays beyond a leap, descending: one more than `FEW`."""
     delays: tuple[int, ...] = field(default=(0,) * BUCKETS, repr=False)
     crowds: tuple[Crowd, ...] = ()
-    """The tuples that are newer than the newest before, or all if there was none."""
+    """The tuples that are newer than the newest before, or all if there was none before."""
     behind: int = 0
-    """Tuples that were kept waiting by us: that they are old does not make newer ones odd."""
+    """Tuples that the engine kept waiting: that they are old does not make newer ones odd."""
 
     @property
     def passing(self) -> int:
-        """How many tuples tell how far the stream has come."""
+        """Return how many tuples show how far the stream has come."""
         return self.tuples - self.behind
 
     def then(self, later: "Arrivals", leap_us: int) -> "Arrivals":
-        """Return this followed by what one and the same task saw later."""
+        """Return these arrivals followed by later ones of the same task."""
         crowds = joined([*went_on(self.crowds, later.passing, later.crowds, leap_us), *later.crowds], leap_us)
         return self._with(later, crowds)
 
     def beside(self, other: "Arrivals", leap_us: int) -> "Arrivals":
-        """Return what two tasks of one batch saw, neither before the other."""
+        """Return the arrivals of two tasks of one batch, neither before the other."""
         return self._with(other, joined([*self.crowds, *other.crowds], leap_us))
 
     def _with(self, other: "Arrivals", crowds: list[Crowd]) -> "Arrivals":
@@ -76,7 +76,7 @@ def observe(
     seen_us: int | None = None,
     order: Order = Order.ARRIVAL,
 ) -> Arrivals:
-    """Return what tuples tell in some order, after `newest_us` had been the newest, and `seen_us` of this batch.
+    """Return the arrivals of tuples in some order; `newest_us` was the newest time before this batch, `seen_us` that of this batch so far.
 
     >>> observe(np.array([10, 12, 9, 11]), newest_us=None, punctuation_us=10, leap_us=100).late
     1
@@ -106,7 +106,7 @@ def observe(
 
 
 def _delays(times_us: Times, before_us: int | None, newest_us: int | None, order: Order) -> Times:
-    """Return how late tuples are after `before_us` had been the newest; times after `newest_us`, if there is one, are not believed."""
+    """Return how late tuples are if `before_us` was the newest; times after `newest_us`, if given, are not believed."""
     if order is Order.BEHIND or (order is Order.TOGETHER and before_us is None):
         return np.zeros(len(times_us), np.int64)
     if order is Order.TOGETHER:
@@ -119,12 +119,12 @@ def _delays(times_us: Times, before_us: int | None, newest_us: int | None, order
 
 
 def longest(far_delays_us: "tuple[int, ...] | list[int]") -> tuple[int, ...]:
-    """Return the longest delays that can be real, and one more than a few of them."""
+    """Return the longest delays that can be real, one more than `FEW`."""
     return tuple(sorted((delay for delay in far_delays_us if delay <= FAR_US), reverse=True)[: FEW + 1])
 
 
 def bucket(delays_us: Times) -> Times:
-    """Return the bucket of each delay: each is an eighth of a doubling wide, and the first holds no delay at all."""
+    """Return the bucket of each delay: each is an eighth of an octave wide, and the first is for no delay at all."""
     exact = np.log2(np.maximum(delays_us, 1).astype(np.float64)) * STEPS_PER_OCTAVE
     return np.where(delays_us <= 0, 0, np.minimum(np.floor(exact).astype(np.int64) + 1, BUCKETS - 1))
 

@@ -1,4 +1,4 @@
-"""How long to wait for late tuples. Each method is a configuration, and builds a logic whose state survives a restart."""
+"""Decides how long to wait for late tuples. Each method is a configuration that builds a logic, whose state survives a restart."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from skytide.errors.checks import is_finite, is_whole, refused
+from skytide.errors.checks import is_finite, refused
 from skytide.lateness.crowds import FEW
 from skytide.lateness.delays import BUCKETS, Arrivals, bucket_end_us
 from skytide.windows import Duration, duration_us
@@ -15,16 +15,16 @@ State = dict[str, Any]
 
 
 class SlackLogic(ABC):
-    """Watches arrivals and says how far the punctuation stays behind the newest tuple."""
+    """Watches arrivals, and decides how far the punctuation stays behind the newest tuple."""
 
     @abstractmethod
     def observe(self, arrivals: Arrivals) -> None:
-        """Take in what came with one batch."""
+        """Take in the arrivals of one batch."""
 
     @property
     @abstractmethod
     def slack_us(self) -> int:
-        """How far the punctuation stays behind the newest tuple."""
+        """Return how far the punctuation stays behind the newest tuple."""
 
     @abstractmethod
     def snapshot(self) -> State:
@@ -35,16 +35,16 @@ class Slack(ABC):
     """A method to choose the slack."""
 
     is_learned: ClassVar[bool] = True
-    """Whether it goes by the delays that were seen."""
+    """Whether it depends on observed delays."""
 
     @abstractmethod
     def build(self, resume: State | None = None) -> SlackLogic:
-        """Return a new logic, or one that goes on from a snapshot."""
+        """Return a new logic, or one that continues from a snapshot."""
 
 
 @dataclass(frozen=True)
 class FixedSlack(Slack):
-    """Always the same slack, as Spark's watermark.
+    """Always the same slack, like Spark's watermark.
 
     >>> FixedSlack("2 s").build().slack_us
     2000000
@@ -54,7 +54,7 @@ class FixedSlack(Slack):
     is_learned: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        """Refuse what is no length of time; no slack at all is written 0."""
+        """Refuse what is no length of time."""
         self._delay_us()
 
     def build(self, resume: State | None = None) -> SlackLogic:
@@ -62,7 +62,7 @@ class FixedSlack(Slack):
         return _Fixed(self._delay_us())
 
     def _delay_us(self) -> int:
-        return 0 if is_whole(self.delay, 0, 0) else duration_us(self.delay, "delay")
+        return duration_us(self.delay, "delay", or_none=True)
 
 
 class _Fixed(SlackLogic):
@@ -82,7 +82,7 @@ class _Fixed(SlackLogic):
 
 @dataclass(frozen=True)
 class KSlack(Slack):
-    """Wait as long as the longest delay seen so far (K-slack: P0 section 3.1); a very long one has to be seen more than a few times."""
+    """Waits as long as the longest delay so far (K-slack: P0 section 3.1); a very long one has to occur more than a few times."""
 
     def build(self, resume: State | None = None) -> SlackLogic:
         """Return the logic."""
@@ -105,7 +105,7 @@ class _K(SlackLogic):
 
 
 class _Longest:
-    """The longest delay so far. One beyond a leap counts only when more than a few of the recent tuples had it."""
+    """The longest delay so far. One beyond a leap counts only when more than a few of the recent tuples had one."""
 
     RECENT_TUPLES = 100_000
 
@@ -129,17 +129,17 @@ class _Longest:
 
 @dataclass(frozen=True)
 class DropRatio(Slack):
-    """Wait only so long that at most a share of the tuples is dropped.
+    """Waits only as long as needed to drop at most a given share of the tuples.
 
-    The slack is a quantile of recent delays. Which quantile is corrected by what was dropped lately: tuples are judged against the
-    punctuation of the batch before, so fewer fall than the quantile says, and the slack may be shorter than that. If all drops
-    so far come near the ratio, the longest delay counts until it is safe again.
+    The slack is a quantile of recent delays. Which quantile is corrected by recent drops: tuples are judged against the punctuation of the
+    batch before, so fewer are dropped than the quantile suggests, and the slack may be shorter. If all drops so far come near the ratio,
+    the longest delay is the slack until it is safe again.
     """
 
     ratio: float
 
     def __post_init__(self) -> None:
-        """Refuse what is no share."""
+        """Refuse values that are not shares."""
         if not (is_finite(self.ratio) and 0 < self.ratio < 1):
             raise refused("ratio", self.ratio, "not a share of the tuples", "choose one between 0 and 1, as 0.01")
 
@@ -150,11 +150,11 @@ class DropRatio(Slack):
 
 class _Ratio(SlackLogic):
     HALF_LIFE_BATCHES = 64
-    HALF_LIFE_TUPLES = 20_000  # if that is longer: of a few tuples no small quantile can be told
-    AIM = 0.8  # of the ratio, for what is dropped lately
-    NEAR = 0.95  # of the ratio, for what was dropped altogether: from here on nothing more is risked
+    HALF_LIFE_TUPLES = 20_000  # if that is longer: few tuples have no small quantiles
+    AIM = 0.8  # share of the ratio to aim at with recent drops
+    NEAR = 0.95  # share of the ratio that all drops may reach: from here on nothing is risked
     GAIN = 0.03
-    MAX_BOLDNESS = 32.0
+    MIN_BOLDNESS, MAX_BOLDNESS = 0.25, 32.0
 
     def __init__(
         self,
@@ -184,13 +184,13 @@ class _Ratio(SlackLogic):
         if arrivals.tuples:
             missed = self.AIM - self._recent_late / self._delays.sum() / self._ratio
             self._boldness *= float(np.exp(self.GAIN * weight * max(-2.0, missed)))
-            self._boldness = min(max(self._boldness, 0.25), self.MAX_BOLDNESS)
+            self._boldness = min(max(self._boldness, self.MIN_BOLDNESS), self.MAX_BOLDNESS)
 
     @property
     def slack_us(self) -> int:
         if self._late > self._ratio * self.NEAR * self._tuples:
             return self._longest.delay_us
-        beyond = np.cumsum(self._delays[::-1])[::-1]  # how many were at least so late
+        beyond = np.cumsum(self._delays[::-1])[::-1]  # how many were at least that late
         allowed = min(self._ratio * self._boldness, 0.5) * self._delays.sum()
         return min(bucket_end_us(int((beyond > allowed).sum()) - 1) if beyond[0] > 0 else 0, self._longest.delay_us)
 

@@ -13,7 +13,7 @@ from skytide.loop.ports import Actuator, Events, Metrics, Store
 from skytide.records import Allocation, Decision, Evaluation, Observation
 
 Built = TypeVar("Built")
-PATIENCE = 3  # lead times after which workers that did not come are no longer waited for
+PATIENCE = 3  # lead times after which the loop no longer waits for workers that did not come
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Cycle:
     """What the controller wanted."""
     limited: Decision
     """What the guard left of it."""
-    said: str
+    action: str
     """What was done; empty if nothing was."""
 
     @property
@@ -47,7 +47,7 @@ class Loop:
         store: Store | None = None,
         events: Events | None = None,
     ) -> None:
-        """Go on from what the store holds."""
+        """Continue from what the store holds."""
         saved = store.load() if store else {}
         kind = repr(controller)
         self._metrics, self._actuator, self._store, self._events = metrics, actuator, store, events
@@ -63,7 +63,7 @@ class Loop:
         self.paused = False
 
     def cycle(self, now_s: float) -> Cycle:
-        """Run one cycle; a clock that goes back stands still."""
+        """Run one cycle, and return what happened; if the clock goes back, time stands still."""
         now_s = self._now_s = max(now_s, self._now_s)
         present = self._actuator.current()
         if self._asked is None and self._held and present.workers < self._held.workers:
@@ -88,22 +88,22 @@ class Loop:
         return {"controllers": {**self._others, self._kind: self._logic.snapshot()}, "guard": self._guard.snapshot()}
 
     def _resumed(self, build: Callable[[Any], Built], saved: Any) -> Built:
-        """Go on from a snapshot, or from nothing if it is of another version."""
+        """Return what is built from a snapshot, or from nothing if the snapshot cannot be used."""
         try:
             return build(saved)
         except (TypeError, KeyError, ValueError, AttributeError) as error:
-            self._tell(0.0, f"what was saved cannot be used, starting anew: {error}")
+            self._tell(0.0, f"the saved state cannot be used, starting anew: {error}")
             return build(None)
 
     def _blind(self, present: Allocation, now_s: float) -> tuple[Decision, Decision]:
         since = "yet" if self._seen_s == float("-inf") else f"for {now_s - self._seen_s:.0f} s"
         stay = Decision(self._asked[0] if self._asked else present, f"no metrics {since}: {present.workers} stay")
-        if now_s - self._seen_s > self._stale_s:  # one look without a new batch is nothing unusual
+        if now_s - self._seen_s > self._stale_s:  # one look without a new batch is not unusual
             self._guard.forget()
         return stay, stay
 
     def _settled(self, seen: Observation, now_s: float) -> bool:
-        """Whether what was asked for is there; it is not waited for for ever."""
+        """Return whether what was asked for is there; the wait for it ends some time."""
         if self._asked and seen.allocation.workers != self._asked[0].workers:
             if now_s - self._asked[1] <= PATIENCE * self._actuator.lead_s + seen.interval_s:
                 return False
@@ -115,22 +115,21 @@ class Loop:
         return True
 
     def _end(self, now_s: float, evaluation: Evaluation | None, decided: Decision, limited: Decision) -> Cycle:
-        """Act, and write down what has to last."""
-        said = ""
+        """Act, save what has to last, and return what happened."""
+        action = ""
         before = self._asked[0] if self._asked else self._actuator.current()
         if evaluation is not None and not self.paused and limited.allocation != before:
-            said = self._actuator.apply(limited.allocation, now_s)
+            action = self._actuator.apply(limited.allocation, now_s)
             if self._actuator.acts:
                 self._asked, self._held = (limited.allocation, now_s), limited.allocation
-            if self._actuator.acts:
-                self._tell(now_s, f"{limited.reason}. {said}")
+                self._tell(now_s, f"{limited.reason}. {action}")
         if evaluation is not None and not self._actuator.acts:
             if limited.allocation != (self._recommended or before):
-                self._tell(now_s, f"{limited.reason}. {said or f'recommended: {before.workers} workers, as it is'}")
+                self._tell(now_s, f"{limited.reason}. {action or f'recommended: {before.workers} workers, as it is'}")
             self._recommended = limited.allocation
         if self._store:
             self._store.save(self.snapshot())
-        return Cycle(now_s, evaluation, decided, limited, said)
+        return Cycle(now_s, evaluation, decided, limited, action)
 
     def _tell(self, now_s: float, text: str) -> None:
         if self._events:

@@ -5,12 +5,12 @@ from statistics import median
 
 from skytide.records import Evaluation, Observation
 
-RECENT = 5  # observations over which the time for a tuple is taken
+RECENT = 5  # observations over which the median time for a tuple is taken
 CATCH_UP_S = 120.0  # within which a backlog is to be worked off
 
 
 def evaluate(history: Sequence[Observation], *, lead_s: float, settled: bool = True) -> Evaluation:
-    """Judge the latest observation.
+    """Return what the latest observation means.
 
     >>> from skytide.records import Allocation
     >>> seen = Observation(60, 10, Allocation(2), 900, 800, utilisation=1.1, service_s=0.0025, backlog=12_000)
@@ -37,5 +37,5 @@ def evaluate(history: Sequence[Observation], *, lead_s: float, settled: bool = T
 
 
 def _alike(seen: Observation, now: Observation) -> bool:
-    """Whether a tuple took as long then as it does now, as far as the frequency goes."""
+    """Return whether a tuple took as long then as it does now, as far as the frequency goes."""
     return seen.allocation.frequency_ghz == now.allocation.frequency_ghz

@@ -1,4 +1,4 @@
-"""What the control cycle needs of the world. Spark and the simulator both have these, and one contract test runs on both."""
+"""What the control cycle needs from the world. Spark and the simulator both implement these ports, and one contract test runs on both."""
 
 from typing import Any, Protocol
 
@@ -22,7 +22,7 @@ class Actuator(Protocol):
         """Return what is there now."""
 
     def apply(self, wanted: Allocation, now_s: float) -> str:
-        """Ask for another size, and say what was done; what is given may be less and come later."""
+        """Ask for another size, and return what was done, in words; what comes may be less, and come later."""
 
     @property
     def lead_s(self) -> float:
@@ -33,14 +33,14 @@ class Store(Protocol):
     """Where state survives a restart."""
 
     def load(self) -> dict[str, Any]:
-        """Return what was saved last, or nothing."""
+        """Return what was saved last, or an empty dict."""
 
     def save(self, state: dict[str, Any]) -> None:
-        """Save."""
+        """Save a state in place of the one before."""
 
 
 class Events(Protocol):
-    """Where people look."""
+    """Where people see what happened."""
 
     def tell(self, at_s: float, text: str) -> None:
-        """Say what happened."""
+        """Report what happened at a time."""

@@ -1,4 +1,4 @@
-"""Observations as a table, one column a field: what an auto-scaler saw can be kept, and played to another controller later."""
+"""Observations as a table, one column per field: what an auto-scaler saw can be kept, and replayed to another controller later."""
 
 import os
 from collections.abc import Sequence
@@ -35,7 +35,7 @@ def to_table(seen: Sequence[Observation]) -> pa.Table:
 
 
 def from_table(table: pa.Table) -> list[Observation]:
-    """Return the observations of a table; columns that may be unknown may be missing, and others are not looked at."""
+    """Return the observations of a table; optional columns may be missing, and unknown ones are ignored."""
     needed = ("at_s", "interval_s", "workers", "arrival_rate_hz", "processed_rate_hz", "utilisation")
     for name in needed:
         if name not in table.column_names or table[name].null_count:
@@ -54,7 +54,7 @@ def save(seen: Sequence[Observation], path: str | os.PathLike[str]) -> None:
 
 
 def load(path: str | os.PathLike[str]) -> list[Observation]:
-    """Read the observations of a Parquet file."""
+    """Return the observations of a Parquet file."""
     try:
         return from_table(pq.read_table(path))
     except (OSError, pa.ArrowInvalid) as error:

@@ -1,4 +1,4 @@
-"""What is asked: preferences, and queries with what they keep of a pane and what they answer for a window."""
+"""Preferences and queries: what a query keeps of a pane, and how it answers a window."""
 
 from skytide.queries.aggregate import Aggregate
 from skytide.queries.asks import QUERIES, Asks

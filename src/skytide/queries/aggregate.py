@@ -1,4 +1,4 @@
-"""Aggregates with keys, of a window: COUNT, SUM, AVG, MIN, MAX, FIRST and LAST (P1 section 5), spreads, sketches, and expressions over them."""
+"""Aggregates of a window, with keys: COUNT, SUM, AVG, MIN, MAX, FIRST and LAST (P1 section 5), spreads, sketches, and expressions of them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Reduce = Callable[[Groups], dict[str, Any]]
 
 @dataclass(frozen=True)
 class Result:
-    """A column of the answer that is an expression over measures and keys, with the text that was asked."""
+    """A column of the answer that is an expression of measures and keys, with its original text."""
 
     name: str
     expression: Expression = field(repr=False)
@@ -43,11 +43,11 @@ class Result:
 
 @dataclass(frozen=True)
 class Aggregate(Query):
-    """Aggregates of all rows, or of the rows of each combination of keys; first and last go by the column `time`.
+    """Aggregates of all rows, or of the rows of each combination of keys; FIRST and LAST are by the column `time`.
 
-    Values, types and errors are those of Spark's own functions in its ANSI mode. NULL is left out, as in SQL. Sums of integers and
-    decimals are exact, and it is an error if a total does not fit its type; sums of floats are rounded, and may differ in the last
-    digits with the way rows were divided. Of several first (or last) rows with the same time the smallest (largest) value counts.
+    Values, types and errors are those of Spark's own functions in its ANSI mode. NULLs are ignored, as in SQL. Sums of integers and
+    decimals are exact, and a total that does not fit its type is an error; sums of floats are rounded, and their last digits may depend
+    on how rows were divided. Of several first (or last) rows with the same time the smallest (largest) value counts.
 
     >>> trades = pa.table({"symbol": ["A", "B", "A"], "size": [1, 2, 3]})
     >>> query = Aggregate((Measure.parse("sum(size)"),), keys=("symbol",))
@@ -59,12 +59,12 @@ class Aggregate(Query):
     keys: tuple[str, ...] = ()
     time: str = ""
     written: tuple[str, ...] = ()
-    """The names of the keys in the result, if they are not those of the columns."""
+    """The names of the keys in the result, if they differ from those of the columns."""
     results: tuple[Result, ...] = ()
-    """The columns of the answer beside the keys, if they are not the measures themselves."""
+    """The columns of the answer besides the keys, if they are not the measures themselves."""
 
     def __repr__(self) -> str:
-        """Show what was asked; checkpoints know a query by this text."""
+        """Return the query as a text; checkpoints identify a query by it."""
         over = f", results={self.results!r}" if self.results else ""
         return f"Aggregate(measures={self.measures!r}, keys={self.keys!r}, time={self.time!r}{over})"
 
@@ -75,12 +75,12 @@ class Aggregate(Query):
                 raise InvalidInput(value=f"key {key!r}", reason="not the name of a column", remedy='name it: keys="symbol"')
 
     def expressions(self) -> Iterator[str]:
-        """Return the columns, whose names may be written in another case, and the expressions inside of aggregates."""
+        """Yield the columns, whose names may be written in another case, and the expressions inside aggregates."""
         yield from self.keys
         yield from (measure.column for measure in self.measures if measure.column != "*")
 
     def over(self, names: dict[str, str]) -> Aggregate:
-        """Return the same query of columns as they are written in the rows; results keep the names that were asked for, as in Spark."""
+        """Return the same query with columns as they are written in the rows; results keep the names of the query, as in Spark."""
 
         def key(column: str) -> str:
             name = names.get(column, column)
@@ -94,7 +94,7 @@ class Aggregate(Query):
         return self.keys
 
     def check(self, rows: pa.Schema) -> None:
-        """Refuse columns that are not there, cannot be added up or compared, or names that are given twice."""
+        """Refuse columns that do not exist, or cannot be summed or compared, and duplicate names."""
         names = [name.lower() for name in (*(self.written or self.keys), *(each.name for each in self.results or self.measures))]
         for name in (n for n in names if names.count(n) > 1):
             raise InvalidInput(value=f"result {name}", reason="named twice", remedy='give it another name: "sum(x) AS total"')
@@ -113,7 +113,7 @@ class Aggregate(Query):
         return self.pane(rows.empty_table()).schema
 
     def schema(self, rows: pa.Schema) -> pa.Schema:
-        """Return the keys and the aggregates; those whose values come from a column say which one."""
+        """Return the keys and the aggregates; those whose values come from a column have it in their metadata."""
         origins = dict(zip(self.written or self.keys, self.keys, strict=True))
         if not self.results:
             origins |= {measure.name: measure.column for measure in self.measures if measure.plain in TOWARDS}
@@ -147,7 +147,7 @@ class Aggregate(Query):
         return self._reduced(parts, rows.num_rows, kinds, reduce)
 
     def merge(self, kept: pa.Table) -> pa.Table:
-        """Put partial aggregates together."""
+        """Return partial aggregates merged into one row per group."""
         kinds: dict[str, pa.DataType] = {}
         reduce: list[Reduce] = []
         for i, measure in enumerate(self.measures):
@@ -163,7 +163,7 @@ class Aggregate(Query):
         return self._reduced({name: kept[name] for name in kept.column_names}, kept.num_rows, kinds, reduce)
 
     def _reduced(self, parts: dict[str, Any], rows: int, kinds: dict[str, pa.DataType], reduce: list[Reduce]) -> pa.Table:
-        """Return one row for each group; `kinds` are the types of the values that each sum or state is of."""
+        """Return one row per group; `kinds` are the types of the values of each sum or state."""
         table = pa.table(parts) if parts else pa.table({"": pa.nulls(rows)})
         groups = Groups.of(table, self.keys)
         columns = {name: (table[name], "sum") for name in table.column_names if name.startswith((_part("count"), _part("sum")))}
@@ -180,19 +180,19 @@ class Aggregate(Query):
             reduced[name] = carried(found, kinds[name]) if name in kinds else original(found, table[name].type)
         for each in reduce:
             reduced |= each(groups)
-        # An empty column says the type of the values, wherever the parts go.
+        # A column of NULLs carries the type of the values along with the parts.
         known = {name.replace("sum", "kind").replace("state", "kind"): pa.nulls(groups.count, kind) for name, kind in kinds.items()}
         return pa.table(reduced | known)
 
     def window(self, kept: pa.Table) -> pa.Table:
-        """Return the aggregates from their parts, or the expressions over them."""
+        """Return the aggregates from their parts, or the expressions of them."""
         merged = self.merge(kept)
         keys: dict[str, Any] = dict(zip(self.written or self.keys, (merged[key] for key in self.keys), strict=True))
         measured = {measure.name: self._finished(measure, merged, i) for i, measure in enumerate(self.measures)}
         return self.answer(pa.table(keys | measured))
 
     def answer(self, measured: pa.Table) -> pa.Table:
-        """Return the columns that were asked for, from keys and measures."""
+        """Return the columns of the answer, from keys and measures."""
         if not self.results:
             return measured
         keys = {name: measured[name] for name in self.written or self.keys}
@@ -251,5 +251,5 @@ def _moments(moments: Moments, number: int) -> Reduce:
 
 
 def _part(what: str, number: int | str = "") -> str:
-    """Return the name of a part of a measure, which no column of the rows has."""
+    """Return a name for a part of a measure that no column of the rows has."""
     return f"__skytide_{what}{number}"

@@ -1,6 +1,6 @@
 """Arithmetic, comparisons and casts of Arrow columns as Spark does them.
 
-Integers and floats go through Arrow's loops; decimals, and what is rare, value by value: there is one row a key and window here.
+Integers and floats are computed by Arrow's loops; decimals and rare cases value by value, as there is only one row per key and window here.
 """
 
 import decimal
@@ -12,33 +12,33 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 Mode = Literal["ANSI", "LEGACY", "TRY"]
-"""What Spark does where there is no result: an error; NULL, and integers that wrap around; NULL."""
+"""What Spark does where there is no result: ANSI: an error; LEGACY: NULL, and integers wrap around; TRY: NULL."""
 Function = Callable[[Sequence[pa.Array], pa.DataType, Mode], pa.Array]
 
 _EXACT = decimal.Context(prec=200, rounding=decimal.ROUND_HALF_UP)
-_PRODUCT = decimal.Context(prec=39, rounding=decimal.ROUND_HALF_UP)  # Spark's own, of one digit more than a decimal has
+_PRODUCT = decimal.Context(prec=39, rounding=decimal.ROUND_HALF_UP)  # like Spark's, with one digit more than a decimal has
 _QUOTIENT = decimal.Decimal((0, (1,), -39))
 
 
 class NoResult(ArithmeticError):
-    """There is no result for some values; says why, and what to write instead."""
+    """There is no result for some values: why, and what to write instead."""
 
     def __init__(self, reason: str, remedy: str) -> None:
-        """Say why, and what helps."""
+        """Store the reason, and a remedy."""
         super().__init__(reason)
         self.reason, self.remedy = reason, remedy
 
 
 def _overflow(kind: pa.DataType) -> NoResult:
-    return NoResult(f"a value overflows {kind}", "cast to a wider type first, as CAST(... AS double), or use a try_ function")
+    return NoResult(f"a value overflows {kind}", "cast to a wider type first, as in CAST(... AS double), or use a try_ function")
 
 
 def _by_zero() -> NoResult:
-    return NoResult("a division by zero", "write try_divide(a, b) or a / nullif(b, 0), which give NULL there")
+    return NoResult("a division by zero", "write try_divide(a, b) or a / nullif(b, 0), which return NULL there")
 
 
 def _each(work: Callable[..., Any], operands: Sequence[pa.Array], kind: pa.DataType, mode: Mode) -> pa.Array:
-    """Apply a function of Python values to each row; NULL in, NULL out."""
+    """Return the results of a function of Python values for each row; NULL if one of its values is NULL."""
     found = []
     for values in zip(*(operand.to_pylist() for operand in operands), strict=True):
         try:
@@ -164,17 +164,17 @@ def _truncated(value: Any, kind: pa.DataType) -> int:
 
 
 def can_cast(given: pa.DataType, kind: pa.DataType) -> bool:
-    """Say whether a cast between two types is known here: between numbers, or none at all."""
+    """Return whether a cast between two types is supported here: between numbers, or of the same type."""
     return given == kind or pa.types.is_null(given) or (is_number(given) and is_number(kind))
 
 
 def is_number(kind: pa.DataType) -> bool:
-    """Say whether this is the type of a number."""
+    """Return whether this is the type of a number."""
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
 
 
 def _less(left: pa.Array, right: pa.Array) -> pa.Array:
-    """Compare as Spark does: NaN is above all numbers."""
+    """Return which values are less, as in Spark: NaN is above all numbers."""
     if not pa.types.is_floating(left.type):
         return pc.less(left, right)
     return pc.or_(pc.less(left, right), pc.and_(pc.invert(pc.is_nan(left)), pc.is_nan(right)))
@@ -187,7 +187,7 @@ def _equal(left: pa.Array, right: pa.Array) -> pa.Array:
 
 
 def _largest(sign: int) -> Function:
-    """Return `greatest`, or with a sign of -1 `least`: NULL is left out."""
+    """Return `greatest`, or with a sign of -1 `least`, both of which ignore NULLs."""
 
     def rank(value: Any) -> tuple[bool, Any]:
         odd = isinstance(value, float) and math.isnan(value)

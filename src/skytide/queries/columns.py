@@ -1,4 +1,4 @@
-"""From Arrow columns to the matrix a kernel takes: smaller is better, every comparison as in the original values."""
+"""Turns Arrow columns into the matrix that a kernel takes: smaller is better, and every comparison is as in the original values."""
 
 import difflib
 import os
@@ -10,17 +10,15 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from skytide.errors import InvalidInput
-from skytide.kernels import Indices, Mask, Points, dense_ranks, lexicographic_ranks
+from skytide.kernels import EXACT_INTEGER, Indices, Mask, Points, dense_ranks, lexicographic_ranks
 from skytide.queries.preferences import Attribute, Chain, Expression
 
 Nulls = Literal["error", "drop", "worst"]
 NULLS = ("error", "drop", "worst")
 
-EXACT_INTEGER = 2**53  # beyond it float64 no longer tells neighbouring integers apart
-
 
 def missing_column(value: str, name: str, rows: pa.Schema) -> InvalidInput:
-    """Return the error for a column that is not there, with the one that may be meant; columns of our own are not offered.
+    """Return the error for a column that does not exist, suggesting the one that may be meant; internal columns are not suggested.
 
     >>> raise missing_column("low('prize')", "prize", pa.schema([("price", pa.int64()), ("__skytide_0", pa.int64())]))
     Traceback (most recent call last):
@@ -34,7 +32,7 @@ def missing_column(value: str, name: str, rows: pa.Schema) -> InvalidInput:
 
 
 def is_ordered(kind: pa.DataType) -> bool:
-    """Say whether values of this type can be preferred low or high."""
+    """Return whether values of this type can be preferred low or high."""
     return bool(
         pa.types.is_floating(kind)
         or pa.types.is_integer(kind)
@@ -45,7 +43,7 @@ def is_ordered(kind: pa.DataType) -> bool:
 
 
 def matrix(rows: pa.Table, chains: tuple[Chain, ...]) -> Points:
-    """Return one row a table row and one column a chain, with missing values as the worst of all."""
+    """Return a matrix with one row per table row and one column per chain; missing values are the worst of all."""
     points = np.empty((rows.num_rows, len(chains)))
     for place, chain in enumerate(chains):
         if len(chain) == 1:
@@ -56,7 +54,7 @@ def matrix(rows: pa.Table, chains: tuple[Chain, ...]) -> Points:
 
 
 def group_numbers(rows: pa.Table, columns: tuple[Any, ...]) -> Indices:
-    """Number the different combinations of values of some columns, from 0, in the order in which they appear. NULL is a value here.
+    """Return for each row the number of its combination of values in some columns, from 0 in order of appearance. NULL is a value here.
 
     >>> group_numbers(pa.table({"a": ["x", "y", "x", None], "b": [1, 1, 2, 1]}), ("a", "b")).tolist()
     [0, 1, 2, 3]
@@ -74,7 +72,7 @@ def _encoded(column: pa.ChunkedArray) -> tuple[Indices, int]:
 
 
 def without_missing(rows: pa.Table, attributes: tuple[Attribute, ...], nulls: Nulls) -> pa.Table:
-    """Apply the rule for NULL and NaN: refuse them, drop their rows, or leave them (they count as worst)."""
+    """Return the rows after applying the rule for NULL and NaN: refuse them, drop their rows, or keep them (they count as worst)."""
     if nulls == "worst":
         return rows
     for attribute in attributes:
@@ -100,7 +98,7 @@ def missing(rows: pa.Table, attributes: tuple[Attribute, ...]) -> Mask:
 
 
 def one_of_equals(rows: pa.Table, points: Points) -> Mask:
-    """Choose one row among those with equal points: the smallest by all columns that Arrow can sort."""
+    """Return a mask that keeps one row of those with equal points: the smallest by all columns that Arrow can sort."""
     _, number, copies = np.unique(points, axis=0, return_inverse=True, return_counts=True)
     chosen = np.ones(len(points), dtype=np.bool_)
     twins = np.flatnonzero(copies[number] > 1)
@@ -121,10 +119,10 @@ def _sortable(column: pa.ChunkedArray) -> Indices | None:
 
 
 def _found(rows: pa.Table, column: Expression, missing: Mask) -> str:
-    """Say what is missing where; the row itself, which may hold what nobody should read, only if $SKYTIDE_SHOW_ROWS is set."""
+    """Return what is missing where; the row itself, which may be confidential, is shown only if $SKYTIDE_SHOW_ROWS is set."""
     row = int(np.argmax(missing))
     kind = "NaN" if rows[column][row].is_valid else "NULL"
-    place = f"{kind} in column {column}, in {int(missing.sum()):,} of {rows.num_rows:,} rows that were looked at together"
+    place = f"{kind} in column {column}, in {int(missing.sum()):,} of {rows.num_rows:,} rows that were processed together"
     return f"{place}, first in {rows.slice(row, 1).to_pylist()[0]}" if os.environ.get("SKYTIDE_SHOW_ROWS") else place
 
 

@@ -12,8 +12,8 @@ from skytide.queries.skyline import Skyline
 
 @dataclass(frozen=True)
 class _KDominance(PreferenceQuery):
-    """k-dominance is not transitive, so only the plain skyline may be reduced to; it suffices as rivals, as whoever
-    k-dominates a row is in the skyline, or dominated by one that k-dominates the row as well."""
+    """k-dominance is not transitive, so only the plain skyline can be kept; it suffices as rivals, as any row that k-dominates
+    another is in the skyline, or is dominated by one that k-dominates the other as well."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -28,7 +28,7 @@ class _KDominance(PreferenceQuery):
         return Skyline(self.preference, self.nulls)
 
     def _smallest_k(self, kept: pa.Table) -> tuple[pa.Table, Indices]:
-        """Return the skyline of what was kept, and of each of its rows the smallest k at which it stays."""
+        """Return the skyline of what was kept, and for each of its rows the smallest k at which it stays."""
         kept = self.pane(kept)
         kept, points = self.compared(kept)
         return kept, self.within_groups(lambda part: smallest_k(part, part), kept, points)
@@ -53,9 +53,9 @@ class KDominant(_KDominance):
     can_share = True
 
     def __post_init__(self) -> None:
-        """Refuse a k outside of the number of columns."""
+        """Refuse a k that is not between 1 and the number of columns."""
         super().__post_init__()
-        check_count("k", self.k, most=plain_dimensions(self, "k-dominance"))
+        check_count("k", self.k, maximum=plain_dimensions(self, "k-dominance"))
 
     def window(self, kept: pa.Table) -> pa.Table:
         """Return the rows that stay at k."""
@@ -85,12 +85,12 @@ class TopDelta(_KDominance):
     share_is_final = False
 
     def __post_init__(self) -> None:
-        """Refuse a delta that is no count."""
+        """Refuse a delta that is not a count."""
         super().__post_init__()
         check_count("delta", self.delta)
 
     def schema(self, rows: pa.Schema) -> pa.Schema:
-        """Add k."""
+        """Return the columns with `k`."""
         return rows.append(pa.field("k", pa.int32()))
 
     def window(self, kept: pa.Table) -> pa.Table:
@@ -98,7 +98,7 @@ class TopDelta(_KDominance):
         return self._up_to_delta(*self._smallest_k(kept))
 
     def share(self, kept: pa.Table, mine: Mask) -> pa.Table:
-        """Return the rows of `mine` up to the smallest k that suffices for them alone: all of them can be needed, but no more."""
+        """Return the rows of `mine` up to the smallest k that suffices for them alone: all of these may be needed, but no others."""
         return self._up_to_delta(*self._share_with_k(kept, mine))
 
     def settle(self, shares: pa.Table) -> pa.Table:
@@ -111,7 +111,7 @@ class TopDelta(_KDominance):
 
 
 def _first(smallest: Points, delta: int) -> Mask:
-    """Say which rows have a k of at most the smallest that `delta` rows reach."""
+    """Return which rows have at most the smallest k that `delta` rows reach."""
     if len(smallest) <= delta:
         return np.ones(len(smallest), dtype=np.bool_)
     return np.asarray(smallest[:, 0] <= np.partition(smallest[:, 0], delta - 1)[delta - 1])

@@ -1,7 +1,7 @@
-"""Expressions over columns that are there already, such as `sum(price * size) / sum(size)` over two sums.
+"""Expressions of columns that exist already, such as `sum(price * size) / sum(size)` of two sums.
 
-They are evaluated beside the aggregates, in Arrow, and mean what they mean in Spark: each node carries the type that Spark's analyser gave
-it, and what happens where there is no result: an error as in ANSI mode, NULL for Spark's `try_` functions.
+They are evaluated along with the aggregates, in Arrow, and mean the same as in Spark: each node has the type that Spark's analyser gave it,
+and a mode for where there is no result: an error as in ANSI mode, or NULL for Spark's `try_` functions.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def evaluate(expression: Expression, rows: pa.Table) -> pa.Array:
 
 
 def _case(call: Call, rows: pa.Table) -> pa.Array:
-    """Evaluate each branch for its own rows only: `CASE WHEN n > 0 THEN total / n END` divides by no zero."""
+    """Return the values of CASE, evaluating each branch for its own rows only: `CASE WHEN n > 0 THEN total / n END` never divides by zero."""
     branches = [(call.operands[i], call.operands[i + 1]) for i in range(0, len(call.operands) - 1, 2)]
     found: list[tuple[Indices, pa.Array]] = []
     left = np.arange(rows.num_rows)
@@ -97,7 +97,7 @@ def _coalesce(call: Call, rows: pa.Table) -> pa.Array:
 def _connected(
     decided: Literal[True, False], connect: Callable[[pa.Array, pa.Array], pa.Array]
 ) -> Callable[[Call, pa.Table], pa.Array]:
-    """Return AND or OR: where the left side decides, the right one is not looked at."""
+    """Return AND or OR: where the left side decides, the right side is not evaluated."""
 
     def connected(call: Call, rows: pa.Table) -> pa.Array:
         first = evaluate(call.operands[0], rows)

@@ -1,4 +1,4 @@
-"""Minima and maxima as Spark orders values: NaN is above all numbers; and of equal zeros -0.0 is the smaller one.
+"""Minima and maxima in Spark's order of values: NaN is above all numbers; of equal zeros, -0.0 is the smaller one.
 
 Spark takes the zero that came first. Here the order of rows must not matter.
 """
@@ -12,12 +12,12 @@ _INTEGERS = {pa.float32(): pa.int32(), pa.float64(): pa.int64()}
 
 
 def has_order(kind: pa.DataType) -> bool:
-    """Say whether values of this type have a smallest one here."""
+    """Return whether values of this type have an order here."""
     return not pa.types.is_nested(kind)
 
 
 def comparable(values: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return values whose smallest and largest Arrow finds as Spark would; `original` turns them back.
+    """Return values of which Arrow finds the same minimum and maximum as Spark; `original` turns them back.
 
     >>> comparable(pa.chunked_array([[1.5, 2.5]])).to_pylist()
     [1.5, 2.5]
@@ -33,13 +33,13 @@ def comparable(values: pa.ChunkedArray) -> pa.ChunkedArray:
     lowest = -(2 ** (kind.bit_width - 1))  # the bits of -0.0
     if pc.min(bits).as_py() != lowest and not math.isnan(pc.sum(values).as_py() or 0.0):
         return values
-    # Read as integers, floats from 0.0 on up to NaN are in order, and those from -0.0 on down in the opposite one.
+    # Read as integers, floats from 0.0 up to NaN are in order, and those from -0.0 down in reverse order.
     bits = _viewed(pc.if_else(pc.is_nan(values), pa.scalar(math.nan, kind), values), _INTEGERS[kind])
     return _flipped(bits)
 
 
 def original(found: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
-    """Return values of a type that `comparable` was given, from what it gave."""
+    """Return the original values, of their original type, from results of `comparable`."""
     if pa.types.is_floating(kind) and pa.types.is_integer(found.type):
         return _viewed(_flipped(found), kind)
     return found.cast(kind)

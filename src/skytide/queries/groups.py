@@ -1,4 +1,4 @@
-"""Rows by the values of their keys, and one value for each group."""
+"""Groups rows by the values of their keys, and reduces each group to one value."""
 
 import math
 from dataclasses import dataclass
@@ -17,14 +17,14 @@ GROUP = "__skytide_group"
 
 @dataclass(frozen=True)
 class Groups:
-    """A number for each row, by which rows belong together; groups are numbered in the order in which they appear."""
+    """The group of each row, as a number; groups are numbered in order of appearance."""
 
     numbers: Indices
     count: int
 
     @staticmethod
     def of(rows: pa.Table, keys: tuple[str, ...]) -> "Groups":
-        """Group rows by keys; without a key all rows are one group."""
+        """Return the groups of rows by keys; without keys all rows are one group."""
         numbers = group_numbers(rows, keys) if keys else np.zeros(rows.num_rows, dtype=np.int64)
         return Groups(numbers, int(numbers.max(initial=-1)) + 1)
 
@@ -36,7 +36,7 @@ class Groups:
 
     @property
     def rows(self) -> int:
-        """How many rows there are."""
+        """Return the number of rows."""
         return len(self.numbers)
 
     def divided(self, column: pa.ChunkedArray) -> list[pa.Array]:
@@ -50,17 +50,17 @@ class Groups:
         return np.bincount(self.numbers, weights=numbers, minlength=self.count).astype(np.float64)
 
     def firsts(self, numbers: NDArray[np.float64], among: Mask) -> NDArray[np.float64]:
-        """Return the first of some of the numbers of each group, 0 where there is none."""
+        """Return the first of the selected numbers of each group, 0 where there is none."""
         found = np.zeros(self.count)
         found[self.numbers[among][::-1]] = numbers[among][::-1]
         return found
 
     def are_ends(self, values: pa.ChunkedArray, towards: str) -> pa.ChunkedArray:
-        """Say of each row whether its value is the "min" or "max" of its group."""
+        """Return for each row whether its value is the "min" or "max" of its group."""
         return pc.equal(values, self.reduce({"end": (values, towards)})["end"].take(pa.array(self.numbers)))
 
     def reduce(self, columns: dict[str, tuple[pa.ChunkedArray, str]]) -> dict[str, pa.ChunkedArray]:
-        """Apply Arrow's aggregate functions to columns within each group; NULL is left out.
+        """Return columns reduced by Arrow's aggregate functions within each group; NULLs are ignored.
 
         >>> Groups.of(pa.table({"k": ["x", "y", "x"]}), ("k",)).reduce({"v": (pa.chunked_array([[1, 2, 3]]), "sum")})["v"].to_pylist()
         [4, 2]

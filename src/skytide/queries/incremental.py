@@ -1,8 +1,8 @@
-"""Windows of a skyline, kept up to date row by row (SPEC T5).
+"""Windows of a skyline, updated row by row (SPEC T5).
 
-A row that one of the same or a younger pane dominates never comes back; a row that an older one dominates comes back once the
-youngest of its dominators has left. So a row is in the answer of consecutive windows: from the first one after what blocks it
-to the last one before what drops it. Each pair of rows is compared at most once, and a slide costs its change.
+A row that a row of the same or a younger pane dominates never comes back; a row that an older one dominates comes back once the
+youngest of its dominators has left. So a row is in the answers of consecutive windows: from the first one after the pane that blocks it
+to the last one before the pane that drops it. Each pair of rows is compared at most once, and a slide costs as much as it changes.
 """
 
 from collections.abc import Iterator
@@ -22,14 +22,14 @@ BLOCKED = "__skytide_blocked"
 KILLED = "__skytide_killed"
 NEVER = np.iinfo(np.int64).min
 ALIVE = NO_TURN
-ROWS_AT_ONCE = 1024  # of small panes that are added together
+ROWS_AT_ONCE = 1024  # small panes are added together up to this number of rows
 
 
 class Incremental(Sliding):
-    """Remembers the rows that can still come out, each with the youngest pane that blocks it."""
+    """Remembers the rows that can still be in an answer, each with the youngest pane that blocks it."""
 
     def __init__(self, query: Query) -> None:
-        """Remember for a query that has a skyline inside."""
+        """Create the memory of a query that contains a skyline."""
         super().__init__(query)
         inside = query.skyline_inside()
         assert inside is not None
@@ -40,21 +40,21 @@ class Incremental(Sliding):
         return rows.append(pa.field(PANE, pa.int64())).append(pa.field(BLOCKED, pa.int64())).empty_table()
 
     def add(self, memory: pa.Table, pane: int, kept: pa.Table) -> pa.Table:
-        """Drop for ever what the new pane dominates; note for the new rows which pane blocks them."""
+        """Return the memory without the rows that the new pane dominates, and with the new rows and the panes that block them."""
         return _alive(self._with(memory, [(pane, kept)]))
 
     def answer(self, memory: pa.Table, panes: range) -> pa.Table:
-        """Return what is not blocked by a pane of the window."""
+        """Return the rows that no pane of the window blocks."""
         free = (memory[PANE].to_numpy() >= panes.start) & (memory[BLOCKED].to_numpy() < panes.start)
         best = memory.filter(pa.array(free)).drop_columns([PANE, BLOCKED])
         return best if self.query == self.skyline else self.query.window(best)
 
     def slide(self, memory: pa.Table, panes: Panes, windows: Windows, wanted: Indices) -> tuple[Answers, pa.Table]:
-        """Add panes, small ones together; rows that are dropped meanwhile are still there for the windows before that."""
+        """Add panes, small ones together, and return answers and memory; dropped rows still count for the windows before that."""
         gone = [memory.slice(0, 0).append_column(KILLED, pa.array([], pa.int64()))]
         start, stop = pane_bounds(windows, np.append(wanted, wanted[-1] + 1) if len(wanted) else wanted)
         for group in _groups(panes):
-            if len(wanted):  # what has left all windows that hold the group needs no comparison with it
+            if len(wanted):  # rows that have left all windows that hold the group need not be compared with it
                 needed = start[min(int(np.searchsorted(stop, group[0][0], side="right")), len(wanted))]
                 old = memory.filter(pa.array(memory[PANE].to_numpy() < needed))
                 gone.append(old.append_column(KILLED, constant(ALIVE, old)))
@@ -66,10 +66,10 @@ class Incremental(Sliding):
         return answers, self.forget(memory, int(start[-1])) if len(wanted) else memory
 
     def compare(self, memory: pa.Table, panes: Panes) -> tuple[Indices, Indices]:
-        """Compare a slice of the memory with new panes: which pane drops each of its rows, and which blocks each new row.
+        """Compare a slice of the memory with new panes; return which pane drops each of its rows, and which blocks each new row.
 
-        Slices can be compared apart from each other: a row that is dropped meanwhile blocks nothing that the row which dropped it,
-        a younger one, does not block as well.
+        Slices can be compared independently of each other: a row that is dropped meanwhile blocks nothing that the younger row which dropped
+        it does not block as well.
         """
         points = self._points(pa.concat_tables([memory.drop_columns([PANE, BLOCKED]), *(kept for _, kept in panes)]))
         old, young = points[: memory.num_rows], points[memory.num_rows :]
@@ -78,7 +78,7 @@ class Incremental(Sliding):
         return killed, _youngest(first_dominators(young, old[rivals], -memory[PANE].to_numpy()[rivals]))
 
     def among(self, panes: Panes) -> tuple[Indices, Indices]:
-        """Compare new panes with each other, as `compare` does with the memory."""
+        """Return the same as `compare`, for new panes among each other."""
         numbers = _numbers(panes)
         if len(panes) < 2:
             return np.full(len(numbers), ALIVE), np.full(len(numbers), NEVER)
@@ -87,9 +87,9 @@ class Incremental(Sliding):
         return killed, _youngest(first_dominators(points, points, -numbers, begins=1 - numbers))
 
     def assemble(self, memory: pa.Table, panes: Panes, killed: Indices, blocked: Indices) -> pa.Table:
-        """Return the memory after all new panes, with the pane that drops each row; it is still there for windows before that."""
+        """Return the memory after all new panes, with the pane that drops each row; for windows before that the row is still there."""
         new = [kept.append_column(PANE, constant(pane, kept)) for pane, kept in panes]
-        both = pa.concat_tables([memory.drop_columns([BLOCKED]), *new]).combine_chunks()  # thousands of pieces would be slow
+        both = pa.concat_tables([memory.drop_columns([BLOCKED]), *new]).combine_chunks()  # thousands of chunks would be slow
         blocked = np.concatenate([memory[BLOCKED].to_numpy(), blocked])
         return both.append_column(BLOCKED, pa.array(blocked)).append_column(KILLED, pa.array(killed))
 
@@ -99,7 +99,7 @@ class Incremental(Sliding):
         return assembled.filter(pa.array(then)).drop_columns([KILLED])
 
     def answers(self, assembled: pa.Table, windows: Windows, wanted: Indices) -> Answers:
-        """Answer windows from an assembled memory: each row comes out in consecutive ones, found by two searches."""
+        """Return the answers of windows from an assembled memory: each row is in consecutive ones, found by two searches."""
         pane, blocked, killed = (assembled[name].to_numpy() for name in (PANE, BLOCKED, KILLED))
         start, stop = pane_bounds(windows, wanted)
         first = np.maximum(np.searchsorted(start, blocked, side="right"), np.searchsorted(stop, pane, side="right"))
@@ -124,13 +124,13 @@ class Incremental(Sliding):
         points = matrix(rows, chains_of(self.skyline.preference))
         if not self.skyline.groups():
             return points
-        # Equal groups and nothing else are at most and at least each other: so rows of other groups never dominate.
+        # The group is both preferred low and high, so that rows never dominate those of other groups.
         group = group_numbers(rows, self.skyline.groups()).astype(np.float64)
         return np.column_stack([points, group, -group])
 
 
 def _groups(panes: Panes) -> Iterator[Panes]:
-    """Divide panes, in order, into groups of few rows, and large ones alone."""
+    """Yield groups of consecutive panes with few rows; large panes are on their own."""
     ends = np.cumsum([kept.num_rows for _, kept in panes])
     first = 0
     while first < len(panes):
@@ -149,5 +149,5 @@ def _numbers(panes: Panes) -> Indices:
 
 
 def _youngest(turns: Indices) -> Indices:
-    """Return panes from turns that count from the youngest to the oldest."""
+    """Return the panes for turns, which are negated so that the youngest comes first."""
     return np.where(turns == NO_TURN, NEVER, -turns)

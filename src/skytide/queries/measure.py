@@ -25,26 +25,26 @@ class Measure:
     column: str
     name: str
     mergeable: Mergeable[Any] | None = None
-    """What is kept and merged, if the function is not one of Arrow's: a sketch, or a user's own."""
+    """The mergeable aggregate, if the function is not one of Arrow's: a sketch, or a user's own."""
 
     def __repr__(self) -> str:
-        """Show what was asked; without a mergeable function as it always was, for checkpoints know a query by this text."""
+        """Return the aggregate as a text. Checkpoints identify a query by it, so without a mergeable function it never changes."""
         own = "" if self.mergeable is None else f", mergeable={self.mergeable!r}"
         return f"Measure(function={self.function!r}, column={self.column!r}, name={self.name!r}{own})"
 
     @property
     def plain(self) -> str:
-        """The function, if Arrow knows it; whatever a mergeable one is called, it is none of those."""
+        """Return the function if Arrow knows it, otherwise an empty text; a mergeable one is never Arrow's, whatever its name."""
         return "" if self.mergeable is not None else self.function
 
     @property
     def text(self) -> str:
-        """The aggregate as SQL writes it."""
+        """Return the aggregate in SQL."""
         return f"{self.function}({self.column})"
 
     @staticmethod
     def is_plain(text: str) -> bool:
-        """Say whether a text is a function of one column, with or without a name."""
+        """Return whether a text is a function of one column, with or without a name."""
         found = CALL.fullmatch(text)
         if found is None or found[2].isdigit() or found[2].lower() in ("null", "true", "false"):  # a literal, as in count(1)
             return False
@@ -52,7 +52,7 @@ class Measure:
 
     @staticmethod
     def parse(text: str) -> Measure:
-        """Read a function of one column as SQL writes it.
+        """Return the measure for a function of one column in SQL.
 
         >>> Measure.parse("avg(price) AS mean")
         Measure(function='avg', column='price', name='mean')
@@ -71,5 +71,5 @@ class Measure:
 
 
 def default_name(function: str, column: str) -> str:
-    """Return the name of a result that was given none."""
+    """Return the name of a result without one."""
     return function if column == "*" else f"{function}_{column}"

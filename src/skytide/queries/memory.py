@@ -1,4 +1,4 @@
-"""What a memory of closed panes is, and the answers of several windows at once."""
+"""The base of all memories of closed panes, and the answers of several windows at once."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ class Answers:
     """How many of the rows belong to each window."""
 
     def repeated(self, times: Indices) -> "Answers":
-        """Return each answer as often as it is said, for windows in a row that have the same one."""
+        """Return each answer as often as `times` says, for consecutive windows that have the same one."""
         if (times == 1).all():
             return self
         counts = np.repeat(self.counts, times)
@@ -38,16 +38,16 @@ class Answers:
 
     @staticmethod
     def of(tables: list[pa.Table], empty: pa.Table) -> "Answers":
-        """Put together the answers of windows; `empty` is one without rows."""
+        """Return the answers of windows; `empty` is one without rows."""
         counts = np.array([table.num_rows for table in tables], dtype=np.int64)
         return Answers(pa.concat_tables([empty, *tables]), counts)
 
 
 class Sliding(ABC):
-    """What is remembered of closed panes, as one Arrow table; panes are added in order."""
+    """A memory of closed panes as one Arrow table; panes are added in order."""
 
     def __init__(self, query: Query) -> None:
-        """Remember for one query."""
+        """Create the memory of a query."""
         self.query = query
 
     @abstractmethod
@@ -56,7 +56,7 @@ class Sliding(ABC):
 
     @abstractmethod
     def add(self, memory: pa.Table, pane: int, kept: pa.Table) -> pa.Table:
-        """Return the memory after a younger pane closed, of which `kept` was kept."""
+        """Return the memory after a younger pane has closed, of which `kept` was kept."""
 
     @abstractmethod
     def answer(self, memory: pa.Table, panes: range) -> pa.Table:
@@ -64,9 +64,9 @@ class Sliding(ABC):
 
     @abstractmethod
     def slide(self, memory: pa.Table, panes: Panes, windows: Windows, wanted: Indices) -> tuple[Answers, pa.Table]:
-        """Answer the windows with numbers `wanted`, in order; return that and the memory for the windows after them.
+        """Return the answers of the windows with the numbers `wanted`, in order, and the memory for later windows.
 
-        The new panes are all that came before the end of the last one. Windows in a row that hold the same panes cost as much as one.
+        The new panes are all that came before the end of the last window. Consecutive windows with the same panes cost as much as one.
         """
 
     def forget(self, memory: pa.Table, first: int) -> pa.Table:

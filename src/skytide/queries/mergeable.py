@@ -1,4 +1,4 @@
-"""Aggregates of a user's own: what is kept of some values can be merged with what is kept of others."""
+"""A user's own aggregates: the state of some values can be merged with the state of others."""
 
 import pickle
 from abc import ABC, abstractmethod
@@ -15,10 +15,10 @@ State = TypeVar("State")
 
 
 class Mergeable(ABC, Generic[State]):
-    """Derive from this to bring an aggregate of your own, and ask for it with `collect`.
+    """Derive from this class to write an aggregate of your own, and use it with `collect`.
 
-    The law: divide values in any way, `add` each part to a `start()`, `merge` the states in any order; `finish` gives the same result.
-    A state is kept in checkpoints and crosses processes by pickle: make it of plain values (numbers, texts, tuples, lists, dicts), or
+    The law: divide values in any way, `add` each part to a `start()`, `merge` the states in any order; the result of `finish` is the same.
+    States are pickled into checkpoints and for other processes: make them of plain values (numbers, texts, tuples, lists, dicts), or
     override `dump` and `load`.
 
     >>> class Span(Mergeable[tuple[float, float]]):
@@ -44,7 +44,7 @@ class Mergeable(ABC, Generic[State]):
 
     @abstractmethod
     def add(self, state: State, values: pa.Array) -> State:
-        """Return the state with some more values, at least one, without NULL."""
+        """Return the state with more values: at least one, and none of them NULL."""
 
     @abstractmethod
     def merge(self, state: State, other: State) -> State:
@@ -56,14 +56,14 @@ class Mergeable(ABC, Generic[State]):
 
     @abstractmethod
     def kind(self, values: pa.DataType) -> pa.DataType:
-        """Return the Arrow type of results over values of a type; raise InvalidInput if there are none."""
+        """Return the Arrow type of results for values of a type; raise InvalidInput if the type is not supported."""
 
     def dump(self, state: State) -> bytes:
         """Return a state as bytes."""
         return pickle.dumps(state)
 
     def load(self, data: bytes) -> State:
-        """Return what `dump` made bytes of."""
+        """Return the state for a result of `dump`."""
         return pickle.loads(data)  # type: ignore[no-any-return]
 
     def states_of(self, values: pa.ChunkedArray, groups: Groups) -> pa.Array:

@@ -1,4 +1,4 @@
-"""Variances and standard deviations from parts that can be merged: a count, a mean, and the sum of squared distances from it."""
+"""Variances and standard deviations from mergeable parts: a count, a mean, and the sum of squared distances from it."""
 
 from dataclasses import dataclass
 
@@ -14,7 +14,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Moments:
-    """Of each part how many values it has, their mean, and the sum of their squared distances from it."""
+    """The number of values of each part, their mean, and the sum of their squared distances from it."""
 
     counts: Floats
     means: Floats
@@ -22,15 +22,15 @@ class Moments:
 
     @staticmethod
     def of(values: pa.ChunkedArray) -> "Moments":
-        """Return each value as a part of its own; NULL is an empty one."""
+        """Return each value as a part of its own; a NULL is an empty part."""
         numbers = np.asarray(values.cast(pa.float64(), safe=False).fill_null(0.0).to_numpy())
         return Moments(np.asarray(values.is_valid().to_numpy(), np.float64), numbers, np.zeros(len(numbers)))
 
     def merged(self, groups: Groups) -> "Moments":
-        """Return one part for each group: distances are taken from its own mean, so that nothing cancels out (Chan et al. 1979)."""
+        """Return one part per group; distances are from the mean of the group, which avoids cancellation (Chan et al. 1979)."""
         with np.errstate(invalid="ignore", over="ignore"):
             counts = groups.added(self.counts)
-            # A mean of differences from the first value: sums of large values that lie close together would lose their digits.
+            # The mean of differences from the first value: sums of large values that are close together would lose digits.
             origin = groups.firsts(self.means, self.counts > 0)
             away = np.where(self.counts > 0, self.means - origin[groups.numbers], 0.0)
             shift = groups.added(self.counts * away) / np.maximum(counts, 1.0)
@@ -39,7 +39,7 @@ class Moments:
             return Moments(counts, origin + shift, squares)
 
     def results(self, function: str) -> pa.Array:
-        """Return the result of each part, as Spark gives it: of a sample of one value there is none."""
+        """Return the result of each part, as in Spark: for a sample of one value there is none."""
         of_sample = not function.endswith("_pop")
         none = self.counts <= (1 if of_sample else 0)
         with np.errstate(invalid="ignore"):
@@ -48,11 +48,11 @@ class Moments:
 
 
 def can_spread(kind: pa.DataType) -> bool:
-    """Say whether values of this type have a variance."""
+    """Return whether values of this type have a variance."""
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
 
 
 def from_columns(counts: pa.ChunkedArray, means: pa.ChunkedArray, squares: pa.ChunkedArray) -> Moments:
-    """Return moments that were kept in columns."""
+    """Return the moments stored in columns."""
     as_floats = (np.asarray(pc.cast(column, pa.float64()).to_numpy()) for column in (counts, means, squares))
     return Moments(*as_floats)

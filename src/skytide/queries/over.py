@@ -1,4 +1,4 @@
-"""A query over the answers of another, window by window: `.aggregate("sum(size) AS volume", keys="symbol").top_k(3, by="volume")`."""
+"""A query of the answers of another, window by window: `.aggregate("sum(size) AS volume", keys="symbol").top_k(3, by="volume")`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from skytide.queries.query import Query
 
 @dataclass(frozen=True)
 class Over(Query):
-    """Keeps of panes what the first query keeps, and asks the second one of each window's answer.
+    """Keeps what the first query keeps of panes, and applies the second query to the answer of each window.
 
     >>> from skytide.queries import Aggregate, Measure, TopK, high
     >>> volume = Aggregate((Measure.parse("sum(size) AS volume"),), keys=("symbol",))
@@ -27,18 +27,18 @@ class Over(Query):
     first: Query
     second: Query
     computed: tuple[Result, ...] = ()
-    """Columns that only the second query reads: expressions over the answer of the first."""
+    """Columns that only the second query reads: expressions of the answer of the first."""
 
     def pane(self, rows: pa.Table) -> pa.Table:
         """Return what the first query keeps."""
         return self.first.pane(rows)
 
     def merge(self, kept: pa.Table) -> pa.Table:
-        """Merge as the first query does."""
+        """Return what the first query merges."""
         return self.first.merge(kept)
 
     def window(self, kept: pa.Table) -> pa.Table:
-        """Return the second query's answer over the first one's."""
+        """Return the second query's answer for the first one's."""
         answer = self._with_computed(self.first.window(kept))
         return self.second.window(self.second.pane(answer)).drop_columns([result.name for result in self.computed])
 
@@ -52,7 +52,7 @@ class Over(Query):
         return pa.schema([field for field in self.second.schema(self._between(rows)) if field.name not in helpers])
 
     def check(self, rows: pa.Schema) -> None:
-        """Refuse what either query refuses."""
+        """Refuse columns that either query refuses."""
         self.first.check(rows)
         self.second.check(self._between(rows))
 
@@ -61,19 +61,19 @@ class Over(Query):
         return self.first.refused(rows)
 
     def expressions(self) -> Iterator[Expression]:
-        """Return what the first query reads of the rows."""
+        """Return the expressions of the rows that the first query reads."""
         return self.first.expressions()
 
     def over(self, names: dict[str, str]) -> Over:
-        """Return the same over named columns."""
+        """Return the same query over named columns."""
         return replace(self, first=self.first.over(names))
 
     def routed_by(self) -> tuple[str, ...]:
-        """Return the keys of the first query: what it keeps of them is merged before the second one is asked."""
+        """Return the keys of the first query: what it keeps of them is merged before the second one runs."""
         return self.first.routed_by()
 
     def _between(self, rows: pa.Schema) -> pa.Schema:
-        """Return the columns that the second query is asked of."""
+        """Return the columns that the second query gets."""
         fields = self._with_computed(self.first.schema(rows).empty_table()).schema
         origins = {field.name: field for field in self.first.schema(rows)}
         return pa.schema([origins.get(field.name, field) for field in fields])

@@ -1,4 +1,4 @@
-"""Preferences as SQL users write them: 'price MIN, stars MAX, city DIFF'."""
+"""Preferences in the style of SQL: 'price MIN, stars MAX, city DIFF'."""
 
 import re
 
@@ -11,7 +11,7 @@ KINDS = {"MIN": "low", "MAX": "high", "DIFF": "diff"}
 
 
 def parse_preferences(text: str) -> Preference:
-    """Read a list of columns, each followed by MIN, MAX or DIFF.
+    """Return the preference for a list of columns, each followed by MIN, MAX or DIFF.
 
     >>> parse_preferences("price MIN, stars MAX, city DIFF")
     low('price') * high('stars') * diff('city')

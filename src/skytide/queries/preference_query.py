@@ -1,4 +1,4 @@
-"""What all queries over a preference have in common."""
+"""The base of all queries by a preference."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class PreferenceQuery(Query):
     nulls: Nulls = "error"
 
     def __post_init__(self) -> None:
-        """Refuse what can be refused without knowing the rows."""
+        """Refuse what is wrong whatever the rows are."""
         combine((self.preference,))
         if not isinstance(self.nulls, str) or self.nulls not in NULLS:
             raise refused("nulls", self.nulls, "not a rule for NULL and NaN", "choose one of " + ", ".join(map(repr, NULLS)))
@@ -44,7 +44,7 @@ class PreferenceQuery(Query):
         return groups_of(self.preference)
 
     def check(self, rows: pa.Schema) -> None:
-        """Refuse columns that are not there or have no order."""
+        """Refuse columns that do not exist or have no order."""
         for attribute in self.preference.attributes():
             _check_column(attribute, rows)
         for added in set(self.schema(rows).names[len(rows.names) :]):
@@ -65,7 +65,7 @@ class PreferenceQuery(Query):
         return rows, matrix(rows, chains_of(self.preference))
 
     def within_groups(self, kernel: Any, rows: pa.Table, points: Points) -> NDArray[Any]:
-        """Apply a kernel to the points, within each group of equal `diff` columns."""
+        """Return the results of a kernel for the points, within each group of equal `diff` columns."""
         groups = self.groups()
         if not groups or not rows.num_rows:
             return np.asarray(kernel(points))
@@ -73,20 +73,20 @@ class PreferenceQuery(Query):
 
 
 def plain_dimensions(query: PreferenceQuery, why: str) -> int:
-    """Return the number of compared columns of a preference without priorities; refuse one that has some."""
+    """Return the number of compared columns of a preference; refuse one with priorities."""
     parts = getattr(query.preference, "parts", (query.preference,))
     if isinstance(query.preference, Prioritised) or any(isinstance(part, Prioritised) for part in parts):
         raise InvalidInput(
             value=repr(query.preference),
-            reason=f"{why} counts columns, and has no meaning for priorities",
+            reason=f"{why} counts columns, and is not defined for priorities",
             remedy="use * only",
         )
     return len(chains_of(query.preference))
 
 
-def check_count(name: str, value: Any, most: int | None = None) -> None:
-    """Refuse a count that is not a whole number from 1 to `most`."""
-    whole(name, value, 1, most)
+def check_count(name: str, value: Any, maximum: int | None = None) -> None:
+    """Refuse a count that is not a whole number from 1 to `maximum`."""
+    whole(name, value, 1, maximum)
 
 
 def _check_column(attribute: Attribute, rows: pa.Schema) -> None:
@@ -101,5 +101,5 @@ def _check_column(attribute: Attribute, rows: pa.Schema) -> None:
         raise InvalidInput(
             value=f"{attribute} of type {kind}",
             reason="only numbers, dates, times and booleans are ordered",
-            remedy=f"cast it, prefer an expression of it, or use diff({attribute.what!r}) to compare equal ones",
+            remedy=f"cast it, prefer an expression of it, or use diff({attribute.what!r}) to compare only rows with equal values",
         )

@@ -1,4 +1,4 @@
-"""What is better: preferences over columns, combined as equals (`*`) or by priority (`&`).
+"""Preferences over columns, combined as equals (`*`) or by priority (`&`).
 
 >>> low("price") * high("stars") & low("distance")
 low('price') * high('stars') & low('distance')
@@ -15,33 +15,33 @@ from skytide.errors.checks import brief, refused, words
 
 
 class ColumnLike(Protocol):
-    """A Column of Spark, which this layer does not import."""
+    """A Spark Column; this layer does not import Spark."""
 
     def isNotNull(self) -> Any:
         """Return whether there is a value."""
 
     def alias(self, *alias: str, **options: Any) -> Any:
-        """Return the same under another name."""
+        """Return the same column under another name."""
 
 
 Expression = str | ColumnLike
-"""A column: its name, an SQL expression, or a Column of Spark."""
+"""A column: its name, an SQL expression, or a Spark Column."""
 Chain = tuple["Attribute", ...]  # a lexicographic order: ties of the first attribute are decided by the next
 
 
 class Preference:
-    """Base of all preferences: `a * b` asks for both alike (Pareto), `a & b` for `a` first and `b` among equals."""
+    """The base of all preferences: `a * b` prefers both equally (Pareto), `a & b` prefers `a` first and `b` among equals."""
 
     def __mul__(self, other: Preference) -> Preference:
-        """Combine as equals: better is who is better in one and not worse in the other."""
+        """Return both combined as equals: a row is better if it is better in one and not worse in the other."""
         return Pareto((*_flat(self, Pareto), *_flat(_preference(other), Pareto)))
 
     def __and__(self, other: Preference) -> Preference:
-        """Combine by priority: `other` decides only between rows that are equal in all columns of this preference."""
+        """Return both combined by priority: `other` decides only between rows that are equal in all columns of this preference."""
         return Prioritised((*_flat(self, Prioritised), *_flat(_preference(other), Prioritised)))
 
     def attributes(self) -> Iterator[Attribute]:
-        """Return every column that is compared, in the order they were written."""
+        """Return every compared column, in the order in which they were written."""
         raise NotImplementedError
 
     def over(self, name: Callable[[Expression], str]) -> Preference:
@@ -51,7 +51,7 @@ class Preference:
 
 @dataclass(frozen=True, repr=False)
 class Attribute(Preference):
-    """One column (or expression) and what is preferred of it: its low values, its high ones, or only equal ones (diff)."""
+    """One column (or expression) and what is preferred: low values, high values, or a comparison of equal values only (diff)."""
 
     what: Expression
     kind: str
@@ -65,7 +65,7 @@ class Attribute(Preference):
         return Attribute(name(self.what), self.kind)
 
     def __repr__(self) -> str:
-        """Show it as it is written."""
+        """Return the preference as it is written."""
         return f"{self.kind}({self.what!r})"
 
 
@@ -87,7 +87,7 @@ class Pareto(_Combined):
     """Several preferences, all of the same importance."""
 
     def __repr__(self) -> str:
-        """Show it as it is written."""
+        """Return the preference as it is written."""
         return " * ".join(f"({part!r})" if isinstance(part, Prioritised) else repr(part) for part in self.parts)
 
 
@@ -95,27 +95,27 @@ class Prioritised(_Combined):
     """Several preferences, the more important ones first."""
 
     def __repr__(self) -> str:
-        """Show it as it is written."""
+        """Return the preference as it is written."""
         return " & ".join(repr(part) for part in self.parts)
 
 
 def low(what: Expression) -> Preference:
-    """Prefer low values of a column or expression."""
+    """Return a preference for low values of a column or expression."""
     return Attribute(_column(what), "low")
 
 
 def high(what: Expression) -> Preference:
-    """Prefer high values of a column or expression."""
+    """Return a preference for high values of a column or expression."""
     return Attribute(_column(what), "high")
 
 
 def diff(what: Expression) -> Preference:
-    """Compare only rows with equal values of a column or expression: each of its values is a competition of its own."""
+    """Return a preference that compares only rows with equal values of a column or expression: each value is a competition of its own."""
     return Attribute(_column(what), "diff")
 
 
 def _column(what: Expression) -> Expression:
-    """Refuse what is no column; which Columns there are only Spark knows."""
+    """Return a column, or refuse what cannot be one; only Spark knows which Columns exist."""
     if isinstance(what, str):
         words("what", what, "price")
     elif what is None or isinstance(what, Preference | int | float | complex | bytes | type | Collection | Generator):
@@ -124,7 +124,7 @@ def _column(what: Expression) -> Expression:
 
 
 def combine(preferences: tuple[Preference | str, ...]) -> Preference:
-    """Check preferences and combine them as equals; a bare name means that high is best, as in `by=` of a top-k.
+    """Return preferences combined as equals, after checking them; a bare name means that high is best, as in `by=` of a top-k.
 
     >>> combine((low("price"), high("stars")))
     low('price') * high('stars')
@@ -163,15 +163,15 @@ def combine(preferences: tuple[Preference | str, ...]) -> Preference:
 
 
 def groups_of(preference: Preference) -> tuple[Any, ...]:
-    """Return the columns whose values make competitions of their own."""
+    """Return the `diff` columns, each value of which is a competition of its own."""
     return tuple(attribute.what for attribute in preference.attributes() if attribute.kind == "diff")
 
 
 def chains_of(preference: Preference) -> tuple[Chain, ...]:
-    """Return lexicographic orders that together mean the same as the preference: better is who is not worse in any of them.
+    """Return lexicographic orders that together mean the same as the preference: a better row is not worse in any of them.
 
     A column is a chain of its own, and a Pareto combination has the chains of its parts. For `p & q`, take a chain of `p`,
-    append all other columns of `p`, then a chain of `q`; do so until every chain of both was used. Rows that differ in `p`
+    append all other columns of `p`, then a chain of `q`; do so until every chain of both has been used. Rows that differ in `p`
     are then decided by `p` alone (if one dominates, its first difference in any order is a better value), and rows that are
     equal in `p` by `q`. So any preference becomes a plain Pareto order over ranks, and one kernel serves them all.
 

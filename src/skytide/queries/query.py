@@ -1,4 +1,4 @@
-"""What a query is: what to keep of any set of rows, and the answer of a window from what was kept."""
+"""The base of all queries: what to keep of any set of rows, and the answer of a window from what was kept."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 
 class Query(ABC):
-    """Derive from this to bring a query of your own.
+    """Derive from this class to write a query of your own.
 
-    The law that every query obeys (and that `skytide` builds on): split rows in any way, keep `pane(part)` of each part, put
-    those together in any order, `merge` some of them if you like; `window` of it all is always the same rows.
+    The law that every query obeys (and that `skytide` relies on): split rows in any way, keep `pane(part)` of each part, put
+    those together in any order, `merge` some of them if you like; `window` of all of it always returns the same rows.
 
     >>> class Cheapest(Query):
     ...     def pane(self, rows):
@@ -30,29 +30,29 @@ class Query(ABC):
 
     @abstractmethod
     def pane(self, rows: pa.Table) -> pa.Table:
-        """Return the rows that can still matter to a window, of some rows of it."""
+        """Return what of some rows of a window may still matter to its answer."""
 
     @abstractmethod
     def window(self, kept: pa.Table) -> pa.Table:
-        """Return the answer, from all that was kept."""
+        """Return the answer from all that was kept."""
 
     def merge(self, kept: pa.Table) -> pa.Table:
-        """Reduce what was kept of several parts to what would have been kept of them together."""
+        """Return what would have been kept of several parts together, from what was kept of each."""
         return self.pane(kept)
 
     def kept_schema(self, rows: pa.Schema) -> pa.Schema:
-        """Return the columns of what is kept: those of the rows, unless the query keeps something else."""
+        """Return the columns that are kept: those of the rows, unless the query keeps something else."""
         return rows
 
     def schema(self, rows: pa.Schema) -> pa.Schema:
-        """Return the columns of the answer: those of the rows, unless the query adds some or gives something else."""
+        """Return the columns of the answer: those of the rows, unless the query returns others."""
         return rows
 
     def check(self, rows: pa.Schema) -> None:
-        """Raise InvalidInput if rows of this schema cannot be asked. Called before anything runs."""
+        """Raise InvalidInput if the query cannot be applied to rows of this schema. Called before anything runs."""
 
     def refused(self, rows: pa.Table) -> Mask | None:
-        """Return which rows `pane` would refuse, or None if it takes all; a stream can put those aside instead of failing."""
+        """Return which rows `pane` would refuse, or None if it accepts all; a stream can put those aside instead of failing."""
         return None
 
     def expressions(self) -> Iterator[Expression]:
@@ -64,24 +64,24 @@ class Query(ABC):
         return self
 
     def groups(self) -> tuple[str, ...]:
-        """Return columns whose values never meet: rows with different values can be worked on apart."""
+        """Return columns by which rows are independent: rows with different values can be processed separately."""
         return ()
 
     def routed_by(self) -> tuple[str, ...]:
-        """Return columns by which tuples may be sent to tasks of the pane level: those of `groups`, unless the query knows better ones."""
+        """Return columns by which tuples may be routed to tasks of the pane level: those of `groups`, unless the query knows better ones."""
         return self.groups()
 
     def skyline_inside(self) -> "Skyline | None":
-        """Return the skyline whose rows are all that `window` needs, if there is one: it can then be kept up to date cheaply."""
+        """Return the skyline whose rows are all that `window` needs, if there is one: it can then be updated cheaply."""
         return None
 
     can_share = False
     share_is_final = True
 
     def share(self, kept: pa.Table, mine: Mask) -> pa.Table:
-        """Return what the rows of `mine` add to the answer, against all `kept`; asked only of a query that `can_share`.
+        """Return what the rows of `mine` add to the answer of all of `kept`; called only if the query `can_share`.
 
-        All shares together are `window(kept)`, however the rows were divided, after `settle` if `share_is_final` is false.
+        All shares together are `window(kept)`, however the rows are divided, after `settle` if `share_is_final` is false.
         """
         return self.window(kept.filter(pa.array(mine)))
 

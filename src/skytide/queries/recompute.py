@@ -1,7 +1,7 @@
-"""Windows from what was kept of their panes, for queries without a skyline inside.
+"""Windows computed from what was kept of their panes, for queries that contain no skyline.
 
-A window of thousands of panes is not merged pane by pane each time: 32 panes in a row are merged once into a block, 32 blocks into
-a block of the next level, and so on. A window is then made of the largest blocks inside it: some dozens of parts, whatever its panes.
+A window of thousands of panes is not merged pane by pane each time: 32 consecutive panes are merged once into a block, 32 blocks into
+a block of the next level, and so on. A window is then made of the largest blocks inside it: a few dozen parts, however many panes it has.
 """
 
 from dataclasses import dataclass
@@ -23,24 +23,24 @@ FANOUT = 32
 
 @dataclass(frozen=True)
 class _Parts:
-    """What was kept of the parts of one level, in order of time: of panes, or of blocks of parts of the level below."""
+    """What was kept of the parts of one level, in order of time: of panes, or of blocks of the level below."""
 
     rows: pa.Table
 
     @cached_property
     def starts(self) -> Indices:
-        """The row at which each part starts."""
+        """Return the row at which each part starts."""
         panes = self.rows[PANE].to_numpy()
         return np.flatnonzero(np.diff(panes, prepend=panes[0] - 1)) if len(panes) else np.empty(0, np.int64)
 
     @cached_property
     def firsts(self) -> Indices:
-        """The first pane of each part."""
+        """Return the first pane of each part."""
         return np.asarray(self.rows[PANE].to_numpy()[self.starts])
 
     @cached_property
     def lasts(self) -> Indices:
-        """The last pane of each part."""
+        """Return the last pane of each part."""
         return np.asarray(self.rows[LAST].to_numpy()[self.starts])
 
     def kept(self, first: int, end: int) -> pa.Table:
@@ -51,7 +51,7 @@ class _Parts:
 
 
 class Recompute(Sliding):
-    """Remembers what was kept of each pane and of each block of panes; a helper column tells panes (level 0) from blocks."""
+    """Remembers what was kept of each pane and of each block of panes; a helper column has the level, which is 0 for panes."""
 
     def empty(self, rows: pa.Schema) -> pa.Table:
         """Return the memory of no panes."""
@@ -59,15 +59,15 @@ class Recompute(Sliding):
         return pa.schema([*self.query.kept_schema(rows), *helpers]).empty_table()
 
     def add(self, memory: pa.Table, pane: int, kept: pa.Table) -> pa.Table:
-        """Append the pane, and what blocks it completes."""
+        """Return the memory with the pane, and the blocks it completes."""
         return self._extended(memory, [(pane, kept)])
 
     def answer(self, memory: pa.Table, panes: range) -> pa.Table:
-        """Answer from the largest parts that make up the window."""
+        """Return the answer from the largest parts that make up the window."""
         return self._answer(_levels(memory), panes.start, panes.stop)
 
     def slide(self, memory: pa.Table, panes: Panes, windows: Windows, wanted: Indices) -> tuple[Answers, pa.Table]:
-        """Append all panes; then answer each window that holds others than the one before."""
+        """Append all panes, and return answers and memory; only windows whose panes differ from those of the window before are computed."""
         if len(wanted) == 0:
             return self._no_answers(memory), self._extended(memory, panes)
         memory = self._extended(memory, panes)
@@ -89,7 +89,7 @@ class Recompute(Sliding):
         levels = _levels(memory)
         new = [_part(kept, pane, pane, 0) for pane, kept in panes]
         levels[0] = _Parts(pa.concat_tables([levels[0].rows, *new]).combine_chunks())
-        for level, parts in enumerate(levels):  # which grows meanwhile
+        for level, parts in enumerate(levels):  # `levels` grows meanwhile
             above = levels[level + 1 :]
             first = int(np.searchsorted(parts.firsts, above[0].lasts[-1], side="right")) if above and len(above[0].lasts) else 0
             blocks = [
@@ -105,7 +105,7 @@ class Recompute(Sliding):
 
 
 def _levels(memory: pa.Table) -> list[_Parts]:
-    """Divide a memory by level; there is always the level of panes."""
+    """Return the parts of a memory by level; the level of panes always exists."""
     number = memory[LEVEL].to_numpy()
     cuts = np.searchsorted(number, np.arange(number.max(initial=0) + 2)).tolist()
     return [_Parts(memory.slice(a, b - a).combine_chunks()) for a, b in pairwise(cuts)]
@@ -118,7 +118,7 @@ def _part(kept: pa.Table, first: int, last: int, level: int) -> pa.Table:
 
 
 def _cover(levels: list[_Parts], start: int, stop: int) -> list[pa.Table]:
-    """Return what was kept of the panes in [start, stop): of the largest blocks inside, and of what lies before and after them."""
+    """Return what was kept of the panes in [start, stop): of the largest blocks inside, and of the panes before and after them."""
     if not levels or start >= stop:
         return []
     *lower, top = levels

@@ -1,4 +1,4 @@
-"""Distinct values and quantiles by sketches (Apache DataSketches): small, mergeable, and wrong by no more than is said here."""
+"""Distinct values and quantiles by sketches (Apache DataSketches): small, mergeable, and with known error bounds."""
 
 from bisect import bisect_left
 from collections.abc import Iterable
@@ -16,18 +16,19 @@ from skytide.errors.limits import MAX_ACCURACY
 from skytide.queries.extremes import has_order
 from skytide.queries.groups import normalised
 from skytide.queries.mergeable import Mergeable
+from skytide.queries.sums import MAX_DIGITS
 
 LG_REGISTERS = 12
-DISTINCT_ERROR = 1.04 / 2 ** (LG_REGISTERS / 2)
-"""The relative standard error of a number of distinct values: 1.6 %, so that 19 of 20 are within 3.3 %. Up to some hundred they are exact."""
-SIZES = range(8, 65_536)  # of a sketch, as the library takes them
+"""Registers of a sketch for distinct values, as a power of 2. The relative standard error is 1.04 / sqrt(2^12) = 1.6 %, so 19 of 20
+results are within 3.3 %. Up to a few hundred values it is exact."""
+SIZES = range(8, 65_536)  # the sizes of a sketch that the library accepts
 DEFAULT_ACCURACY = 10_000
-"""The error of a quantile's rank is at most 1/accuracy, as in Spark, 99 times out of 100."""
+"""The error of a quantile's rank is at most 1/accuracy, as in Spark, in 99 of 100 cases."""
 
 
 @dataclass(frozen=True)
 class Distinct(Mergeable[hll_sketch]):
-    """How many different values there are (HyperLogLog). The result depends on the set of values alone, not on how they were divided.
+    """The number of different values (HyperLogLog). The result depends only on the set of values, not on how they were divided.
 
     >>> distinct = Distinct()
     >>> distinct.finish(distinct.add(distinct.start(), pa.array(["a", "b", "a", ""])))
@@ -39,7 +40,7 @@ class Distinct(Mergeable[hll_sketch]):
         return hll_sketch(LG_REGISTERS, tgt_hll_type.HLL_8)
 
     def add(self, state: hll_sketch, values: pa.Array) -> hll_sketch:
-        """Add each different value once."""
+        """Return the sketch with each different value."""
         for value in _hashable(pc.unique(values)):
             state.update(value)
         return state
@@ -49,14 +50,14 @@ class Distinct(Mergeable[hll_sketch]):
         return _union(state, other)
 
     def finish(self, state: hll_sketch) -> int:
-        """Return the estimate. A sketch that was never merged would estimate by the order of its values: so it is, with itself."""
+        """Return the estimate. It is that of the sketch merged with itself, as without a merge it would depend on the order of values."""
         estimate: float = _union(state, state).get_estimate()
         return round(estimate)
 
     def kind(self, values: pa.DataType) -> pa.DataType:
-        """Return bigint, as Spark's `count` is."""
+        """Return bigint, the type of Spark's `count`."""
         if not has_order(values) or pa.types.is_null(values):
-            reason = f"values of type {values} cannot be told apart here"
+            reason = f"values of type {values} cannot be compared here"
             raise InvalidInput(
                 value="count(distinct ...)", reason=reason, remedy="choose a field of it, or cast it to a string first"
             )
@@ -73,9 +74,10 @@ class Distinct(Mergeable[hll_sketch]):
 
 @dataclass(frozen=True)
 class Quantile(Mergeable[kll_doubles_sketch]):
-    """The value at a share of all values (KLL): one of them, whose rank is wrong by at most 1/`accuracy` of their number, 99 times of 100.
+    """The value at a share of all values (KLL): one of them, whose rank is off by at most 1/`accuracy` of their number in 99 of 100 cases.
 
-    With few values it is exact, but for whole numbers beyond 2^53 and decimals of more than 15 digits, which are rounded. With more, the sketch throws coins: another run may find a neighbour, within the same bound. NaN is left out.
+    With few values it is exact, except for whole numbers beyond 2^53 and decimals of more than 15 digits, which are rounded. With more,
+    the sketch is randomised: another run may find a neighbour, within the same bound. NaN is ignored.
 
     >>> median = Quantile(0.5)
     >>> median.finish(median.add(median.start(), pa.array([5, 1, 9])))
@@ -86,7 +88,7 @@ class Quantile(Mergeable[kll_doubles_sketch]):
     accuracy: int = DEFAULT_ACCURACY
 
     def __post_init__(self) -> None:
-        """Refuse what is no share, or more than a sketch can keep."""
+        """Refuse values that are not shares, and accuracies beyond what a sketch can reach."""
         if not is_finite(self.share) or not 0 <= self.share <= 1:
             raise InvalidInput(
                 value=f"percentile_approx(..., {self.share})", reason="not a share", remedy="give one from 0.0 to 1.0"
@@ -98,7 +100,7 @@ class Quantile(Mergeable[kll_doubles_sketch]):
         return kll_doubles_sketch(_size_of(self.accuracy))
 
     def add(self, state: kll_doubles_sketch, values: pa.Array) -> kll_doubles_sketch:
-        """Add values."""
+        """Return the sketch with more values."""
         state.update(_as_doubles(values))
         return state
 
@@ -108,7 +110,7 @@ class Quantile(Mergeable[kll_doubles_sketch]):
         return state
 
     def finish(self, state: kll_doubles_sketch) -> float | None:
-        """Return the smallest value that is not below the share, None of no values."""
+        """Return the smallest value that is not below the share, or None if there are no values."""
         return None if state.is_empty() else float(state.get_quantile(self.share, True))
 
     def results(self, states: pa.ChunkedArray, kind: pa.DataType) -> pa.Array:
@@ -116,10 +118,10 @@ class Quantile(Mergeable[kll_doubles_sketch]):
         values = [self.finish(self.load(state)) for state in states.to_pylist()]
         found = pa.array(values, pa.float64())
         if pa.types.is_decimal(kind):
-            return pc.round(found, kind.scale).cast(pa.decimal128(38, kind.scale)).cast(kind)
+            return pc.round(found, kind.scale).cast(pa.decimal128(MAX_DIGITS, kind.scale)).cast(kind)
         if pa.types.is_floating(kind):
             return found.cast(kind)
-        largest = 2 ** (kind.bit_width - 1) - 1  # which as a double may be one more
+        largest = 2 ** (kind.bit_width - 1) - 1  # as a double it may be one more
         return pa.array([None if value is None else min(int(value), largest) for value in values], _integer_of(kind)).cast(kind)
 
     def kind(self, values: pa.DataType) -> pa.DataType:
@@ -140,7 +142,7 @@ class Quantile(Mergeable[kll_doubles_sketch]):
 
 @cache
 def _size_of(accuracy: int) -> int:
-    """Return how many values a sketch keeps of each level so that the error is as small as was asked."""
+    """Return the size of a sketch whose error is at most 1/accuracy."""
 
     def closeness(size: int) -> float:
         return -float(kll_doubles_sketch.get_normalized_rank_error(size, False))
@@ -156,7 +158,7 @@ def _union(*sketches: hll_sketch) -> hll_sketch:
 
 
 def _hashable(values: pa.Array) -> Iterable[int | float | str]:
-    """Return values that a sketch can take, different ones for different values; it passes over the empty text."""
+    """Return values that a sketch accepts, different ones for different values; a sketch ignores empty texts, so these get a prefix."""
     kind = values.type
     if pa.types.is_floating(kind):
         return np.unique(normalised(pa.chunked_array([values])).cast(pa.float64()).to_numpy(), equal_nan=True).tolist()  # type: ignore[no-any-return]
@@ -180,4 +182,4 @@ def _as_doubles(values: pa.Array) -> np.ndarray[tuple[int], np.dtype[np.float64]
         values = values.cast(_integer_of(values.type)) if pa.types.is_temporal(values.type) else values
     return np.array(
         values.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False), dtype=np.float64
-    )  # one that may be written to
+    )  # a copy, as the array must be writable

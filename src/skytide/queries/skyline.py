@@ -1,4 +1,4 @@
-"""The skyline, and what lies just behind it: the k-skyband and the levels."""
+"""The skyline, and what is just behind it: the k-skyband and the levels."""
 
 from dataclasses import dataclass, replace
 from functools import partial
@@ -28,12 +28,12 @@ class Skyline(PreferenceQuery):
     can_share = True
 
     def __post_init__(self) -> None:
-        """Refuse what is neither yes nor no."""
+        """Refuse values that are not booleans."""
         super().__post_init__()
         yes_or_no("distinct", self.distinct)
 
     def pane(self, rows: pa.Table) -> pa.Table:
-        """Return the skyline of the rows: what is dominated here is dominated in every window."""
+        """Return the skyline of the rows: a row that is dominated here is dominated in every window."""
         rows, points = self.compared(rows)
         best = self.within_groups(skyline, rows, points)
         return self._one_each(rows.filter(pa.array(best)), points[best])
@@ -73,12 +73,12 @@ class Skyband(PreferenceQuery):
     can_share = True
 
     def __post_init__(self) -> None:
-        """Refuse a k that is no count."""
+        """Refuse a k that is not a count."""
         super().__post_init__()
         check_count("k", self.k)
 
     def pane(self, rows: pa.Table) -> pa.Table:
-        """Return the k-skyband of the rows: its rows are all that count against others, too."""
+        """Return the k-skyband of the rows: no other rows matter to the rest of the window either."""
         rows, points = self.compared(rows)
         counts = self.within_groups(partial(count_dominators, limit=self.k), rows, points)
         return rows.filter(pa.array(counts < self.k))
@@ -105,17 +105,17 @@ class Levels(PreferenceQuery):
     up_to: int | None = None
 
     def __post_init__(self) -> None:
-        """Refuse a depth that is no count."""
+        """Refuse a depth that is not a count."""
         super().__post_init__()
         if self.up_to is not None:
             check_count("up_to", self.up_to)
 
     def schema(self, rows: pa.Schema) -> pa.Schema:
-        """Add the level."""
+        """Return the columns with the level."""
         return rows.append(pa.field("level", pa.int32()))
 
     def pane(self, rows: pa.Table) -> pa.Table:
-        """Return the rows of the first levels: who is deeper here is deeper everywhere."""
+        """Return the rows of the first levels: a row that is deeper here is deeper in every window."""
         rows, points = self.compared(rows)
         if self.up_to is None:
             return rows

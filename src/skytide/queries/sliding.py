@@ -1,4 +1,4 @@
-"""Windows from panes: what is remembered of the panes that closed, and the answer of each window."""
+"""Windows from panes: the memory of closed panes, and the answer of each window."""
 
 from skytide.queries.incremental import ALIVE, Incremental
 from skytide.queries.memory import PANE, Answers, Panes, Sliding

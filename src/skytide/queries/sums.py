@@ -1,7 +1,7 @@
-"""Sums and averages as Spark gives them, from parts that lose nothing: only the total decides whether it fits its type.
+"""Sums and averages as in Spark, from exact parts: only the total decides whether it fits its type.
 
-Spark adds up in the type of the result, so that it depends on the order of rows whether a partial sum overflows. Here integers and
-decimals are carried in a wider form, and a total that fits is given whatever the order was. Sums of floats are rounded, as in Spark.
+Spark adds in the type of the result, so whether a partial sum overflows depends on the order of rows. Here integers and decimals are
+carried in a wider form, and a total that fits is returned whatever the order was. Sums of floats are rounded, as in Spark.
 """
 
 import decimal
@@ -11,15 +11,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from skytide.errors import InvalidInput
+from skytide.kernels import EXACT_INTEGER
 
-EXACT_INTEGER = 2**53  # beyond it float64 no longer tells neighbouring integers apart
-MAX_DIGITS = 38
-NARROW_DIGITS = 19  # 10**19 values of so many digits have a sum of at most 38 digits
-_EXACT = decimal.Context(prec=150, rounding=decimal.ROUND_DOWN)  # enough digits for rounding half up to be decided afterwards
+MAX_DIGITS, WIDE_DIGITS = 38, 76  # of a decimal in Spark, and of the widest in Arrow
+NARROW_DIGITS = 19  # 10**19 values of this many digits have a sum of at most 38 digits
+_EXACT = decimal.Context(prec=150, rounding=decimal.ROUND_DOWN)  # enough digits to round half up afterwards
 
 
 def adds_up(kind: pa.DataType) -> bool:
-    """Say whether values of this type have a sum."""
+    """Return whether values of this type have a sum."""
     return bool(
         pa.types.is_integer(kind)
         or pa.types.is_floating(kind)
@@ -28,7 +28,7 @@ def adds_up(kind: pa.DataType) -> bool:
 
 
 def sum_type(kind: pa.DataType) -> pa.DataType:
-    """Return the type that Spark's `sum` has.
+    """Return the type of Spark's `sum`.
 
     >>> sum_type(pa.int8()), sum_type(pa.float32()), sum_type(pa.decimal128(10, 2))
     (DataType(int64), DataType(double), Decimal128Type(decimal128(20, 2)))
@@ -39,7 +39,7 @@ def sum_type(kind: pa.DataType) -> pa.DataType:
 
 
 def average_type(kind: pa.DataType) -> pa.DataType:
-    """Return the type that Spark's `avg` has.
+    """Return the type of Spark's `avg`.
 
     >>> average_type(pa.int64()), average_type(pa.decimal128(36, 10))
     (DataType(double), Decimal128Type(decimal128(38, 14)))
@@ -50,7 +50,7 @@ def average_type(kind: pa.DataType) -> pa.DataType:
 
 
 def addends(values: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return values in a type in which Arrow adds them up without overflow: a narrow, fast one if the values allow it."""
+    """Return values in a type in which Arrow sums them without overflow: a narrow, fast one if the values allow it."""
     kind = values.type
     if pa.types.is_floating(kind):
         return values.cast(pa.float64())
@@ -62,29 +62,29 @@ def addends(values: pa.ChunkedArray) -> pa.ChunkedArray:
     few_digits = kind.precision + len(str(len(values))) <= MAX_DIGITS
     if few_digits or _largest(values) * len(values) < decimal.Decimal((0, (1,), MAX_DIGITS - kind.scale)):
         return wide
-    return wide.cast(pa.decimal256(76, kind.scale))
+    return wide.cast(pa.decimal256(WIDE_DIGITS, kind.scale))
 
 
 def rounded_addends(values: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return what an average adds up: Spark turns integers to float64 first, and beyond 2^53 that rounds them."""
+    """Return the values that an average sums: Spark converts integers to float64 first, which rounds them beyond 2^53."""
     if pa.types.is_integer(values.type) and values.type.bit_width == 64 and _largest(values) > EXACT_INTEGER:
         return values.cast(pa.float64(), safe=False).cast(pa.decimal128(MAX_DIGITS, 0))
     return addends(values)
 
 
 def carried(sums: pa.ChunkedArray, kind: pa.DataType) -> pa.Array:
-    """Return sums of values of a type in the form that parts of a window keep, all of whose types Spark knows.
+    """Return sums of values of a type in the form that is kept for parts of a window, in types that Spark knows.
 
     Sums that may outgrow 38 digits are the bytes of a decimal256.
     """
     whole = sums.combine_chunks()
     if _outgrows(kind):
-        return whole.cast(pa.decimal256(76, kind.scale)).view(pa.binary(32)).cast(pa.binary())
+        return whole.cast(pa.decimal256(WIDE_DIGITS, kind.scale)).view(pa.binary(32)).cast(pa.binary())
     return whole.cast(_added_type(kind))
 
 
 def uncarried(parts: pa.ChunkedArray, kind: pa.DataType) -> pa.Array:
-    """Return what `carried` was given, in a type in which Arrow can add it up."""
+    """Return the sums for a result of `carried`, in a type in which Arrow can sum them."""
     whole = parts.combine_chunks()
     return whole.cast(pa.binary(32)).view(_added_type(kind)) if _outgrows(kind) else whole
 
@@ -99,10 +99,10 @@ def total(sums: pa.Array, kind: pa.DataType, measure: str) -> pa.Array:
 
 
 def average(sums: pa.Array, counts: pa.Array, kind: pa.DataType, measure: str) -> pa.Array:
-    """Return sums divided by counts, of which none is 0 where there is a sum, in the type of Spark's `avg`.
+    """Return sums divided by counts in the type of Spark's `avg`; no count is 0 where there is a sum.
 
-    Averages of decimals are rounded half up. The sum of integers is rounded once, to float64; Spark rounds each time it adds beyond 2^53,
-    so that there the last digits of its averages depend on the order of rows.
+    Averages of decimals are rounded half up. The sum of integers is rounded once, to float64; Spark rounds each addition beyond 2^53,
+    so the last digits of its averages then depend on the order of rows.
     """
     if not pa.types.is_decimal(kind):
         return pc.divide(_as_floats(sums), pc.if_else(pc.equal(counts, 0), None, counts).cast(pa.float64()))
@@ -111,7 +111,7 @@ def average(sums: pa.Array, counts: pa.Array, kind: pa.DataType, measure: str) -
     unit = decimal.Decimal((0, (1,), -target.scale))
     pairs = zip(sums.to_pylist(), counts.to_pylist(), strict=True)
     rounded = [None if s is None else _EXACT.divide(s, n).quantize(unit, decimal.ROUND_HALF_UP, _EXACT) for s, n in pairs]
-    averages = pa.array(rounded, pa.decimal256(76, target.scale))
+    averages = pa.array(rounded, pa.decimal256(WIDE_DIGITS, target.scale))
     _check_fits(averages, target, measure)
     return averages.cast(target)
 
@@ -124,7 +124,7 @@ def _added_type(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_floating(kind):
         return pa.float64()
     if _outgrows(kind):
-        return pa.decimal256(76, kind.scale)
+        return pa.decimal256(WIDE_DIGITS, kind.scale)
     return pa.decimal128(MAX_DIGITS, kind.scale if pa.types.is_decimal(kind) else 0)
 
 
@@ -145,7 +145,7 @@ def _as_floats(sums: pa.Array) -> pa.Array:
 
 
 def _check_fits(values: pa.Array, target: pa.DataType, measure: str) -> None:
-    """Raise InvalidInput if a value lies beyond a type: Spark does the same in its ANSI mode."""
+    """Raise InvalidInput if a value does not fit a type, as Spark does in its ANSI mode."""
     if pa.types.is_decimal(target):
         above = decimal.Decimal((0, (1,), target.precision - target.scale))
         below, name = above.copy_negate(), f"decimal({target.precision},{target.scale})"

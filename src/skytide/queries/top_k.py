@@ -13,9 +13,9 @@ from skytide.queries.preferences import chains_of
 
 @dataclass(frozen=True)
 class TopK(PreferenceQuery):
-    """The `k` best rows by one score (ties decided by `&`), and whoever ties with the last of them; the best come first.
+    """The `k` best rows by one score (ties decided by `&`), and those that tie with the last of them; the best come first.
 
-    Ties are kept because which of them came first would depend on how the rows were divided. With `diff` columns each group
+    Ties are kept because which of them comes first would depend on how the rows were divided. With `diff` columns each group
     has its own k.
 
     >>> from skytide.queries import high
@@ -26,7 +26,7 @@ class TopK(PreferenceQuery):
     k: int = 1
 
     def __post_init__(self) -> None:
-        """Refuse what is no count, and several scores that nobody weighs against each other."""
+        """Refuse a k that is not a count, and several scores without an order of importance."""
         super().__post_init__()
         check_count("k", self.k)
         if len(chains_of(self.preference)) > 1:

@@ -1,4 +1,4 @@
-"""A query as if there were no panes: every window from all of its tuples. The obvious way, to compare with."""
+"""A query as if there were no panes: every window is computed from all of its tuples. The obvious way, for comparison."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ from skytide.queries.query import Query
 
 @dataclass(frozen=True)
 class Unshared(Query):
-    """Asks another query of whole windows; nothing that was found for one window helps the next.
+    """Applies another query to whole windows; windows share nothing.
 
     >>> from skytide.queries import Skyline, low
     >>> Unshared(Skyline(low("price"))).window(pa.table({"price": [3, 1, 2]})).to_pylist()
@@ -19,15 +19,15 @@ class Unshared(Query):
     query: Query
 
     def pane(self, rows: pa.Table) -> pa.Table:
-        """Keep everything."""
+        """Return all rows."""
         return rows
 
     def window(self, kept: pa.Table) -> pa.Table:
-        """Ask for the whole window."""
+        """Return the answer for the whole window."""
         return self.query.window(self.query.pane(kept))
 
     def check(self, rows: pa.Schema) -> None:
-        """Refuse what the other query refuses."""
+        """Refuse columns that the other query refuses."""
         self.query.check(rows)
 
     def schema(self, rows: pa.Schema) -> pa.Schema:

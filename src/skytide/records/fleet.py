@@ -11,24 +11,24 @@ class FleetStatus(Printed):
     """How a fleet is doing, after its latest look at all streams."""
 
     streams: int = 0
-    """Those that are there."""
+    """Streams that are there."""
     missing: int = 0
-    """Those that were there, and keep their place in case they come back."""
+    """Streams that were there; they keep their place in case they come back."""
     suspended: int = 0
     silent: int = 0
-    """Those of which nothing came lately."""
+    """Streams of which nothing has come lately."""
     splits: int = 0
     """Tasks that read a batch."""
     batches: int = 0
     tuples: int = 0
-    """About how many were let in."""
+    """About how many tuples were let in."""
     buffered: int = 0
-    """About how many have come and were not let in yet; those of suspended streams do not count."""
+    """About how many tuples have come but were not let in yet; those of suspended streams do not count."""
     rate_hz: float = 0.0
     expected_hz: float = 0.0
-    """Tuples a second that are expected of all streams together, by forecasts and declarations."""
+    """Tuples per second expected of all streams together, by forecasts and declarations."""
     capacity_hz: float = 0.0
-    """Tuples a second that one split can take, as its tasks measure it."""
+    """Tuples per second that one split can take, as its tasks measure it."""
     redirections: int = 0
     """How often a stream was moved to another split."""
     invalid: int = 0
@@ -36,7 +36,7 @@ class FleetStatus(Printed):
     skipped: Mapping[str, int] = field(default_factory=dict)
     """How often something of a stream was lost, by reason: "replaced", "truncated", "trimmed", "vanished" or "unreadable"."""
     planning_s: float = 0.0
-    """What the latest look, plan and note took."""
+    """The time for the latest look, plan and note."""
 
     def lines(self) -> list[tuple[str, str]]:
         """Return what is worth knowing, in a few lines."""
@@ -63,4 +63,4 @@ class SplitStatus:
     expected_hz: float
     buffered: int
     latency_s: float
-    """How long what is buffered takes."""
+    """How long it takes to work off what is buffered."""

@@ -4,11 +4,11 @@ from datetime import UTC, datetime
 from html import escape
 
 LIVE_S = 86_400.0
-"""A stream whose newest tuple is older than this is a recording: how far it lies behind the clock means nothing."""
+"""A stream whose newest tuple is older than this is a recording: how far it is behind the clock means nothing."""
 
 
 class Printed:
-    """Prints as a few lines. `lines` names and tells what is worth knowing; empty texts are left out."""
+    """Prints as a few lines, each with a label; empty texts are left out."""
 
     __slots__ = ()
 
@@ -17,13 +17,13 @@ class Printed:
         raise NotImplementedError
 
     def __str__(self) -> str:
-        """Write a line for each."""
+        """Return a line for each label that has a text."""
         known = [(label, text) for label, text in self.lines() if text]
         width = max((len(label) for label, _ in known), default=0)
         return "\n".join(f"{label:<{width}}  {text}" for label, text in known)
 
     def _repr_html_(self) -> str:
-        """Write the same for a notebook."""
+        """Return the same as a table for a notebook."""
         rows = "".join(
             f'<tr><th style="text-align:left">{escape(label)}</th><td style="text-align:left">{escape(text)}</td></tr>'
             for label, text in self.lines()
@@ -33,7 +33,7 @@ class Printed:
 
 
 def number(value: float) -> str:
-    """Write a figure with as many digits as tell something.
+    """Return a number as text, with as many digits as mean something.
 
     >>> [number(value) for value in (24310.4, 1234567, 42.26, 0.05634, 0, 7)]
     ['24,310', '1,234,567', '42.3', '0.056', '0', '7']
@@ -44,7 +44,7 @@ def number(value: float) -> str:
 
 
 def seconds(value: float) -> str:
-    """Write a length of time.
+    """Return a length of time as text.
 
     >>> [seconds(value) for value in (0.0004, 0.38, 3.614, 75, 9000, 200_000)]
     ['0.4 ms', '380 ms', '3.6 s', '75 s', '2.5 h', '2.3 d']
@@ -58,7 +58,7 @@ def seconds(value: float) -> str:
 
 
 def moment(time_us: int) -> str:
-    """Write a time (UTC), with as little of a second as it has.
+    """Return a time (UTC) as text, with fractions of a second only if it has any.
 
     >>> moment(1_700_000_000_000_000), moment(1_700_000_000_200_000)
     ('2023-11-14 22:13:20', '2023-11-14 22:13:20.2')
@@ -69,7 +69,7 @@ def moment(time_us: int) -> str:
 
 
 def span(start_us: int, end_us: int) -> str:
-    """Write from when to when; the day once.
+    """Return a span of time as text; the day appears once.
 
     >>> span(1_700_000_000_000_000, 1_700_000_060_000_000)
     '2023-11-14 22:13:20 to 22:14:20'

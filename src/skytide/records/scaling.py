@@ -1,4 +1,4 @@
-"""What an auto-scaler sees, thinks and says."""
+"""What an auto-scaler observes, decides and reports."""
 
 import time
 from dataclasses import dataclass, field, replace
@@ -16,10 +16,10 @@ class Allocation:
     window_slots: int | None = None
     """None: the query has no such level."""
     frequency_ghz: float | None = None
-    """None: as the machine likes it."""
+    """None: the machine chooses it."""
 
     def with_workers(self, workers: int) -> "Allocation":
-        """Return the same with another number of workers; the slots follow in proportion, and each level keeps one.
+        """Return the same with another number of workers; the slots follow in proportion, and each level keeps at least one.
 
         >>> Allocation(4, pane_slots=1, window_slots=3).with_workers(8)
         Allocation(workers=8, pane_slots=2, window_slots=6, frequency_ghz=None)
@@ -40,29 +40,29 @@ class Observation:
     """The end of the interval."""
     interval_s: float
     allocation: Allocation
-    """What worked in it."""
+    """What was at work in it."""
     arrival_rate_hz: float
     processed_rate_hz: float
     utilisation: float
     """What came in over what could have been served; above 1 the query falls behind."""
     service_s: float | None = None
-    """Time of one worker for one tuple."""
+    """The time one worker takes for one tuple."""
     backlog: float = 0.0
     """Tuples that wait at the end of the interval."""
     latency_s: float | None = None
-    """Of a tuple, from its arrival to its result, on average."""
+    """The mean latency of a tuple, from its arrival to its result."""
     arrival_cv: float = 1.0
     service_cv: float = 1.0
-    """Coefficients of variation of the time between two tuples, and of the time for one."""
+    """The coefficients of variation of the time between two tuples, and of the time for one."""
     loads: tuple[tuple[str, float], ...] = ()
-    """Of each worker, the share of the interval in which it was busy."""
+    """The share of the interval in which each worker was busy."""
     pane_utilisation: float | None = None
     splitting_factor: float | None = None
     window_utilisation: float | None = None
-    """Of the two levels of a continuous query."""
+    """These three are of the two levels of a continuous query."""
     power_w: float | None = None
     expected_rate_hz: float | None = None
-    """Tuples a second that the source itself expects soon; None if it cannot tell."""
+    """Tuples per second that the source itself expects soon; None if it cannot say."""
 
 
 @dataclass(frozen=True)
@@ -71,15 +71,15 @@ class Evaluation:
 
     seen: Observation
     demand_hz: float
-    """Tuples a second that have to be served: those that come, or are about to, and a share of those that wait."""
+    """Tuples per second that have to be served: those that come, or are about to, and a share of those that wait."""
     service_s: float | None
-    """Time of one worker for one tuple, over the latest intervals."""
+    """The time one worker takes for one tuple, over the latest intervals."""
     utilisation: float
-    """Demand over what the workers of now can serve."""
+    """The demand over what the present workers can serve."""
     lead_s: float
     """How long it takes until an added worker works."""
     settled: bool = True
-    """False as long as workers that were asked for are not there yet, or had no whole interval to work in."""
+    """False as long as workers that were asked for are not there yet, or have not worked for a whole interval."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ class Decision:
     allocation: Allocation
     reason: str
     expected: Expected | None = field(default=None, compare=False)
-    """The forecast it rests on, if it rests on one."""
+    """The forecast that it rests on, if any."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ class Event:
     text: str
 
     def __str__(self) -> str:
-        """Write it with the time of day (UTC)."""
+        """Return the text after the time of day (UTC)."""
         return f"{time.strftime('%H:%M:%S', time.gmtime(self.at_s))} {self.text}"
 
 
@@ -123,12 +123,12 @@ class ScalerStatus(Printed):
     acts: bool
     workers: int
     wanted: int
-    """As of the latest cycle."""
+    """The number of workers that the latest cycle wanted."""
     reason: str
     lead_s: float
-    """From asking for a worker to its first work, as measured."""
+    """The time from asking for a worker to its first work, as measured."""
     seen: Observation | None
-    """The latest."""
+    """The latest observation."""
     failure: str = ""
     """Why the latest cycle failed, or what ended the auto-scaler before its query; empty if all is well."""
     cycles: int = 0

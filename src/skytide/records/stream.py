@@ -12,18 +12,18 @@ class WindowRow:
     window_start_us: int
     window_end_us: int
     tuples: int
-    """Tuples that fell into it, without late ones."""
+    """Tuples that fell into it, not counting late ones."""
     kept: int
     """Rows of its result."""
     late: int
     """Tuples dropped as late since the window before came out."""
     latency_s: float
-    """From the window's end to its result; means something where event time is the time of day."""
+    """From the window's end to its result; meaningful only where event time is the time of day."""
     windows: int = 1
     """How many windows this row stands for: more than one after a long silence, all of them empty."""
 
     def __str__(self) -> str:
-        """Write it in a line, with times (UTC); a latency only where event time is the time of day."""
+        """Return a line about it, with times in UTC; the latency only where event time is the time of day."""
         several = f"{self.windows:,} empty windows, " if self.windows > 1 else ""
         late = f", {self.late:,} late" if self.late else ""
         latency = f", out after {seconds(self.latency_s)}" if 0 <= self.latency_s < LIVE_S else ""
@@ -41,13 +41,13 @@ class Status(Printed):
     """Why it failed."""
     batch: int = -1
     input_rate_hz: float = 0.0
-    """Tuples a second that came in with the latest batch, since the batch before."""
+    """Tuples per second that came in with the latest batch, since the batch before."""
     processing_rate_hz: float = 0.0
-    """Tuples a second of the time the latest batch took."""
+    """Tuples of the latest batch per second that it took."""
     utilisation: float = 0.0
-    """Time the latest batch took, without what Spark does around it, over the trigger's interval: near 1 it does not keep up."""
+    """The time the latest batch took, without what Spark does around it, over the trigger's interval; near 1 it hardly keeps up."""
     backlog_s: float | None = None
-    """How far the newest tuple lies behind the wall clock; None if that is more than a day, as in a recording."""
+    """How far the newest tuple is behind the wall clock; None if that is more than a day, as in a recording."""
     newest_us: int | None = None
     """The time of the newest tuple, as far as it is believed."""
     open_panes: int = 0
@@ -66,26 +66,26 @@ class Status(Printed):
     splitting_factor: float = 1.0
     """How many partitions a pane has on average."""
     threshold: float = float("inf")
-    """Tuples of a pane that one slot gets before the next one does."""
+    """The number of tuples of a pane that one slot gets before the next one is used."""
     window_slots: int = 1
     window_plan: str = ""
-    """How the window level spreads its work, and why not otherwise; for an operator on keys why its keys lie where they do."""
+    """How the window level spreads its work, and why; for an operator on keys, why its keys lie where they do."""
     notice: str = ""
     """What somebody should know, such as a slack that has grown far beyond the window."""
     slots: int = 0
-    """Of an operator on keys."""
+    """The slots of an operator on keys."""
     imbalance: float = 1.0
-    """Tuples that came to the most loaded of these, over their mean, in the latest batch."""
+    """In the latest batch, the tuples that came to the most loaded of these slots, over their mean."""
     moved_groups: int = 0
-    """Groups of keys that were given to another slot, so far."""
+    """Groups of keys that have moved to another slot so far."""
     own_groups: int = 0
-    """Keys that come so often that they are groups of their own."""
+    """Keys that come so often that each is a group of its own."""
     hot_keys: tuple[str, ...] = ()
-    """Those of them that fill a slot each: with more slots they come out no sooner."""
+    """Those of them that fill a slot each: more slots do not make them faster."""
     found_in_memory: float = 0.0
-    """Of the files with what is remembered of keys, the share that workers had in their memory already, in the latest batch."""
+    """In the latest batch, the share of the files about keys that workers already had in their memory."""
     slot_tuples: tuple[int, ...] = ()
-    """Tuples that came to each slot of an operator on keys, in the latest batch."""
+    """In the latest batch, the tuples that came to each slot of an operator on keys."""
 
     def lines(self) -> list[tuple[str, str]]:
         """Return what is worth knowing, in a few lines."""

@@ -1,4 +1,4 @@
-"""Pure decisions on where work goes: tuples to pane slots, tasks to window slots."""
+"""Pure decisions on where work goes: tuples to pane slots, and tasks to window slots."""
 
 from skytide.routing.completeness import Completeness
 from skytide.routing.counting import Frequencies, KeyCounter

@@ -1,4 +1,4 @@
-"""When all partitions of a pane have come (P0 §3.1 and Alg. 4, SPEC S11)."""
+"""Detects when the results of all partitions of a pane are there (P0 §3.1 and Alg. 4, SPEC S11)."""
 
 from dataclasses import dataclass
 
@@ -10,9 +10,9 @@ class _Seen:
 
 
 class Completeness:
-    """Counts the results of each pane until all of its partitions are there.
+    """Counts the results of each pane until those of all its partitions are there.
 
-    A result says how many partitions its pane has, or 0 if it came before that was known.
+    A result tells how many partitions its pane has, or 0 if that was not known yet.
 
     >>> seen = Completeness()
     >>> seen.on(pane=7, partitions=0), seen.on(pane=7, partitions=3), seen.on(pane=7, partitions=3)
@@ -24,7 +24,7 @@ class Completeness:
         self._seen: dict[int, _Seen] = {}
 
     def on(self, pane: int, partitions: int) -> bool:
-        """Take in a result, and say whether the pane is complete with it."""
+        """Take in a result, and return whether it completes the pane."""
         seen = self._seen.setdefault(pane, _Seen())
         seen.results += 1
         seen.partitions = max(seen.partitions, partitions)

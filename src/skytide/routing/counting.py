@@ -1,4 +1,4 @@
-"""Which keys come most often: counted by a sketch, so that memory is bounded whatever number of keys there is (P1 §4.1, §6.4.4)."""
+"""Counts the most frequent keys by a sketch, in bounded memory whatever the number of keys (P1 §4.1, §6.4.4)."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -9,19 +9,19 @@ from datasketches import frequent_items_error_type, frequent_items_sketch
 from skytide.routing.hashing import Keys
 
 COUNTED = 8_192
-"""Of the keys that come together, so many at most are counted: the others are rarer than one tuple in so many."""
+"""At most this many of the keys that come together are counted: the others are rarer than one tuple in this many."""
 LG_COUNTERS = 14
 
 
 @dataclass(frozen=True)
 class Frequencies:
-    """How often the most frequent keys came among some tuples: by the hash of the key, the most frequent first."""
+    """How often the most frequent keys occur among some tuples: by the hash of the key, the most frequent first."""
 
     tuples: int = 0
     counts: tuple[tuple[int, int], ...] = ()
 
     def beside(self, other: "Frequencies") -> "Frequencies":
-        """Return what two saw of different tuples.
+        """Return the frequencies of the tuples of both.
 
         >>> Frequencies(10, ((7, 5), (8, 2))).beside(Frequencies(4, ((8, 4),)))
         Frequencies(tuples=14, counts=((8, 6), (7, 5)))
@@ -29,10 +29,10 @@ class Frequencies:
         total = dict(self.counts)
         for key, count in other.counts:
             total[key] = total.get(key, 0) + count
-        return Frequencies(self.tuples + other.tuples, _most_first(total.items()))
+        return Frequencies(self.tuples + other.tuples, _descending(total.items()))
 
-    def most(self, keys: int) -> "Frequencies":
-        """Return what is known of so many keys at most."""
+    def top(self, keys: int) -> "Frequencies":
+        """Return the frequencies of the first `keys` keys."""
         return Frequencies(self.tuples, self.counts[:keys])
 
     def to_json(self) -> list[Any]:
@@ -41,7 +41,7 @@ class Frequencies:
 
     @staticmethod
     def from_json(values: list[Any]) -> "Frequencies":
-        """Return what `to_json` gave as frequencies."""
+        """Return the frequencies for a result of `to_json`."""
         tuples, counts = values
         return Frequencies(tuples, tuple((key, count) for key, count in counts))
 
@@ -56,7 +56,7 @@ class KeyCounter:
     """
 
     def __init__(self) -> None:
-        """Begin with no tuple."""
+        """Start with no tuples."""
         self._sketch = frequent_items_sketch(LG_COUNTERS)
         self._tuples = 0
 
@@ -71,10 +71,10 @@ class KeyCounter:
             self._sketch.update(key, count)
 
     def frequencies(self) -> Frequencies:
-        """Return the keys that came most often; those that the sketch cannot tell from rare ones are left out."""
+        """Return the most frequent keys, without those that the sketch cannot distinguish from rare ones."""
         found = self._sketch.get_frequent_items(frequent_items_error_type.NO_FALSE_POSITIVES)
-        return Frequencies(self._tuples, _most_first((key, count) for key, count, *_ in found))
+        return Frequencies(self._tuples, _descending((key, count) for key, count, *_ in found))
 
 
-def _most_first(counts: Any) -> tuple[tuple[int, int], ...]:
+def _descending(counts: Any) -> tuple[tuple[int, int], ...]:
     return tuple(sorted(counts, key=lambda each: (-each[1], each[0])))

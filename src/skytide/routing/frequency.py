@@ -1,8 +1,8 @@
-"""Frequency-aware hashing: keys that come often are divided, and their parts placed as if they were keys (P1 §4.1, SPEC A7).
+"""Frequency-aware hashing: frequent keys are divided, and their parts placed as if they were keys (P1 §4.1, SPEC A7).
 
-In each interval the keys that came most often are counted by a sketch. In the next one each of them is divided into sub-keys, the more
-the more often it came; its tuples go to the sub-keys in turn. What is known of frequencies moves work only: results that can be merged
-are the same without it.
+In each interval the most frequent keys are counted by a sketch. In the next one each of them is divided into sub-keys, in proportion to
+its frequency; its tuples go to the sub-keys in turn. Frequencies only decide where work is done: mergeable results are the same
+without them.
 """
 
 from collections.abc import Iterable
@@ -21,12 +21,12 @@ from skytide.routing.ring import HashRing, Nodes
 State = dict[str, Any]
 
 SUB_KEYS = 16_384
-"""So many all tuples together would have: the load of n nodes that a divided key adds to differs by about the root of n over this."""
+"""The number of sub-keys that all tuples together would have: divided keys balance n nodes up to about the root of n over this."""
 
 
 @dataclass(frozen=True)
 class FrequencyAware:
-    """Divide the `heaviest` keys of each interval; with 0 this is plain consistent hashing.
+    """Divides the `heaviest` keys of each interval; with 0 this is plain consistent hashing.
 
     >>> routing = FrequencyAware(heaviest=1).build(range(4))
     >>> keys = Keys(np.zeros(1_000, np.int64), np.array([5], np.uint64))
@@ -41,13 +41,13 @@ class FrequencyAware:
     interval_s: float = 10.0
 
     def __post_init__(self) -> None:
-        """Refuse what is out of range."""
+        """Refuse values that are out of range."""
         whole("heaviest", self.heaviest, 0, MAX_DIVIDED_KEYS)
         real("interval_s", self.interval_s, above=0, meaning="seconds, more than 0")
 
     @property
     def remembered(self) -> int:
-        """How many keys are remembered in an interval: more than are divided, as a key may come often in a part of it only."""
+        """Return how many keys are remembered in an interval: more than are divided, as a key may be frequent in only a part of it."""
         return 2 * self.heaviest
 
     def build(self, nodes: Iterable[int], resume: State | None = None) -> "KeyRouting":
@@ -60,48 +60,48 @@ class FrequencyAware:
 
 @dataclass(frozen=True, eq=False)
 class Divided:
-    """The keys that are divided, by ascending hash: into how many sub-keys, and whose turn it is."""
+    """The divided keys by ascending hash, the number of sub-keys of each, and which sub-key is next."""
 
     hashes: Hashes = field(default_factory=lambda: np.zeros(0, np.uint64))
     parts: Codes = field(default_factory=lambda: np.zeros(0, np.int64))
     turns: Codes = field(default_factory=lambda: np.zeros(0, np.int64))
 
     def __len__(self) -> int:
-        """Return how many keys there are."""
+        """Return the number of divided keys."""
         return len(self.hashes)
 
     def find(self, hashes: Hashes) -> Codes:
-        """Return at which place each of some keys is here, or -1."""
+        """Return the place of each of some keys, or -1 for keys that are not divided."""
         if not len(self):
             return np.full(len(hashes), -1)
         places = np.minimum(np.searchsorted(self.hashes, hashes), len(self) - 1)
         return np.where(self.hashes[places] == hashes, places, -1)
 
     def positions(self) -> Hashes:
-        """Return where the sub-keys are on a ring, key by key; the first one is where the key itself is."""
+        """Return the positions of the sub-keys on a ring, key by key; the first one is that of the key itself."""
         numbers = np.arange(self.parts.sum()) - np.repeat(self.starts(), self.parts)
         keys = np.repeat(self.hashes, self.parts)
         return np.where(numbers == 0, keys, mixed(keys + numbers.astype(np.uint64) * GOLDEN))
 
     def starts(self) -> Codes:
-        """Return before which of all sub-keys those of each key begin."""
+        """Return where the sub-keys of each key begin among all sub-keys."""
         return np.cumsum(self.parts) - self.parts
 
 
 class KeyRouting:
-    """Where the tuples of each key go, and what is known of how often keys come."""
+    """Decides where the tuples of each key go, by what is known of the frequencies of keys."""
 
     def __init__(self, config: FrequencyAware, ring: HashRing) -> None:
-        """Begin without knowing any key."""
+        """Start without any known keys."""
         self.config = config
         self.ring = ring
         self.divided = Divided()
         self.begun = False
-        """Some frequencies are known: as long as not, the first tuples that come are the best guess."""
-        self._nodes: Nodes | None = None  # of each sub-key, once somebody asks
+        """Whether frequencies are known: until then, the first tuples are the best guess."""
+        self._nodes: Nodes | None = None  # the node of each sub-key, computed on demand
         self._seen = Frequencies()
         self._until_s: float | None = None
-        self._settled = False  # an interval has ended: until then what is known so far counts
+        self._settled = False  # whether an interval has ended: until then, what is known so far counts
 
     def route(self, keys: Keys) -> Nodes:
         """Return the node of each tuple; the tuples of a divided key go to its sub-keys in turn."""
@@ -114,9 +114,9 @@ class KeyRouting:
         return nodes
 
     def learn(self, seen: Frequencies, at_s: float) -> None:
-        """Take in what others sent up to a time; at the end of an interval divide the keys that came most often in it, if any came."""
-        self._go_on(seen)
-        self._seen = self._seen.beside(seen).most(self.config.remembered)
+        """Take in what others sent up to a time; at the end of an interval, divide its most frequent keys, if it had any."""
+        self._continue_turns(seen)
+        self._seen = self._seen.beside(seen).top(self.config.remembered)
         if self._until_s is None:
             self._until_s = at_s + self.config.interval_s
         over = not self._until_s - self.config.interval_s <= at_s < self._until_s
@@ -126,10 +126,10 @@ class KeyRouting:
             self._until_s, self._settled, self._seen = at_s + self.config.interval_s, True, Frequencies()
 
     def divide(self, seen: Frequencies) -> None:
-        """Divide the keys that came most often, in proportion; those that were divided before go on with their turns."""
-        most = sorted(seen.counts[: self.config.heaviest])
-        hashes = np.array([key for key, _ in most], np.uint64)
-        shares = np.array([count for _, count in most], np.float64) / max(seen.tuples, 1)
+        """Divide the most frequent keys in proportion; those that were divided before keep their turns."""
+        heaviest = sorted(seen.counts[: self.config.heaviest])
+        hashes = np.array([key for key, _ in heaviest], np.uint64)
+        shares = np.array([count for _, count in heaviest], np.float64) / max(seen.tuples, 1)
         parts = np.maximum(np.rint(shares * SUB_KEYS), 1).astype(np.int64)
         before = self.divided.find(hashes)
         turns = np.where(before >= 0, np.append(self.divided.turns, 0)[before], 0)
@@ -137,14 +137,14 @@ class KeyRouting:
         self._place(Divided(hashes, parts, turns % parts))
 
     def apart(self, share: float) -> "KeyRouting":
-        """Return the routing for one of several that send at once, whose turns begin so far on, from 0 to 1."""
+        """Return the routing for one of several senders that work at once; its turns begin at a share of the sub-keys, from 0 to 1."""
         mine, known = KeyRouting(self.config, self.ring), self.divided
         mine.begun = self.begun
         mine._place(Divided(known.hashes, known.parts, (known.turns + (known.parts * share).astype(np.int64)) % known.parts))
         return mine
 
     def resize(self, nodes: Iterable[int]) -> None:
-        """Have other nodes from now on; what is neither on a new one nor was on one that is gone stays where it is."""
+        """Use other nodes from now on; keys stay where they are unless they go to a new node or their node is gone."""
         self.ring, self._nodes = HashRing.of(nodes), None
 
     def snapshot(self) -> State:
@@ -155,15 +155,15 @@ class KeyRouting:
         return {"divided": keys, "begun": self.begun, "seen": seen, "until_s": self._until_s, "settled": self._settled}
 
     def restore(self, state: State) -> None:
-        """Go on from a snapshot."""
+        """Continue from a snapshot."""
         keys = state["divided"]
         hashes = np.array([key for key, _, _ in keys], np.uint64)
         self._place(Divided(hashes, *(np.array([key[at] for key in keys], np.int64) for at in (1, 2))))
         self._seen, self.begun = Frequencies.from_json(state["seen"]), state["begun"]
         self._until_s, self._settled = state["until_s"], state["settled"]
 
-    def _go_on(self, sent: Frequencies) -> None:
-        """Take the turns that others took: they begin where it is known that others ended."""
+    def _continue_turns(self, sent: Frequencies) -> None:
+        """Advance turns by those that others have taken."""
         counts, known = dict(sent.counts), self.divided
         took = np.array([counts.get(key, 0) for key in known.hashes.tolist()], np.int64)
         self.divided = Divided(known.hashes, known.parts, (known.turns + took) % known.parts)
@@ -172,12 +172,12 @@ class KeyRouting:
         self.divided, self._nodes = divided, None
 
     def _in_turn(self, which: NDArray[np.int64]) -> Nodes:
-        """Return the node of each tuple of divided keys, in the order they come."""
+        """Return the node of each tuple of divided keys, in the order of the tuples."""
         divided = self.divided
         if self._nodes is None:
             self._nodes = self.ring.owners(divided.positions())
         counts = np.bincount(which, minlength=len(divided))
-        order = np.argsort(which.astype(np.uint16), kind="stable")  # radix sort: keys that are divided are few
+        order = np.argsort(which.astype(np.uint16), kind="stable")  # a radix sort, as there are few divided keys
         sorted_ = which[order]
         ranks = np.arange(len(which)) - np.repeat(np.cumsum(counts) - counts, counts)
         places = divided.starts()[sorted_] + (divided.turns[sorted_] + ranks) % divided.parts[sorted_]

@@ -17,7 +17,7 @@ NULL = np.uint64(0x6E756C6C)
 
 
 def mixed(numbers: Hashes) -> Hashes:
-    """Return numbers whose bits all depend on all bits of the given ones: the last steps of splitmix64, a bijection.
+    """Return numbers whose bits depend on all bits of the given ones: the last steps of splitmix64, a bijection.
 
     >>> [hex(number) for number in mixed(np.array([0, 1], np.uint64)).tolist()]
     ['0x0', '0x5692161d100b05e5']
@@ -29,7 +29,7 @@ def mixed(numbers: Hashes) -> Hashes:
 
 @dataclass(frozen=True, eq=False)
 class Keys:
-    """The keys of some tuples: of each tuple the number of its key, and of each key its hash.
+    """The keys of some tuples: the number of each tuple's key, and the hash of each key.
 
     >>> keys = Keys.of([pa.chunked_array([["a", "b", "a"]])])
     >>> keys.codes.tolist(), len(keys.hashes)
@@ -41,7 +41,7 @@ class Keys:
 
     @staticmethod
     def of(columns: Sequence[pa.ChunkedArray]) -> "Keys":
-        """Return the keys that rows have in one or several columns; each different value is hashed once."""
+        """Return the keys of rows in one or several columns; each different value is hashed once."""
         first, *others = map(_encoded, columns)
         if not others:
             return first
@@ -52,12 +52,12 @@ class Keys:
 
     @staticmethod
     def of_hashes(rows: Hashes) -> "Keys":
-        """Return the keys of tuples of each of which the hash is known."""
+        """Return the keys of tuples whose hashes are known."""
         encoded = pa.array(rows).dictionary_encode()
         return Keys(_codes(encoded), np.asarray(encoded.dictionary))
 
     def __len__(self) -> int:
-        """Return how many tuples there are."""
+        """Return the number of tuples."""
         return len(self.codes)
 
     def of_tuples(self) -> Hashes:
@@ -80,7 +80,7 @@ def _codes(encoded: pa.DictionaryArray) -> Codes:
 
 
 def _hashed(values: pa.Array) -> Hashes:
-    """Return the hash of each of some different values."""
+    """Return the hashes of distinct values."""
     kind = values.type
     if pa.types.is_null(kind):
         return np.full(len(values), mixed(np.array([NULL]))[0])
@@ -106,7 +106,7 @@ def _integers(values: pa.Array) -> Codes:
 
 
 def _of_bytes(values: pa.Array) -> Hashes:
-    """Return a polynomial over the bytes of each value, mixed with its length; what has no bytes of its own is written as a text."""
+    """Return a polynomial over the bytes of each value, mixed with its length; decimals are written as texts first."""
     if pa.types.is_decimal(values.type):
         values = values.cast(pa.string())
     starts, letters = _bytes(values.cast(pa.large_binary()))
@@ -118,7 +118,7 @@ def _of_bytes(values: pa.Array) -> Hashes:
 
 
 def _bytes(values: pa.Array) -> tuple[Codes, NDArray[np.uint8]]:
-    """Return all bytes of some values, and where each value begins and the last one ends."""
+    """Return where each value begins and the last one ends, and the bytes of all values."""
     if not len(values):
         return np.zeros(1, np.int64), np.zeros(0, np.uint8)
     _, offsets, letters = values.buffers()

@@ -1,4 +1,4 @@
-"""The ways to give the tuples of a pane to slots (P3 §4.1.2, P1 §4, SPEC S1 to S5, A7)."""
+"""The ways to assign the tuples of a pane to slots (P3 §4.1.2, P1 §4, SPEC S1 to S5, A7)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ class PanesInTurn(Splitting):
     name = "PB_RR"
 
     def send(self, router: "Router", pane: int, tuples: int, queued: Queued) -> Given:
-        """Send all to one slot."""
+        """Send all tuples to one slot, and return it with their number."""
         opened = router.open.get(pane)
         return router.give(pane, {opened.owner if opened else router.slots[pane % len(router.slots)]: tuples}, queued)
 
@@ -29,7 +29,7 @@ class TuplesInTurn(Splitting):
     name = "TB_RR"
 
     def send(self, router: "Router", pane: int, tuples: int, queued: Queued) -> Given:
-        """Send as many to each, and one more to those whose turn it is."""
+        """Send equally many tuples to each slot, and one more to those whose turn it is; return how many each gets."""
         n = len(router.slots)
         each, more = divmod(tuples, n)
         first = router.turn % n
@@ -45,15 +45,15 @@ class TuplesInTurn(Splitting):
 
 @dataclass(frozen=True)
 class EqualParts(TuplesInTurn):
-    """EVEN: what came in a batch is cut into as many equal parts as there are slots, in order: balanced, and few panes are cut.
+    """EVEN: a batch is cut into as many equal parts as there are slots, in order: balanced, and few panes are cut.
 
-    No paper has it, as it needs what only batches know: how many tuples there are before the first one is sent.
+    No paper has it, as it needs the number of tuples before the first one is sent, which only batches know.
     """
 
     name = "EVEN"
 
     def plan(self, router: "Router", runs: Sequence[tuple[int, int]]) -> list[int]:
-        """Cut."""
+        """Return the slot of each run: the part of the batch that its middle falls into."""
         total, n, before = max(1, sum(tuples for _, tuples in runs)), len(router.slots), 0
         slots = []
         for _, tuples in runs:
@@ -64,15 +64,15 @@ class EqualParts(TuplesInTurn):
 
 @dataclass(frozen=True)
 class RateAware(Splitting):
-    """P1's way: panes to slots in turn; what exceeds the size that is usual goes to the next slot, and a small pane's slot gets another.
+    """P1's way: panes go to slots in turn; what exceeds the usual size goes to the next slot, and a slot with a small pane gets another.
 
-    As long as no pane has closed, and nobody knows what is usual, pane i goes to slot i mod n.
+    Until a pane has closed, so that the usual size is known, pane i goes to slot i mod n.
     """
 
     name = "RATE"
 
     def send(self, router: "Router", pane: int, tuples: int, queued: Queued) -> Given:
-        """Fill up slot after slot."""
+        """Fill slot after slot, and return how many tuples each gets."""
         if isinf(router.base_threshold):
             return router.give(pane, {_in_turn(router, pane): tuples}, queued)
         given = router.fill(pane, tuples, queued, router.base_threshold, lambda owner: self._next(router, owner))
@@ -80,7 +80,7 @@ class RateAware(Splitting):
         return given
 
     def slot_for(self, router: "Router", pane: int, tuples: int, queued: Queued) -> int:
-        """Return the owner, or the next slot if it has its share."""
+        """Return the owner, or the next slot if the owner has its share."""
         if isinf(router.base_threshold):
             return super().slot_for(router, pane, tuples, queued)
         opened = router.open.get(pane)
@@ -91,13 +91,13 @@ class RateAware(Splitting):
         return slot
 
     def recorded(self, router: "Router", tuples: int) -> None:
-        """Take as many turns as those who sent these have taken together."""
+        """Take as many turns as the senders of these tuples have taken together."""
         if not isinf(router.base_threshold):
             turns, router.filled = divmod(router.filled + tuples, max(1, int(router.base_threshold)))
             router.turn = (router.turn + turns) % len(router.slots)
 
     def _next(self, router: "Router", owner: int | None) -> int:
-        """Assign the slot whose turn it is to a pane that begins, unless that is half full already; to one that goes on the next."""
+        """Return the slot whose turn it is for a new pane, unless it is half full; for a pane that continues, the next slot."""
         if owner is not None or router.filled > router.base_threshold / 2:
             router.turn, router.filled = router.turn + 1, 0
         return _in_turn(router, router.turn)
@@ -109,27 +109,27 @@ def _in_turn(router: "Router", turn: int) -> int:
 
 @dataclass(frozen=True)
 class ByKey(RateAware):
-    """KEYS: tuples of a query with keys go to slots by their keys, of which the most frequent are divided (P1 §4).
+    """KEYS: tuples of a query with keys go to slots by their keys; the most frequent keys are divided (P1 §4).
 
-    Where keys are not known, as in a simulation by counts, tuples go by the rate: P1's rule for queries without keys.
+    Where keys are not known, as in a simulation by counts, tuples are sent by rate: P1's rule for queries without keys.
     """
 
     name = "KEYS"
     keys: FrequencyAware = field(default_factory=FrequencyAware)
 
     def __post_init__(self) -> None:
-        """Refuse what divides no keys."""
+        """Refuse objects that do not divide keys."""
         remedy = "pass FrequencyAware(), for instance with another number of keys to divide"
-        kind_of("keys", self.keys, FrequencyAware, reason="no way to divide keys", remedy=remedy)
+        kind_of("keys", self.keys, FrequencyAware, reason="not a way to divide keys", remedy=remedy)
 
     def key_routing(self) -> FrequencyAware:
-        """Return the hashing."""
+        """Return the frequency-aware hashing."""
         return self.keys
 
 
 @dataclass(frozen=True)
 class LeastLoaded(Splitting):
-    """AS: the slot with the shortest queue owns a pane until it got as many tuples as the threshold; then the next one does.
+    """AS: the slot with the shortest queue owns a pane until it has as many tuples as the threshold; then the next one does.
 
     AS_PID: the threshold moves with the utilisation, so that panes are split as little as the load allows.
     """
@@ -137,24 +137,24 @@ class LeastLoaded(Splitting):
     pid: Pid | None = field(default_factory=Pid)
 
     def __post_init__(self) -> None:
-        """Refuse what is no PID."""
+        """Refuse objects that are not a PID."""
         kind_of("pid", self.pid, (Pid, type(None)), reason="not a PID regulator", remedy="pass Pid(), or None for none")
 
     @property
     def name(self) -> str:  # type: ignore[override]
-        """Tell the two apart."""
+        """Return the name: with a PID it is another strategy."""
         return "AS" if self.pid is None else "AS_PID"
 
     def regulator(self) -> PidLogic | None:
-        """Return the PID, unless the threshold stays as it is."""
+        """Return the PID, or None if the threshold is fixed."""
         return None if self.pid is None else self.pid.build()
 
     def send(self, router: "Router", pane: int, tuples: int, queued: Queued) -> Given:
-        """Fill up the least loaded slot, and then the one that is it then."""
+        """Fill the least loaded slot, then the slot that is least loaded then, and return how many tuples each gets."""
         return router.fill(pane, tuples, queued, router.threshold, lambda _: router.least_loaded(queued))
 
     def slot_for(self, router: "Router", pane: int, tuples: int, queued: Queued) -> int:
-        """Return the owner, or the least loaded slot if it has its share or there is none yet."""
+        """Return the owner, or the least loaded slot if the owner has its share or there is no owner yet."""
         opened = router.open.get(pane)
         if opened is None or opened.owner not in router.slots:
             return router.least_loaded(queued)
@@ -175,7 +175,7 @@ STRATEGIES = {strategy.name: strategy for strategy in (PB_RR, TB_RR, EVEN, RATE,
 
 
 def strategy_of(name: object) -> Splitting:
-    """Return a strategy by its name, or as it is."""
+    """Return a strategy by its name; a strategy is returned as it is."""
     if isinstance(name, Splitting):
         return name
     one_of("splitting", name, STRATEGIES)

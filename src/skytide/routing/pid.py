@@ -11,26 +11,26 @@ State = dict[str, Any]
 
 @dataclass(frozen=True)
 class Gains:
-    """The weights of the error, of the sum of errors, and of the last change of the error."""
+    """The weights of the error, of the sum of errors, and of the latest change of the error."""
 
     kp: float
     ki: float
     kd: float
 
     def __post_init__(self) -> None:
-        """Refuse what are no weights."""
+        """Refuse invalid weights."""
         for name, weight in vars(self).items():
             if not (is_finite(weight) and weight >= 0):
-                raise refused(name, weight, "not a weight", "choose a number from 0 on")
+                raise refused(name, weight, "not a weight", "choose a number of 0 or more")
 
 
 @dataclass(frozen=True)
 class Pid:
-    """Moves a factor so that the utilisation comes to a setpoint: utilisation below it lets the factor grow.
+    """Moves a factor so that the utilisation approaches a setpoint: a utilisation below it lets the factor grow.
 
-    The factor works by what it is multiplied with, from a few tuples to whole panes, so what the papers add to it is taken as a share
-    of it. Without gains, a relay experiment during the first samples finds them (Åström and Hägglund 1984): the factor jumps up and
-    down with the sign of the error, and the swing of the utilisation tells how strongly, and its period how fast, the level answers.
+    The factor is multiplied with a size, from a few tuples to whole panes, so what the papers add to it is taken as a share of it.
+    Without gains, a relay experiment during the first samples finds them (Åström and Hägglund 1984): the factor jumps up and down with
+    the sign of the error; the swing of the utilisation shows how strongly the level responds, and its period how fast.
     """
 
     setpoint: float = 0.9
@@ -41,7 +41,7 @@ class Pid:
     relay_samples: int = 12
 
     def __post_init__(self) -> None:
-        """Refuse what cannot regulate anything."""
+        """Refuse values that cannot regulate anything."""
         if not (is_finite(self.setpoint) and self.setpoint > 0):
             raise refused("setpoint", self.setpoint, "not a utilisation", "choose one above 0, as 0.9")
         kind_of("gains", self.gains, (Gains, type(None)), reason="not gains", remedy="pass Gains(kp, ki, kd), or None to find them")
@@ -60,14 +60,18 @@ class Pid:
         return logic
 
 
-# What is used where a relay experiment showed no swing at all: slow, but stable wherever the utilisation moves less than twice as
-# much as the factor.
+# Used where a relay experiment showed no swing at all: slow, but stable wherever the utilisation moves less than twice as much as
+# the factor.
 CAUTIOUS = Gains(kp=0.3, ki=0.0, kd=0.1)
-LARGEST_ERROR = 1.5  # a burst of many times the capacity must not undo in a period what took many
+GAIN_DIVISOR, TIME_FACTOR = 3.2, 2.2  # the rule of Tyreus and Luyben
+KP_RANGE, KD_RANGE = (0.1, 0.5), (0.05, 0.6)
+"""An experiment of a few noisy periods may be far off: within these bounds the loop is stable for any level whose utilisation changes by
+at most the same share as the factor."""
+MAX_ERROR = 1.5  # a burst of many times the capacity must not undo in one period what took many
 
 
 class PidLogic:
-    """Samples in, factor out."""
+    """Turns samples into factors."""
 
     def __init__(self, config: Pid) -> None:
         """Start in the middle, with an experiment if there are no gains yet."""
@@ -79,9 +83,9 @@ class PidLogic:
         self._relay: list[tuple[float, float]] = []
 
     def sample(self, measured: float | None, low: float = 0.0, high: float = math.inf) -> float:
-        """Take in a utilisation (None: nothing was measured, so nothing moves) and give the factor for the next period.
+        """Take in a utilisation (None: nothing was measured, so nothing moves), and return the factor for the next period.
 
-        `low` and `high` are where a factor has no more effect at present: to go beyond would only take time to come back.
+        Beyond `low` and `high` a factor has no further effect at present: going there would only take time to come back.
         """
         if measured is None or not math.isfinite(measured):
             return self.factor
@@ -91,7 +95,7 @@ class PidLogic:
         change = self._change(error, self.gains)
         wanted = self.factor * math.exp(max(-1.0, min(change, 1.0)))  # as far up as down, so that errors cancel out
         self.factor = min(max(wanted, self.config.low, low), self.config.high, max(high, self.config.low))
-        # Anti-windup: an error that no factor can mend must not pile up, and what piled up must not outlive its cause.
+        # Anti-windup: errors that no factor can correct must not add up, and their sum must not outlive its cause.
         if self.factor == wanted:
             self._sum += error
         if self._sum * error < 0:
@@ -105,14 +109,14 @@ class PidLogic:
         return {"factor": self.factor, "gains": gains, "sum": self._sum, "previous": self._previous, "relay": self._relay}
 
     def restore(self, state: State) -> None:
-        """Go on from a snapshot."""
+        """Continue from a snapshot."""
         self.factor, self._sum, self._previous = state["factor"], state["sum"], state["previous"]
         self.gains = None if state["gains"] is None else Gains(**state["gains"])
         self._relay = [(error, factor) for error, factor in state["relay"]]
 
     def _change(self, error: float, gains: Gains) -> float:
         before = error if self._previous is None else self._previous
-        near, moved = (max(min(value, LARGEST_ERROR), -LARGEST_ERROR) for value in (error, error - before))
+        near, moved = (max(min(value, MAX_ERROR), -MAX_ERROR) for value in (error, error - before))
         return gains.kp * near + gains.ki * (self._sum + near) + gains.kd * moved
 
     def _experiment(self, error: float) -> float:
@@ -126,12 +130,12 @@ class PidLogic:
 
 
 def tuned(relay: list[tuple[float, float]], step: float) -> Gains:
-    """Return gains from a relay experiment: the error of each period, and the factor that was in force, 1 and the step up or down.
+    """Return the gains that follow from a relay experiment: the error of each period, and its factor, which is 1 plus or minus the step.
 
-    The ultimate gain is 4 step / (pi a), with `a` the amplitude of the swing: half of what the error differs by between periods of the
-    high and of the low factor, which leaves out what bursts do meanwhile. The ultimate period is read from the changes of sign. The
-    regulator adds its output to the factor, so what it calls kp works as the integral part of the usual form, and kd as the
-    proportional part; the gains are those of Tyreus and Luyben, who overshoot little.
+    The ultimate gain is 4 step / (pi a), with `a` the amplitude of the swing: half the difference of the mean errors between periods of
+    the high and of the low factor, in which bursts average out. The ultimate period is read off the changes of sign. The regulator
+    adds its output to the factor, so its kp works as the integral part of the usual form, and its kd as the proportional part; the
+    gains are those of Tyreus and Luyben, which overshoot little.
 
     >>> tuned([(0.2, 0.7), (-0.2, 1.3)] * 6, step=0.3)
     Gains(kp=0.136, ki=0.0, kd=0.597)
@@ -143,8 +147,7 @@ def tuned(relay: list[tuple[float, float]], step: float) -> Gains:
     if amplitude <= 0 or len(turns) < 2:
         return CAUTIOUS
     period = max(2.0, 2 * (turns[-1] - turns[0]) / (len(turns) - 1))
-    proportional = 4 * step / (math.pi * amplitude) / 3.2
-    kp, kd = proportional / (2.2 * period), proportional
-    # An experiment of a few noisy periods may be far off: within these bounds the loop is stable for any level that answers a
-    # factor by at most its share.
-    return Gains(kp=round(min(max(kp, 0.1), 0.5), 3), ki=0.0, kd=round(min(max(kd, 0.05), 0.6), 3))
+    proportional = 4 * step / (math.pi * amplitude) / GAIN_DIVISOR
+    kp, kd = proportional / (TIME_FACTOR * period), proportional
+    kp, kd = (round(min(max(value, low), high), 3) for value, (low, high) in ((kp, KP_RANGE), (kd, KD_RANGE)))
+    return Gains(kp=kp, ki=0.0, kd=kd)

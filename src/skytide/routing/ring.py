@@ -1,4 +1,4 @@
-"""Consistent hashing: keys and nodes on one ring, so that a node that comes or goes moves its own keys only (P1 §4.1)."""
+"""Consistent hashing: keys and nodes are on one ring, so a node that comes or goes moves only its own keys (P1 §4.1)."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -11,14 +11,14 @@ from skytide.errors import InvalidInput
 from skytide.routing.hashing import Hashes, mixed
 
 Nodes = NDArray[np.int32]
-STEP = np.uint64(0xD1B54A32D192ED03)  # not that of sub-keys: theirs would fall on the points of a node whose hash a key shares
+STEP = np.uint64(0xD1B54A32D192ED03)  # not that of sub-keys, which would fall on the points of a node with the same hash as the key
 POINTS = 1_024
-"""Of a node on the ring. The shares of nodes differ by about one over the root of it: 3 %."""
+"""Points of a node on the ring. The shares of nodes differ by about one over the root of this: 3 %."""
 
 
 @dataclass(frozen=True)
 class HashRing:
-    """Nodes by number, each at many points of a ring; a key belongs to the node at the next point from its own hash on.
+    """Nodes by number, each at many points of a ring; a key belongs to the node at the next point after its hash.
 
     >>> ring = HashRing.of(range(3))
     >>> keys = np.arange(5, dtype=np.uint64) << np.uint64(60)

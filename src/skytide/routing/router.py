@@ -1,7 +1,7 @@
 """The partitions of open panes, and the threshold at which they are split (P3 §4.1.2, P0 §3.1 and §4.1, SPEC S6 to S11).
 
-A router is told how many tuples of a pane come next, and how many wait at each slot; it says which slots get them. It knows the
-partitions of every open pane, so each result can say how many partitions its pane has, whatever was added, removed or split.
+A router gets the number of tuples of a pane that come next, and of those that wait at each slot, and decides which slots get them. It
+knows the partitions of every open pane, so each result can tell how many partitions its pane has, whatever was added, removed or split.
 """
 
 from abc import ABC, abstractmethod
@@ -16,22 +16,22 @@ from skytide.routing.pid import PidLogic
 from skytide.routing.sizes import RecentSizes
 
 Queued = dict[int, int]
-"""Of each slot, how many tuples wait there; a router adds what it sends."""
+"""How many tuples wait at each slot; a router adds what it sends."""
 Given = dict[int, int]
-"""Of each slot that gets tuples, how many."""
+"""How many tuples each slot gets."""
 Choice = Callable[[int | None], int]
-"""Gives the next owner of a pane from the one so far."""
+"""Returns the next owner of a pane, given the one so far."""
 State = dict[str, Any]
 
 
 @dataclass
 class OpenPane:
-    """What is known of a pane that has not closed: its owner, and the tuples sent to each slot that holds a partition."""
+    """A pane that has not closed: its owner, and the tuples sent to each slot that holds a partition."""
 
     owner: int
     sent: dict[int, int] = field(default_factory=dict)
     given_up: list[int] = field(default_factory=list)
-    """The sizes of partitions whose slot was removed: their results are out already, and were marked with 0 partitions."""
+    """The sizes of partitions whose slot was removed: their results are out already, marked with 0 partitions."""
 
 
 @dataclass(frozen=True)
@@ -42,39 +42,39 @@ class Partition:
     slot: int
     tuples: int
     partitions: int
-    """How many partitions the pane has; 0 if that is not known yet, because the slot was removed (P0 Alg. 4)."""
+    """How many partitions the pane has; 0 if that is not known yet, as the slot was removed (P0 Alg. 4)."""
 
 
 @dataclass(frozen=True)
 class Splitting(ABC):
-    """A way to give tuples to slots."""
+    """A way to assign tuples to slots."""
 
     name: ClassVar[str]
 
     def build(self, slots: int, resume: State | None = None) -> "Router":
-        """Return the router for so many slots, from a snapshot if there is one."""
+        """Return the router for a number of slots, from a snapshot if there is one."""
         router = Router(self, range(slots))
         if resume:
             router.restore(resume)
         return router
 
     def regulator(self) -> PidLogic | None:
-        """Return what moves the threshold, if something does."""
+        """Return the regulator of the threshold, or None if it is fixed."""
         return None
 
     def key_routing(self) -> FrequencyAware | None:
-        """Return how tuples go to slots by their keys, if they do."""
+        """Return how tuples are routed by their keys, or None if they are not."""
         return None
 
     @abstractmethod
     def send(self, router: "Router", pane: int, tuples: int, queued: Queued) -> Given:
-        """Return the slots that get some more tuples of a pane, and how many each."""
+        """Send tuples of a pane, and return how many each slot gets."""
 
     def recorded(self, router: "Router", tuples: int) -> None:
-        """Take in that others have sent tuples."""
+        """Note that others have sent tuples."""
 
     def plan(self, router: "Router", runs: Sequence[tuple[int, int]]) -> list[int]:
-        """Assign a slot to each of some runs of tuples: their panes, and how many, in the order they come."""
+        """Return the slot of each run of tuples; runs have a pane and a number of tuples, in the order in which they come."""
         queued: Queued = {}
         return [router.route_whole(pane, tuples, queued) for pane, tuples in runs]
 
@@ -85,10 +85,10 @@ class Splitting(ABC):
 
 
 class Router:
-    """The panes that are open, their partitions, and the threshold at which they are split."""
+    """Routes tuples; knows the open panes, their partitions, and the threshold at which they are split."""
 
     recent = 100
-    """Partitions that count for the threshold."""
+    """How many partitions the threshold takes into account."""
 
     def __init__(self, strategy: Splitting, slots: Iterable[int]) -> None:
         """Start with slots by number, and no panes."""
@@ -113,25 +113,25 @@ class Router:
         return self._closed_partitions / self._closed_panes if self._closed_panes else 1.0
 
     def route(self, pane: int, tuples: int, queued: Queued) -> Given:
-        """Say which slots get some more tuples of a pane, and how many each."""
+        """Send tuples of a pane, and return how many each slot gets."""
         return self.strategy.send(self, pane, tuples, queued)
 
     def route_whole(self, pane: int, tuples: int, queued: Queued) -> int:
-        """Say which slot gets some more tuples of a pane that cannot be told apart, and must go to one."""
+        """Send tuples of a pane that must stay together, and return their slot."""
         slot = self.strategy.slot_for(self, pane, tuples, queued)
         self._note(pane, slot, tuples)
         queued[slot] = queued.get(slot, 0) + tuples
         return slot
 
     def record(self, pane: int, slot: int, tuples: int) -> None:
-        """Take in that others sent tuples of a pane to a slot."""
+        """Note that others have sent tuples of a pane to a slot."""
         self._note(pane, slot, tuples)
         self.strategy.recorded(self, tuples)
 
     def apart(self, part: int, share: float) -> Queued:
-        """Be one of several routers that send at once, with so large a share of each threshold; give the queues it begins with.
+        """Become one of several routers that send at once, with a share of each threshold, and return the initial queues.
 
-        They begin with other slots and sub-keys, so that not all fill the same one at first.
+        They start with different slots and sub-keys, so that not all fill the same one first.
         """
         self.threshold, self.base_threshold, self.filled = (
             self.threshold * share,
@@ -149,7 +149,7 @@ class Router:
         opened.owner = slot
 
     def close(self, before: int) -> list[Partition]:
-        """Close all panes before this one, and give their last results, each with the number of all partitions."""
+        """Close all panes before a pane, and return their last results, each with the number of all partitions."""
         closed = []
         for pane in sorted(pane for pane in self.open if pane < before):
             opened = self.open.pop(pane)
@@ -165,15 +165,15 @@ class Router:
         return closed
 
     def add(self, slots: Iterable[int]) -> None:
-        """Let more slots take part."""
-        self._have([*self.slots, *(slot for slot in slots if slot not in self.slots)])
+        """Add slots, which take part from now on."""
+        self._use([*self.slots, *(slot for slot in slots if slot not in self.slots)])
 
     def remove(self, slots: Sequence[int], queued: Queued) -> list[Partition]:
-        """Take slots out, and give the results they hold: out at once, and marked with 0 partitions as more may follow."""
+        """Remove slots, and return their results, which go out at once, marked with 0 partitions as more may follow."""
         left = [slot for slot in self.slots if slot not in slots]
         if not left:
             raise InvalidInput(value=f"slots {list(slots)}", reason="none would be left", remedy="keep at least 1")
-        self._have(left)
+        self._use(left)
         given_up = []
         for pane, opened in sorted(self.open.items()):
             for slot in [slot for slot in opened.sent if slot in slots]:
@@ -182,17 +182,17 @@ class Router:
                 given_up.append(Partition(pane, slot, tuples, 0))
             if opened.owner in slots:
                 opened.owner = self.least_loaded(queued)
-                opened.sent.setdefault(opened.owner, 0)  # if need be an empty partition, whose result tells the count
+                opened.sent.setdefault(opened.owner, 0)  # an empty partition if necessary, whose result tells the count
         return given_up
 
     def renumber(self, slots: int) -> None:
-        """Have so many slots from now on, where results that were begun are safe and nobody has to give them up."""
-        self._have(list(range(slots)))
+        """Use `slots` slots from now on; for engines that keep partial results outside of the slots, so that none has to be given up."""
+        self._use(list(range(slots)))
         for opened in self.open.values():
             opened.owner %= slots
 
     def sample(self, utilisation: float | None) -> None:
-        """End a sampling period: the threshold moves with the utilisation, if the strategy wants that."""
+        """End a sampling period: the threshold moves with the utilisation, if the strategy has a regulator."""
         if self.pid:
             whole, base = self.whole.snapshot(), self.base_threshold
             # A threshold below an even share splits no further, and one above the largest pane splits nothing.
@@ -201,36 +201,49 @@ class Router:
             self._set_threshold()
 
     def least_loaded(self, queued: Queued) -> int:
-        """Return the slot with the fewest tuples waiting; of several the one that was chosen least often."""
+        """Return the slot with the fewest waiting tuples; of several, the one that was chosen least often."""
         chosen = self._chosen
-        slot = min(self.slots, key=lambda slot: (queued.get(slot, 0), chosen.get(slot, 0)))
-        chosen[slot] = chosen.get(slot, 0) + 1
-        return slot
+        best, fewest, times = self.slots[0], inf, 0
+        for slot in self.slots:  # a loop, as this is asked for every few tuples
+            waiting = queued.get(slot, 0)
+            if waiting > fewest:
+                continue
+            often = chosen.get(slot, 0)
+            if waiting < fewest or often < times:
+                best, fewest, times = slot, waiting, often
+        chosen[best] = times + 1
+        return best
 
     def fill(self, pane: int, tuples: int, queued: Queued, threshold: float, choose: Choice) -> Given:
-        """Send tuples to the owner of a pane until it has as many as the threshold, then to the next owner, and so on."""
+        """Send tuples to the owner of a pane up to the threshold, then to the next owner, and so on; return how many each gets."""
         opened = self.open.get(pane)
         if opened is None:
             opened = self.open[pane] = OpenPane(choose(None))
+        sent, owner, few = opened.sent, opened.owner, 4 * len(self.slots)
         given: Given = {}
         while tuples:
-            room = threshold - opened.sent.get(opened.owner, 0)
-            if room < 1 and opened.sent:
-                opened.owner = choose(opened.owner)
-                room = threshold - opened.sent.get(opened.owner, 0)
-            # Where every slot has its share already, tuples go a few at a time.
-            n = tuples if room >= tuples else int(room) if room >= 1 else max(1, tuples // (4 * len(self.slots)))
-            self._give(opened, opened.owner, n, queued, given)
+            has = sent.get(owner, 0)
+            if threshold - has < 1 and sent:
+                owner = choose(owner)
+                has = sent.get(owner, 0)
+            room = threshold - has
+            # If every slot has its share already, tuples are sent a few at a time.
+            n = tuples if room >= tuples else int(room) if room >= 1 else max(1, tuples // few)
+            sent[owner] = has + n
+            queued[owner] = queued.get(owner, 0) + n
+            given[owner] = given.get(owner, 0) + n
             tuples -= n
+        opened.owner = owner
         return given
 
     def give(self, pane: int, shares: Given, queued: Queued) -> Given:
-        """Send tuples of a pane to slots, the last of which becomes its owner."""
+        """Send tuples of a pane to slots, the last of which becomes its owner, and return the shares."""
         opened = self.open.get(pane)
         if opened is None:
             opened = self.open[pane] = OpenPane(next(iter(shares)))
         for slot, n in shares.items():
-            self._give(opened, slot, n, queued, {})
+            opened.sent[slot] = opened.sent.get(slot, 0) + n
+            queued[slot] = queued.get(slot, 0) + n
             opened.owner = slot
         return shares
 
@@ -244,7 +257,7 @@ class Router:
         return {"slots": self.slots, "open": panes, "closed": closed, **turns, **sizes, **regulated}
 
     def restore(self, state: State) -> None:
-        """Go on from a snapshot."""
+        """Continue from a snapshot."""
         self.turn, self.filled = state["turn"], state.get("filled", 0)
         for pane, known in state["open"].items():
             sent = {int(slot): n for slot, n in known["sent"].items()}
@@ -256,18 +269,13 @@ class Router:
             self.pid.restore(state["pid"])
         if self.keys and state.get("keys"):
             self.keys.restore(state["keys"])
-        self._have(list(state["slots"]))
+        self._use(list(state["slots"]))
         self._set_threshold()
 
-    def _have(self, slots: list[int]) -> None:
+    def _use(self, slots: list[int]) -> None:
         self.slots = slots
         if self.keys:
             self.keys.resize(slots)
-
-    def _give(self, opened: OpenPane, slot: int, n: int, queued: Queued, given: Given) -> None:
-        opened.sent[slot] = opened.sent.get(slot, 0) + n
-        queued[slot] = queued.get(slot, 0) + n
-        given[slot] = given.get(slot, 0) + n
 
     def _set_threshold(self) -> None:
         self.base_threshold = self.sizes.threshold()

@@ -1,4 +1,4 @@
-"""How large partitions of panes are: the base of the splitting threshold (SPEC S6)."""
+"""Sizes of the partitions of panes: the base of the splitting threshold (SPEC S6)."""
 
 from collections import deque
 from collections.abc import Iterable
@@ -8,7 +8,7 @@ from math import inf, sqrt
 class RecentSizes:
     """The sizes of the partitions that closed most recently.
 
-    >>> recent = RecentSizes(most=3)
+    >>> recent = RecentSizes(limit=3)
     >>> recent.threshold()
     inf
     >>> recent.add([100, 1, 2, 3])
@@ -16,16 +16,16 @@ class RecentSizes:
     2.816
     """
 
-    def __init__(self, most: int, sizes: Iterable[int] = ()) -> None:
-        """Remember at most so many."""
-        self._sizes: deque[int] = deque(sizes, maxlen=most)
+    def __init__(self, limit: int, sizes: Iterable[int] = ()) -> None:
+        """Remember at most `limit` sizes."""
+        self._sizes: deque[int] = deque(sizes, maxlen=limit)
 
     def add(self, sizes: Iterable[int]) -> None:
         """Take in the sizes of partitions that closed."""
         self._sizes.extend(sizes)
 
     def threshold(self) -> float:
-        """Return mean and standard deviation added up; infinity as long as nothing has closed."""
+        """Return the sum of mean and standard deviation; infinity as long as nothing has closed."""
         n = len(self._sizes)
         if not n:
             return inf

@@ -1,4 +1,4 @@
-"""How busy slots are: whether a level can serve what comes in (P3 §4.1.2, SPEC S8)."""
+"""How busy slots are, and so whether a level can serve its input (P3 §4.1.2, SPEC S8)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,10 +16,10 @@ class SlotUse:
 
 
 def utilisation(slots: Sequence[SlotUse], period_s: float) -> float | None:
-    """Return the ratio of what came in to what could have been served, or None if nothing was measured.
+    """Return the ratio of the input to what could have been served, or None if nothing was measured.
 
-    What a slot could have served is what it did, and what it would have done in its idle time at the mean cost of a tuple. Slots
-    weigh by what is sent to them. Below 1 the level is no bottleneck.
+    What a slot could have served is what it did serve, and what it would have served in its idle time at the mean cost of a tuple. Slots
+    are weighted by what is sent to them. Below 1 the level is not a bottleneck.
 
     >>> utilisation([SlotUse(600, 600, 0.6), SlotUse(400, 400, 0.4)], period_s=1.0)
     0.52

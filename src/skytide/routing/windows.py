@@ -1,7 +1,7 @@
-"""Which slot does which task of the window level next (P3 §5.1, P0 §3.2, SPEC T1 to T3).
+"""Decides which slot does which task of the window level next (P3 §5.1, P0 §3.2, SPEC T1 to T3).
 
-Events in, instructions out: a result of the pane level, or a slot that has finished its task; the tasks that slots begin with it.
-Tasks of one window that change its result never overlap; slots are told to work as soon as there is something that can be done.
+Events are results of the pane level, and slots that have finished their tasks; the answers are the tasks that slots then begin. Tasks
+that change the result of a window never overlap; slots get work as soon as there is something that can be done.
 """
 
 from collections import deque
@@ -19,7 +19,7 @@ POLICIES = ("WIN_RR", "WIN_FB", "WIN_FB_MERGE")
 
 @dataclass(frozen=True)
 class Update:
-    """Put a result into that of a window; with the last one the window is done."""
+    """Merge a result into that of a window; with the last one the window is done."""
 
     window: int
     result: int
@@ -28,12 +28,12 @@ class Update:
 
 @dataclass(frozen=True)
 class Merge:
-    """Make one result of two that wait for the same window, as the window itself is busy."""
+    """Merge two results that wait for the same window, while the window itself is busy."""
 
     window: int
     results: tuple[int, int]
     into: int
-    """The number of the result that comes of it."""
+    """The number of the merged result."""
 
 
 Task = Update | Merge
@@ -59,10 +59,10 @@ class _Window:
 
 
 class WindowScheduler:
-    """Gives the tasks of windows to slots.
+    """Assigns the tasks of windows to slots.
 
-    WIN_RR: window i belongs to slot i mod m. WIN_FB: a slot that has finished goes on with the window it served, or else with any
-    other. WIN_FB_MERGE (fb-opt in P0): when all windows with work are busy, idle slots merge results that wait.
+    WIN_RR: window i belongs to slot i mod m. WIN_FB: a slot that has finished continues with the window it served, or else with any
+    other. WIN_FB_MERGE (fb-opt in P0): when all windows with work are busy, idle slots merge waiting results.
     """
 
     def __init__(self, windows: Windows, slots: int, policy: Policy = "WIN_FB_MERGE") -> None:
@@ -73,14 +73,14 @@ class WindowScheduler:
             raise InvalidInput(value=f"{slots=}", reason="tasks must run somewhere", remedy="give at least 1")
         self.policy = policy
         self.slots = set(range(slots))
-        self.idle: dict[int, None] = dict.fromkeys(range(slots))  # in the order they became idle
+        self.idle: dict[int, None] = dict.fromkeys(range(slots))  # in the order in which they became idle
         self._layout = windows
         self._windows: dict[int, _Window] = {}
         self._complete = Completeness()
         self._next_result = 0
 
     def on_result(self, pane: int, partitions: int) -> tuple[int, list[Begin]]:
-        """Take in the result of a partition; give the number it has from now on, and the tasks that begin."""
+        """Take in the result of a partition, and return its number from now on, and the tasks that begin."""
         number, last = self._new_result(), self._complete.on(pane, partitions)
         for window in range(self._layout.first_of_pane(pane), self._layout.last_of_pane(pane) + 1):
             known = self._windows.get(window)
@@ -91,7 +91,7 @@ class WindowScheduler:
         return number, self._begin_all()
 
     def on_finished(self, slot: int, task: Task) -> list[Begin]:
-        """Take in that a slot has finished its task; give the tasks that begin."""
+        """Note that a slot has finished its task, and return the tasks that begin."""
         window = self._windows[task.window]
         if isinstance(task, Merge):
             window.merging -= 1
@@ -106,14 +106,14 @@ class WindowScheduler:
         return [*served, *self._begin_all()]
 
     def add(self, slots: Iterable[int]) -> list[Begin]:
-        """Let more slots work; give the tasks that begin."""
+        """Add slots, and return the tasks that begin."""
         new = [slot for slot in slots if slot not in self.slots]
         self.slots.update(new)
         self.idle.update(dict.fromkeys(new))
         return self._begin_all()
 
     def remove(self, slots: Iterable[int]) -> None:
-        """Assign slots no more tasks; those at work finish what they have."""
+        """Remove slots: they get no more tasks, but finish those they have."""
         self.slots -= set(slots)
         if not self.slots:
             raise InvalidInput(value="no slots", reason="tasks must run somewhere", remedy="keep at least 1")
@@ -129,7 +129,7 @@ class WindowScheduler:
         for slot in list(self.idle):
             found = self._begin(slot)
             if not found and self.policy != "WIN_RR":
-                break  # what one idle slot cannot find, no other can
+                break  # if one idle slot finds no task, no other does
             begun += found
         return begun
 
@@ -170,7 +170,7 @@ class WindowScheduler:
 
 
 class InOrder:
-    """Lets windows out in increasing order, whatever the order they are done in (SPEC T3).
+    """Releases windows in increasing order, whatever the order in which they are done (SPEC T3).
 
     >>> out = InOrder(first=4)
     >>> out.on(5), out.on(4), out.on(6)
@@ -178,12 +178,12 @@ class InOrder:
     """
 
     def __init__(self, first: int) -> None:
-        """Begin with a window."""
+        """Start with the first window."""
         self._next = first
         self._done: set[int] = set()
 
     def on(self, window: int) -> list[int]:
-        """Take in that a window is done, and give those that come out."""
+        """Note that a window is done, and return the windows that come out."""
         self._done.add(window)
         out = []
         while self._next in self._done:

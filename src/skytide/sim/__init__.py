@@ -1,4 +1,4 @@
-"""The simulated plant, in virtual time, behind the same decisions as Spark."""
+"""Simulated plants in virtual time, controlled by the same decisions as Spark."""
 
 from skytide.sim.coarse import CoarseStage, CoarseStep
 from skytide.sim.costs import Costs, Curve, known_costs

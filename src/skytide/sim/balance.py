@@ -1,4 +1,4 @@
-"""How evenly tuples come to nodes, by counts: panes of a stream whose rate jumps, and keys of which some come often (P1 §6.4)."""
+"""How evenly tuples are spread over nodes, by counts: panes of a stream whose rate jumps, and keys some of which are frequent (P1 §6.4)."""
 
 from collections.abc import Iterable, Sequence
 
@@ -13,7 +13,7 @@ Counts = NDArray[np.int64]
 
 
 def load_ratio(loads: Counts | Floats) -> Floats:
-    """Return the standard deviation of the loads of nodes over their mean; the last axis are the nodes.
+    """Return the standard deviation of the loads of nodes, relative to their mean; the last axis is that of the nodes.
 
     >>> float(load_ratio(np.array([1, 3])))
     0.5
@@ -24,14 +24,14 @@ def load_ratio(loads: Counts | Floats) -> Floats:
 def jumping_rates(
     seconds: int, seed: int, *, low_hz: float = 18_000.0, high_hz: float = 22_000.0, jump: float = 5.0, share: float = 0.1
 ) -> Counts:
-    """Return the tuples of each second: uniform between two rates, and in a share of the seconds some times as many (P1 §6.4.1)."""
+    """Return the tuples of each second: uniform between two rates, and in a share of the seconds `jump` times as many (P1 §6.4.1)."""
     random = derive(seed, "balance", "rates")
     rates = random.uniform(low_hz, high_hz, seconds)
     return np.rint(np.where(random.random(seconds) < share, jump * rates, rates)).astype(np.int64)
 
 
 def pane_loads(panes: Iterable[int], strategy: Splitting, nodes: int) -> Counts:
-    """Return the tuples of each pane (a row) that each node gets; a pane closes when all its tuples are there."""
+    """Return how many tuples of each pane (a row) each node gets; a pane closes when all its tuples are there."""
     router, queued = strategy.build(nodes), dict[int, int]()
     rows = []
     for pane, tuples in enumerate(panes):
@@ -42,7 +42,7 @@ def pane_loads(panes: Iterable[int], strategy: Splitting, nodes: int) -> Counts:
 
 
 def recent_ratios(loads: Counts, panes: int) -> Floats:
-    """Return the load ratio over the last so many panes, at the end of each pane from the first with so many before it.
+    """Return the load ratio over the last `panes` panes at the end of each pane, from the first that has as many.
 
     >>> recent_ratios(np.array([[2, 0], [0, 2], [2, 0]]), 2).tolist()
     [0.0, 0.0]
@@ -52,7 +52,7 @@ def recent_ratios(loads: Counts, panes: int) -> Floats:
 
 
 def key_ratios(intervals: Sequence[Keys], heaviest: int, nodes: int) -> list[float]:
-    """Return the load ratio of each interval but the first; keys are divided by what came in the interval before (P1 §6.4.2)."""
+    """Return the load ratio of each interval but the first; keys are divided by their frequencies in the interval before (P1 §6.4.2)."""
     routing = FrequencyAware(heaviest=heaviest).build(range(nodes))
     ratios = []
     for number, keys in enumerate(intervals):
@@ -65,7 +65,7 @@ def key_ratios(intervals: Sequence[Keys], heaviest: int, nodes: int) -> list[flo
 
 
 def zipf_keys(keys: int, exponent: float, tuples: int, intervals: int, seed: int) -> list[Keys]:
-    """Return intervals of tuples whose keys follow Zipf's law; which keys they are follows from the seed."""
+    """Return intervals of tuples whose keys follow Zipf's law; the keys themselves follow from the seed."""
     random = derive(seed, "balance", "keys")
     names = random.integers(0, 2**64, keys, dtype=np.uint64)
     shares = 1 / np.arange(1, keys + 1) ** exponent

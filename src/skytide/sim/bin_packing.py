@@ -1,4 +1,4 @@
-"""How few bins can do: a bound from below, to judge how many were used."""
+"""A lower bound on the number of bins, to judge how many were used."""
 
 from collections.abc import Sequence
 
@@ -10,13 +10,14 @@ from skytide.errors import InvalidInput
 ROUNDING = 1e-9
 
 
-def fewest_bins(sizes: "Sequence[float] | NDArray[np.float64]", capacity: float) -> int:
-    """Return a number of bins below which no packing exists (L2 of Martello and Toth 1990).
+def min_bins(sizes: "Sequence[float] | NDArray[np.float64]", capacity: float) -> int:
+    """Return a lower bound on the number of bins of any packing (L2 of Martello and Toth 1990).
 
-    For each size a up to half a bin: items above capacity - a are alone, items above half a bin have one each, and what the smaller
-    ones down to a need beyond the room beside those takes further bins. The best a counts. Items larger than a bin count as a full one.
+    For each size a of up to half a bin: items above capacity - a need a bin of their own, other items above half a bin one each, and the
+    smaller items down to a need further bins for what does not fit next to those. The largest such number is the bound. Items larger than
+    a bin count as a full one.
 
-    >>> fewest_bins([6, 6, 6], 10), fewest_bins([5, 5, 4, 3, 3], 10), fewest_bins([], 10)
+    >>> min_bins([6, 6, 6], 10), min_bins([5, 5, 4, 3, 3], 10), min_bins([], 10)
     (3, 2, 0)
     """
     if not capacity > 0:
@@ -26,7 +27,7 @@ def fewest_bins(sizes: "Sequence[float] | NDArray[np.float64]", capacity: float)
     sums = np.append(0.0, np.cumsum(items))
     half = np.searchsorted(items, 0.5 + ROUNDING)  # from here on items are above half a bin
     least = np.append(0.0, items[:half])
-    alone = np.searchsorted(items, 1 - least + ROUNDING)  # from here on they have no room for one of this size
+    alone = np.searchsorted(items, 1 - least + ROUNDING)  # from here on there is no room for an item of this size
     alone = np.maximum(alone, half)
     beside = alone - half - (sums[alone] - sums[half])
     more = sums[half] - sums[np.searchsorted(items, least)] - beside

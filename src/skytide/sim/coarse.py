@@ -1,31 +1,31 @@
 """The pane level by counts instead of tuples: for days of a stream, and for thousands of slots.
 
-What the router reaches after a while is taken for granted: panes are split as the strategy wants to have them, and evenly. A step costs
+It assumes what a router reaches after a while: panes are split evenly, into as many parts as the strategy wants. A step takes
 microseconds, whatever the number of tuples and slots.
 """
 
 from dataclasses import dataclass
 
 from skytide.routing import Splitting
-from skytide.sim.costs import LARGEST, Costs
+from skytide.sim.costs import MAX_TUPLES, Costs
 
 SETPOINT = 0.9
 
 
 @dataclass(frozen=True)
 class CoarseStep:
-    """What a stretch of time was like."""
+    """The result of a period of time."""
 
     utilisation: float
     splitting_factor: float
     kept: float
     """Rows that go to the window level."""
     backlog_s: float
-    """How long all slots would work on what is left over."""
+    """How long all slots would work on the backlog."""
 
 
 class CoarseStage:
-    """Slots that share the work of each step evenly, and keep what they do not manage for the next one."""
+    """Slots that share the work of each step evenly, and leave what they cannot do to the next one."""
 
     def __init__(self, costs: Costs, strategy: Splitting, pane_s: float, cloud: str = "independent") -> None:
         """Start with nothing to do."""
@@ -35,7 +35,7 @@ class CoarseStage:
         self._left_s = 0.0
 
     def step(self, tuples: float, slots: int, length_s: float = 1.0) -> CoarseStep:
-        """Play a stretch of time in which so many tuples arrive."""
+        """Play a period of time in which `tuples` tuples arrive, and return its result."""
         panes = length_s / self._pane_s
         size = tuples / panes
         parts = self._parts(size, slots, panes, length_s)
@@ -49,7 +49,7 @@ class CoarseStage:
             return 1.0
         if self._strategy in ("TB_RR", "EVEN"):
             return float(slots)
-        low, high = 1.0, float(slots)  # the fewest parts with which the setpoint is kept
+        low, high = 1.0, float(slots)  # bounds for the smallest number of parts that keeps the setpoint
         for _ in range(12):
             middle = (low + high) / 2
             work_s = panes * middle * self._at(self._busy, size / middle)
@@ -57,6 +57,6 @@ class CoarseStage:
         return high
 
     def _at(self, by_size: list[float], size: float) -> float:
-        """Return a value between two whole sizes."""
-        whole = min(int(size), LARGEST - 1)
+        """Return the interpolated value at a size."""
+        whole = min(int(size), MAX_TUPLES - 1)
         return by_size[whole] + (size - whole) * (by_size[whole + 1] - by_size[whole])

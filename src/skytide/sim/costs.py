@@ -1,4 +1,4 @@
-"""What work costs on some machine: measured by `skytide lab calibrate`, or taken from figures that the papers print."""
+"""The costs of work on a machine: measured by `skytide lab calibrate`, or taken from figures in the papers."""
 
 import json
 from dataclasses import asdict, dataclass, replace
@@ -12,31 +12,31 @@ from numpy.typing import NDArray
 from skytide.errors import InvalidInput
 
 Floats = NDArray[np.float64]
-LARGEST = 2**19  # tuples of a partition; what is measured is continued by its last slope
+MAX_TUPLES = 2**19  # of a partition; measured curves are extended with their last slope
 
 
 @dataclass(frozen=True)
 class Curve:
-    """How a partition of one kind of points grows: its result, and the time that took, by its number of tuples."""
+    """How the result of a partition and its time grow with its number of tuples, for one kind of points."""
 
     tuples: tuple[int, ...]
     kept: tuple[float, ...]
     busy_s: tuple[float, ...]
-    """From the first tuple to the last."""
+    """The time from the first tuple to the last."""
 
     @cached_property
     def kept_by_size(self) -> list[float]:
         """Return the rows of the result, by the number of tuples."""
-        return list(map(float, self._by_size(self.kept).clip(max=np.arange(LARGEST + 1))))
+        return list(map(float, self._by_size(self.kept).clip(max=np.arange(MAX_TUPLES + 1))))
 
     @cached_property
     def busy_by_size(self) -> list[float]:
-        """Return the seconds from the first tuple on, by the number of tuples."""
+        """Return the seconds since the first tuple, by the number of tuples."""
         return list(map(float, self._by_size(self.busy_s)))
 
     def _by_size(self, values: tuple[float, ...]) -> Floats:
         x, y = np.log(self.tuples), np.log(values)
-        sizes = np.log(np.arange(1, LARGEST + 1))
+        sizes = np.log(np.arange(1, MAX_TUPLES + 1))
         by_size = np.interp(sizes, x, y)
         beyond, before = sizes > x[-1], sizes < x[0]
         by_size[beyond] = y[-1] + (sizes[beyond] - x[-1]) * (y[-1] - y[-2]) / (x[-1] - x[-2])
@@ -50,19 +50,19 @@ class Costs:
 
     origin: str
     curves: dict[str, Curve]
-    """By the kind of points."""
+    """The curve of each kind of points."""
     pair_s: float
-    """To compare a row that comes into a window with one that is there."""
+    """The time to compare a new row of a window with one that is there already."""
 
     def faster(self, factor: float, origin: str) -> "Costs":
-        """Return the costs of a machine that is so many times as fast."""
+        """Return the costs of a machine that is `factor` times as fast."""
         curves = {kind: replace(curve, busy_s=tuple(s / factor for s in curve.busy_s)) for kind, curve in self.curves.items()}
         return Costs(f"{self.origin}; {origin}", curves, self.pair_s / factor)
 
     def scanning_all(self) -> "Costs":
-        """Return the costs of block nested loops that compare a tuple with the whole result, also where an early row decides.
+        """Return the costs of block nested loops that compare a tuple with the whole result, even if an early row already dominates it.
 
-        So does the kernel that P0 and P3 publish: "proportional to the number of tuples per pane" (P3 §4.3.3).
+        The kernel that P0 and P3 publish does so: "proportional to the number of tuples per pane" (P3 §4.3.3).
         """
         curves = {}
         for kind, curve in self.curves.items():
@@ -71,12 +71,12 @@ class Costs:
         return Costs(f"{self.origin}; every tuple compared with the whole result", curves, self.pair_s)
 
     def save(self, path: Path) -> None:
-        """Write them down."""
+        """Write the costs to a file."""
         path.write_text(json.dumps(asdict(self), indent=1) + "\n")
 
     @staticmethod
     def load(path: Path) -> "Costs":
-        """Read what `save` wrote."""
+        """Return the costs that `save` wrote to a file."""
         try:
             known = json.loads(path.read_text())
             curves = {kind: Curve(**{name: tuple(v) for name, v in curve.items()}) for kind, curve in known["curves"].items()}
@@ -86,5 +86,5 @@ class Costs:
 
 
 def known_costs(name: str = "bnl") -> Costs:
-    """Return costs that come with skytide: "bnl", of the papers' algorithm, or "skytide", of the kernels here."""
+    """Return costs that come with skytide: "bnl" for the papers' algorithm, or "skytide" for the kernels of this package."""
     return Costs.load(Path(str(files("skytide.sim") / f"{name}.json")))

@@ -1,4 +1,4 @@
-"""A controller on any plant of the simulator, from its beginning to its end."""
+"""Runs a controller on any plant of the simulator, from beginning to end."""
 
 from typing import Protocol
 
@@ -7,19 +7,22 @@ from skytide.control.guard import Guard
 from skytide.loop.cycle import Cycle, Loop
 from skytide.loop.ports import Actuator, Metrics
 
+ROUNDING_S = 1e-9
+"""Times that differ by no more are the same."""
+
 
 class Plant(Metrics, Actuator, Protocol):
-    """Metrics and actuator in one; `observe(now)` lets time pass until now."""
+    """Metrics and actuator in one; `observe(now)` plays up to now."""
 
     @property
     def finished(self) -> bool:
-        """Whether there is nothing left to play."""
+        """Return whether there is nothing left to play."""
 
 
 def drive(
     plant: Plant, controller: Controller, guard: Guard | None = None, *, interval_s: float, at_most_s: float = float("inf")
 ) -> list[Cycle]:
-    """Let a controller decide at every interval until the plant is finished, or the time is over; return its cycles."""
+    """Let a controller decide at every interval until the plant is finished or the time is over, and return the cycles."""
     loop, cycles = Loop(plant, plant, controller, guard), list[Cycle]()
     while not plant.finished and len(cycles) * interval_s < at_most_s:
         cycles.append(loop.cycle((len(cycles) + 1) * interval_s))

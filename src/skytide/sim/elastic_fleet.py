@@ -1,39 +1,39 @@
-"""From clients to results in virtual time: splits that read streams, nodes that process, nodes that merge (P1 §3, §6.5).
+"""From clients to results in virtual time: splits that read streams, nodes that process, and nodes that merge (P1 §3, §6.5).
 
-Splits are assigned by the planner that plans on Spark, and processing and merging nodes are as many as a forecast asks for (SPEC E7). Tuples go
-to processing nodes by the shares that frequency-aware hashing gives them. Every node serves its queue in order.
+Splits are assigned by the same planner as on Spark, and the numbers of processing and merging nodes follow from a forecast (SPEC E7).
+Tuples go to processing nodes by the shares that frequency-aware hashing gives them. Every node serves its queue in order.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import ceil
 
 import numpy as np
 from numpy.typing import NDArray
 
 from skytide.admission import Admission, Profile, Sample, admit
-from skytide.control.models.sizing import Sizing, sizing
+from skytide.control.models.sizing import Sizing, rounded_up, sizing
 from skytide.sim.fleet import TICK_S, Counts, FleetTraffic, Floats
+from skytide.workloads.fleet import SHARES
 from skytide.workloads.identity import derive
 
-SPREAD = 0.1  # of the cycle, over which the streams begin to rise
+SPREAD = 0.1  # share of the cycle within which the streams begin to rise
 
 
 @dataclass(frozen=True)
 class Machines:
-    """What nodes can do, and what a change costs; P1 prints none of it."""
+    """The capacities of nodes, and the costs of a change; P1 prints none of these."""
 
     capacity_hz: float = 10_000.0
-    """Of a split, and of a node that processes."""
+    """The capacity of a split, and of a processing node."""
     results_per_tuple: float = 0.1
     merge_hz: float = 9_000.0
     headroom: float = 0.1
     redirect_s: float = 1.0
     choke_s: float = 0.2
-    """Nothing passes while nodes are added or removed."""
+    """How long nothing passes while nodes are added or removed."""
 
     def sized(self, forecast_hz: float) -> Sizing:
-        """Return the nodes that a forecast asks for."""
+        """Return the numbers of nodes that a forecast requires."""
         results_hz = self.capacity_hz * self.results_per_tuple
         return sizing(
             forecast_hz, 1 / self.capacity_hz, capacity_hz=results_hz, merge_cost_s=1 / self.merge_hz, headroom=self.headroom
@@ -50,7 +50,7 @@ class Assignment:
 
 @dataclass(frozen=True)
 class Moment:
-    """How things are at the end of a tick."""
+    """The state at the end of a tick."""
 
     at_s: float
     rate_hz: float
@@ -60,14 +60,14 @@ class Moment:
     redirected: int
     """Streams that are being redirected."""
     client_s: float
-    """For how long the oldest tuple has waited that no split has taken."""
+    """How long the oldest tuple that no split has read has waited."""
     processing_s: float
-    """What waits at the slowest processing node, and then at merging nodes, takes so long."""
+    """How long the slowest processing node, and then the merging nodes, need for what is waiting there."""
     merging_s: float
 
     @property
     def latency_s(self) -> float:
-        """Return how long the tuples of a result are on their way, where it takes longest."""
+        """Return how long the tuples of a result take on the slowest path."""
         return self.client_s + self.processing_s + self.merging_s
 
 
@@ -76,9 +76,9 @@ Shares = Callable[[int], Floats]
 
 
 def trend_traffic(streams: int, low_hz: float, high_hz: float, seconds: float, seed: int) -> FleetTraffic:
-    """Draw streams that together rise from one rate to another and fall back, each at its own time; declared as in P1 §6.2.1."""
+    """Return random streams that rise from one rate to another and fall back, each at its own time; declared as in P1 §6.2.1."""
     random = derive(seed, "fleet", "trend")
-    shares = random.uniform(0.2, 1.8, streams)
+    shares = random.uniform(*SHARES, streams)
     late = random.uniform(-SPREAD / 2, SPREAD / 2, streams)
     at = (np.arange(round(seconds / TICK_S)) + 0.5) * TICK_S / seconds
     wave = np.clip(1 - np.abs(2 * (at[None, :] - late[:, None]) - 1), 0.0, 1.0)
@@ -91,7 +91,7 @@ def trend_traffic(streams: int, low_hz: float, high_hz: float, seconds: float, s
 
 
 def elastic(admission: Admission, traffic: FleetTraffic, machines: Machines) -> Assign:
-    """Return an assignment by a planner; nodes follow the rates that its strategy counts with, now or as far as it looks ahead."""
+    """Return an assignment by a planner; nodes follow the rates that its strategy expects, now or as far as it looks ahead."""
     planner = admission.build()
 
     def assign(sample: Sample) -> Assignment:
@@ -102,7 +102,7 @@ def elastic(admission: Admission, traffic: FleetTraffic, machines: Machines) -> 
 
 
 def static(traffic: FleetTraffic, nodes: int, machines: Machines) -> Assign:
-    """Return an assignment that never changes: streams dealt out in the order of their highest rates."""
+    """Return an assignment that never changes: streams are spread in the order of their highest rates."""
     highest = np.array([traffic.profiles[name].max_hz or 0.0 for name in traffic.names])
     splits, loads = np.zeros(len(highest), np.int32), np.zeros(nodes)
     for stream in np.argsort(-highest, kind="stable"):
@@ -113,7 +113,7 @@ def static(traffic: FleetTraffic, nodes: int, machines: Machines) -> Assign:
 
 
 def run_elastic_fleet(traffic: FleetTraffic, assign: Assign, shares: Shares, machines: Machines, period_s: float) -> list[Moment]:
-    """Play streams through all nodes, and assign anew in every period."""
+    """Play streams through all nodes, with a new assignment in every period, and return the state after each tick."""
     plant, every = _Plant(traffic, shares, machines), round(period_s / TICK_S)
     moments = []
     for tick in range(traffic.counts.shape[1]):
@@ -131,11 +131,11 @@ class _Plant:
         streams = len(traffic.counts)
         self._came = np.cumsum(traffic.counts, axis=1)
         self._arrived, self._taken = np.zeros(streams, np.int64), np.zeros(streams, np.int64)
-        self._oldest = np.zeros(streams, np.int64)  # the tick in which the next tuple to be taken came
+        self._oldest = np.zeros(streams, np.int64)  # the tick in which the next tuple to be read came
         self._blocked_ticks = np.zeros(streams, np.int64)
         self._choked_ticks = 0
         self._now: Assignment | None = None
-        self._nodes: dict[int, float] = {}  # what waits at each processing node, those that were removed too
+        self._nodes: dict[int, float] = {}  # what waits at each processing node, including removed ones
         self._merge = 0.0
 
     def sample(self, now_s: float) -> Sample:
@@ -143,7 +143,7 @@ class _Plant:
         return Sample(now_s, self._traffic.names, self._arrived, waiting, np.zeros(len(waiting), np.bool_))
 
     def follow(self, wanted: Assignment) -> None:
-        """Redirect streams, and add or remove nodes: what waits at one that is removed is still processed there (P1 §3.3)."""
+        """Redirect streams, and add or remove nodes: what waits at a removed node is still processed there (P1 §3.3)."""
         if self._now is not None:
             self._blocked_ticks[wanted.splits != self._now.splits] = _ticks(self._machines.redirect_s)
             if wanted.nodes != self._now.nodes:
@@ -183,7 +183,7 @@ class _Plant:
         return admit(free, self._now.splits, np.full(int(self._now.splits.max()) + 1, budget), turn=tick)
 
     def _client_s(self, tick: int) -> float:
-        """Return for how long the oldest tuple has waited that no split has taken."""
+        """Return how long the oldest tuple that no split has read has waited."""
         waits = self._arrived > self._taken
         rows = np.arange(len(self._oldest))
         while True:
@@ -205,4 +205,4 @@ class _Plant:
 
 
 def _ticks(seconds: float) -> int:
-    return ceil(seconds / TICK_S - 1e-9)  # a part of a tick is one: nothing that takes time is free
+    return rounded_up(seconds / TICK_S)  # a part of a tick counts as a whole one, so that nothing that takes time is free

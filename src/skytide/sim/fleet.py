@@ -1,8 +1,8 @@
-"""A fleet in virtual time: many streams, the splits that read them, and what it takes to redirect one (P1 §6.1 to §6.3).
+"""A fleet in virtual time: many streams, the splits that read them, and the cost of redirecting one (P1 §6.1 to §6.3).
 
-The planner is the object that plans on Spark, and splits take in tuples by the same fair shares. A stream keeps what was not taken in
-yet. While it is being redirected nothing of it is taken in: what comes meanwhile is buffered at the client, and the redirection is over
-when that has been worked off.
+The planner is the same as on Spark, and splits admit tuples by the same fair shares. A stream keeps what has not been admitted yet.
+While it is being redirected nothing of it is admitted: what comes meanwhile is buffered at the client, and the redirection is over when
+that has been worked off.
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from skytide.admission import Admission, Profile, Sample, admit
 from skytide.errors.checks import one_of, real, refused
-from skytide.sim.bin_packing import fewest_bins
+from skytide.sim.bin_packing import min_bins
 from skytide.workloads.arrivals import BLOCK, OnOff
 from skytide.workloads.fleet import FLEETS, PERIOD_S
 from skytide.workloads.identity import derive
@@ -23,14 +23,14 @@ Floats = NDArray[np.float64]
 
 TICK_US = 200_000
 TICK_S = TICK_US / 1e6
-BURST_S = IDLE_S = PERIOD_S / 2  # mean of both; P1 prints neither these nor the period of the other workloads
+BURST_S = IDLE_S = PERIOD_S / 2  # mean lengths; P1 prints neither these nor the period of the other workloads
 WORKLOADS = (*FLEETS, "bursty")
 TRANSITIONS = {"step": "jump", "trend": "trend"}
 
 
 @dataclass(frozen=True)
 class FleetTraffic:
-    """The tuples of each stream (a row) in each tick, and what may be declared of the streams."""
+    """The tuples of each stream (a row) in each tick, and the profiles of the streams."""
 
     counts: Counts
     profiles: Mapping[str, Profile]
@@ -42,9 +42,9 @@ class FleetTraffic:
 
 
 def fleet_traffic(workload: str, streams: int, rate_hz: float, seconds: float, seed: int) -> FleetTraffic:
-    """Draw one of P1's workloads: so many streams with so many tuples a second together.
+    """Return one of P1's workloads, drawn at random: `streams` streams with `rate_hz` tuples per second together.
 
-    What is declared is what P1 §6.2.1 gave to DRF-M: peak rates, whether rates jump or have a trend, and the lengths of bursts.
+    Profiles have what P1 §6.2.1 declared for DRF-M: peak rates, whether rates jump or have a trend, and the lengths of bursts.
     """
     one_of("workload", workload, WORKLOADS)
     draw = _bursts if workload == "bursty" else _fluctuations
@@ -57,7 +57,7 @@ def _names(streams: int) -> tuple[str, ...]:
 
 
 def _fluctuations(workload: str, streams: int, rate_hz: float, ticks: int, seed: int) -> tuple[Counts, list[Profile]]:
-    """Draw Poisson arrivals at rates that are steady, or go up and down."""
+    """Return Poisson arrivals at rates that are steady, or go up and down."""
     fleet = FLEETS[workload](rate_hz, streams)
     rates_hz = fleet.rates_hz((np.arange(ticks, dtype=np.float64) + 0.5) * TICK_S, seed)
     cycle = {} if fleet.shape == "steady" else {"period": f"{PERIOD_S} s", "transition": TRANSITIONS[fleet.shape]}
@@ -66,7 +66,7 @@ def _fluctuations(workload: str, streams: int, rate_hz: float, ticks: int, seed:
 
 
 def _bursts(workload: str, streams: int, rate_hz: float, ticks: int, seed: int) -> tuple[Counts, list[Profile]]:
-    """Draw tuples at equal distances while a burst lasts, and none between bursts."""
+    """Return tuples at equal distances during bursts, and none between bursts."""
     rates = FLEETS["constw"](rate_hz, streams).rates_hz(np.zeros(1), seed)[:, 0].tolist()
     bursts = [OnOff(rate, round(BURST_S * 1e6), round(IDLE_S * 1e6)) for rate in rates]
     blocks = -(-ticks // BLOCK) * BLOCK
@@ -83,38 +83,38 @@ class FleetOutcome:
 
     redirections: float
     given_up: float
-    """Redirections of streams whose split was given up; the others left an overloaded one."""
+    """Redirections of streams whose split was given up; the other streams left an overloaded split."""
     buffered: float
     """Tuples that came to a client while its stream was being redirected."""
     delay_s: float
-    """How long the redirections of a period took, together."""
+    """How long the redirections of a period took in total."""
     splits: float
     optimal: float
-    """Splits that cannot be done without, by a bound."""
+    """A lower bound on the number of splits."""
     latency_s: float
-    """What waits in the most loaded split, in seconds of its capacity."""
+    """The backlog of the most loaded split, in seconds of its capacity."""
     violations: float
-    """Share of the periods in which that was above the bound."""
+    """Share of the periods in which the latency was above the bound."""
 
     @property
     def above_optimal(self) -> float:
-        """Return the share of splits used above those."""
+        """Return the share of splits above the optimal number."""
         return self.splits / max(self.optimal, 1.0) - 1
 
 
 class Clients:
-    """What each stream has sent, what waits of it, and for how long it is still being redirected."""
+    """What each stream has sent, how much of it is waiting, and how long it is still being redirected."""
 
     def __init__(self, streams: int) -> None:
         """Start with nothing."""
         self.arrived, self.waiting, self._owed, self._blocked_ticks = (np.zeros(streams, np.int64) for _ in range(4))
 
     def redirect(self, rows: NDArray[np.intp], ticks: int) -> None:
-        """Begin to redirect streams."""
+        """Start to redirect streams."""
         self._blocked_ticks[rows] = ticks
 
     def tick(self, come: Counts, splits: NDArray[np.int32], budget: int, turn: int) -> tuple[int, int]:
-        """Let tuples come and be taken in, a budget a split; return how many were buffered, and how many streams still pay for it."""
+        """Let tuples come and be admitted, up to a budget per split; return how many were buffered, and how many streams are still delayed."""
         blocked = self._blocked_ticks > 0
         self.arrived, self.waiting = self.arrived + come, self.waiting + come
         taken = admit(np.where(blocked, 0, self.waiting), splits, np.full(int(splits.max()) + 1, budget), turn=turn)
@@ -125,7 +125,7 @@ class Clients:
 
 
 def run_fleet(admission: Admission, traffic: FleetTraffic, *, redirect_s: float = 1.0, warm_up_s: float = PERIOD_S) -> FleetOutcome:
-    """Play a fleet, and leave out the first seconds, in which rates are learned."""
+    """Play a fleet, and return its outcome without the first seconds, in which rates are learned."""
     real("redirect_s", redirect_s, above=0, meaning="seconds, more than 0")
     planner, clients, suspended = admission.build(), Clients(len(traffic.counts)), np.zeros(len(traffic.counts), np.bool_)
     names, capacity_hz, ticks = traffic.names, admission.capacity_hz, round(admission.period_s / TICK_S)
@@ -147,7 +147,7 @@ def run_fleet(admission: Admission, traffic: FleetTraffic, *, redirect_s: float 
             latency_s = max(latency_s, float(np.bincount(plan.splits, clients.waiting).max()) / capacity_hz)
         if first * TICK_S >= warm_up_s:
             given_up = int(np.count_nonzero(np.isin(before[plan.redirected], plan.closed)))
-            optimal = fewest_bins(counts.sum(axis=1) / admission.period_s, capacity_hz)
+            optimal = min_bins(counts.sum(axis=1) / admission.period_s, capacity_hz)
             late = latency_s > admission.bound_s
             seen.append((len(plan.redirected), given_up, buffered, delayed * TICK_S, len(plan.open), optimal, latency_s, late))
         before = plan.splits

@@ -1,4 +1,4 @@
-"""Spark's way in virtual time: the machine of `skytide.batch`, whose instructions cost time in place of running tasks."""
+"""Spark's micro-batches in virtual time: the machine of `skytide.batch`, whose instructions cost time instead of running tasks."""
 
 import heapq
 from collections import deque
@@ -33,35 +33,34 @@ from skytide.batch import (
 from skytide.lateness import FixedSlack, observe
 from skytide.routing import Splitting
 from skytide.windows import Windows
+from skytide.workloads.arrivals import SECOND_US
 from skytide.workloads.workload import Workload
-
-SECOND_US = 1_000_000
 
 
 @dataclass(frozen=True)
 class BatchCosts:
-    """What a batch costs on some machine, measured on the real engine at some loads."""
+    """The costs of a batch on a machine, measured on the real engine at some loads."""
 
     origin: str
     batch_s: float
-    """Of a batch with no work: Spark's own."""
+    """Time of a batch without work: Spark's own."""
     tuple_s: float
-    """To make and reduce a tuple, in a task of the pane level."""
+    """Time to create and reduce a tuple, in a task of the pane level."""
     task_s: float
-    """Of a task of the pane level with no tuples."""
+    """Time of a task of the pane level without tuples."""
     window_s: float
-    """Of a slide of the windows, in the task of the window level, at no load."""
+    """Time per slide of the windows, in the task of the window level, without load."""
     window_tuple_s: float
-    """And for each tuple of the slide."""
+    """Additional time per tuple of the slide."""
 
 
 @dataclass(frozen=True)
 class BatchOutcome:
-    """How a micro-batch query did over a whole stream."""
+    """The performance of a micro-batch query over a whole stream."""
 
     batches: int
     utilisation: float
-    """Time of batches over the time of the stream."""
+    """The time of all batches, relative to the length of the stream."""
     pane_utilisation: float
     overruns: float
     """The share of batches that took longer than the trigger's interval."""
@@ -71,10 +70,10 @@ class BatchOutcome:
 
 
 class BatchPlant:
-    """Carries out what a machine decides about a stream, on a machine with such costs."""
+    """Carries out what a `Machine` decides about a stream, with the given costs."""
 
     def __init__(self, workload: Workload, costs: BatchCosts, rules: Rules, cores: int) -> None:
-        """Begin at time 0 with nothing."""
+        """Start at time 0 without tuples."""
         self._workload, self._costs, self._rules, self._cores = workload, costs, rules, cores
         self._machine = Machine(rules, State(), 0.0)
         self._ticks = range(0)
@@ -84,7 +83,7 @@ class BatchPlant:
         self.pane_utilisations: list[float] = []
 
     def run_batch(self, ticks: range) -> float:
-        """Play the batch of all tuples of some ticks, and return how long it took."""
+        """Play a batch with all tuples of some ticks, and return how long it took."""
         began_s, self._ticks = self.now_s, ticks
         self.now_s += self._costs.batch_s
         events: deque[Event] = deque([BatchStarted(self.state.batch + 1, self.state, began_s)])
@@ -151,7 +150,7 @@ def run_batches(
     trigger_s: float,
     length_s: float,
 ) -> BatchOutcome:
-    """Play a stream: a batch takes all that came since the one before, and starts at a trigger or when that is done."""
+    """Play a stream, and return its outcome; a batch takes all that came since the one before, and starts at a trigger or when that is done."""
     rules = Rules(windows, FixedSlack(0), InSource(strategy), pane_slots=slots, trigger_s=trigger_s)
     plant = BatchPlant(workload, costs, rules, cores)
     tick_s = workload.tick_us / SECOND_US

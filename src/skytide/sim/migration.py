@@ -2,8 +2,8 @@
 
 The splitter takes tuples from its input in order and sends each to the replica of its key. A replica serves a queue in order; every
 `slide`-th tuple of a key triggers a computation, whose result the merger passes on. When the routing changes, each replica finds
-one message in its queue with all keys that it hands over and takes over. It saves the state of the former, one after the other, and
-can have the latter once others saved them. The three protocols differ in who waits for that.
+one message in its queue with all keys that it loses and receives. It saves the states of the former, one after the other, and can load
+those of the latter once others have saved them. The three protocols differ in who waits for that.
 """
 
 from abc import ABC, abstractmethod
@@ -23,47 +23,47 @@ Numbers = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Costs:
-    """What work takes, in seconds."""
+    """The times of work, in seconds."""
 
     route_s: float = 1e-6
-    """The splitter, for a tuple."""
+    """Time of the splitter per tuple."""
     insert_s: float = 1e-6
-    """A replica, for any tuple."""
+    """Time of a replica per tuple."""
     compute_s: float = 4.3e-4
-    """A replica, for a tuple that triggers a computation: on average."""
+    """Mean additional time of a replica for a tuple that triggers a computation."""
     compute_cv: float = 0.5
     save_s: float = 1e-5
-    """The old replica, for the state of a key."""
+    """Time of the old replica to save the state of a key."""
     acquire_s: float = 1e-5
-    """The new one."""
+    """Time of the new replica to load it."""
 
 
 @dataclass(frozen=True, eq=False)
 class Scene:
-    """Keys, how often each comes, and the replica that has it before and after the change."""
+    """Keys, their frequencies, and the replica of each before and after the change."""
 
     shares: Floats
     before: Numbers
     after: Numbers
     rates: Sequence[tuple[float, float]]
-    """Tuples a second, and for how many seconds, one after the other from time 0 on."""
+    """Rates in tuples per second, and how many seconds each lasts, one after the other from time 0 on."""
     change_s: float
     costs: Costs = field(default_factory=Costs)
     slide: int = 25
 
     @property
     def replicas(self) -> int:
-        """How many there are at most."""
+        """Return the largest number of replicas."""
         return int(max(self.before.max(), self.after.max())) + 1
 
     @property
     def moved(self) -> NDArray[np.bool_]:
-        """Whether each key moves."""
+        """Return which keys move."""
         return np.asarray(self.before != self.after)
 
 
 class Tuples(NamedTuple):
-    """Tuples in order of arrival: when each comes, its key, whether it triggers, and what it costs a replica."""
+    """Tuples in order of arrival: when each comes, its key, whether it triggers a computation, and its cost for a replica."""
 
     at_s: Floats
     key: Numbers
@@ -73,7 +73,7 @@ class Tuples(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """When each tuple was done, when the last state was saved (the same with all protocols), and when its new replica had it."""
+    """When each tuple was done, when the last state was saved (the same with all protocols), and when the last state was loaded."""
 
     done_s: Floats
     saved_s: float
@@ -81,7 +81,7 @@ class Outcome:
 
 
 def deal(shares: Floats, replicas: int, but: Numbers | None = None, used: Floats | None = None) -> Numbers:
-    """Return a replica for each key, the most frequent first to the least loaded one, but never that which is named for it.
+    """Return a replica for each key: the most frequent key first, each to the least loaded replica except the one in `but`.
 
     >>> deal(np.array([0.5, 0.3, 0.2]), 2).tolist()
     [0, 1, 1]
@@ -98,7 +98,7 @@ def deal(shares: Floats, replicas: int, but: Numbers | None = None, used: Floats
 
 
 def deal_again(shares: Floats, before: Numbers, replicas: int, stay: float, seed: int) -> Numbers:
-    """Return other replicas for all keys but a share that stays, drawn at random; loads are as even as keys allow."""
+    """Return new replicas for all keys but a random share that stays; loads are as even as keys allow."""
     stays = derive(seed, "migration", "stay").random(len(shares)) < stay
     at = before.copy()
     used = np.bincount(before[stays], shares[stays], minlength=replicas).astype(np.float64)
@@ -107,7 +107,7 @@ def deal_again(shares: Floats, before: Numbers, replicas: int, stay: float, seed
 
 
 def draw_tuples(scene: Scene, seed: int) -> Tuples:
-    """Draw what comes: Poisson arrivals, independent keys, windows anywhere within their slides, gamma-distributed costs."""
+    """Return random tuples: Poisson arrivals, independent keys, windows anywhere within their slides, gamma-distributed costs."""
     random = derive(seed, "migration", "tuples")
     times, start_s = [], 0.0
     for rate_hz, length_s in scene.rates:
@@ -125,7 +125,7 @@ def draw_tuples(scene: Scene, seed: int) -> Tuples:
 
 
 def in_turn(ready_s: Floats, cost_s: Floats, free_s: float = 0.0) -> Floats:
-    """Return when each of some items is done that one server takes in order, as soon as it is free.
+    """Return when each item is done if one server takes them in order, as soon as it is free.
 
     >>> in_turn(np.array([0.0, 1.0, 5.0]), np.array([2.0, 2.0, 1.0]), free_s=0.5).tolist()
     [2.5, 4.5, 6.0]
@@ -136,7 +136,7 @@ def in_turn(ready_s: Floats, cost_s: Floats, free_s: float = 0.0) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class Replica:
-    """What a replica knows of the change: when it was through with its message, and which keys it gets, as they are saved."""
+    """A replica at the change: when it has handled its message, and which keys it receives, in the order in which they are saved."""
 
     number: int
     free_s: float
@@ -145,12 +145,12 @@ class Replica:
 
 
 class Protocol(ABC):
-    """How the change goes on after each replica has read its message."""
+    """How a change continues after each replica has read its message."""
 
     name: str
 
     def play(self, scene: Scene, tuples: Tuples) -> Outcome:
-        """Return when each tuple is done."""
+        """Return the outcome of a change on given tuples."""
         sent_s = in_turn(tuples.at_s, np.full(len(tuples.at_s), scene.costs.route_s))
         old = sent_s <= scene.change_s
         done_s = np.empty(len(sent_s))
@@ -176,18 +176,18 @@ class Protocol(ABC):
     def finish(
         self, scene: Scene, tuples: Tuples, sent_s: Floats, new: Numbers, replicas: Sequence[Replica], done_s: Floats
     ) -> float:
-        """Serve the tuples that the splitter sent after the change; return when all state was where it belongs."""
+        """Serve the tuples that the splitter sent after the change, and return when all states had moved."""
 
 
 class ReplicasBlock(Protocol):
-    """R-BLK: a replica that gets keys does nothing until it has all of them; the splitter goes on."""
+    """R-BLK: a replica that receives keys does nothing until it has all of them; the splitter continues."""
 
     name = "R-BLK"
 
     def finish(
         self, scene: Scene, tuples: Tuples, sent_s: Floats, new: Numbers, replicas: Sequence[Replica], done_s: Floats
     ) -> float:
-        """Let each replica wait, and then serve its queue."""
+        """Let each replica wait, then serve its queue, and return when all states had moved."""
         ends = [scene.change_s]
         for replica in replicas:
             free_s = replica.free_s
@@ -200,22 +200,22 @@ class ReplicasBlock(Protocol):
 
 
 class NobodyBlocks(Protocol):
-    """MP: a replica puts aside the tuples of keys whose state is still to come, and serves all others."""
+    """MP: a replica puts aside the tuples of keys whose state has not come yet, and serves all others."""
 
     name = "MP"
 
     def finish(
         self, scene: Scene, tuples: Tuples, sent_s: Floats, new: Numbers, replicas: Sequence[Replica], done_s: Floats
     ) -> float:
-        """Serve each replica's queue; between tuples, and when it is idle, it looks which states have come."""
+        """Serve each replica's queue; between tuples, and when it is idle, a replica checks which states have come. Return when all had moved."""
         of = scene.after[tuples.key[new]]
         return max(_serve(scene, tuples, sent_s, new[of == each.number], each, done_s) for each in replicas)
 
 
 class SplitterBlocks(NobodyBlocks):
-    """S-BLK: the splitter keeps the tuples of moving keys until all state has moved, and then sends them before it reads on.
+    """S-BLK: the splitter holds the tuples of moving keys until all states have moved, and then sends them before it reads on.
 
-    Replicas do as with MP, but nothing comes that they would have to put aside.
+    Replicas work as with MP, but never have to put anything aside.
     """
 
     name = "S-BLK"
@@ -223,7 +223,7 @@ class SplitterBlocks(NobodyBlocks):
     def finish(
         self, scene: Scene, tuples: Tuples, sent_s: Floats, new: Numbers, replicas: Sequence[Replica], done_s: Floats
     ) -> float:
-        """Find when all state has moved, send what was kept, then what came meanwhile, and serve it all."""
+        """Find out when all states have moved, send the held tuples, then later ones, serve them all, and return when all had moved."""
         moving = scene.moved[tuples.key]
         end_s = super().finish(scene, tuples, sent_s, new[~moving[new]], replicas, done_s)
         kept, later = new[(sent_s[new] <= end_s) & moving[new]], new[sent_s[new] > end_s]
@@ -234,13 +234,13 @@ class SplitterBlocks(NobodyBlocks):
 
 
 def _serve(scene: Scene, tuples: Tuples, sent_s: Floats, mine: Numbers, replica: Replica, done_s: Floats) -> float:
-    """Serve the tuples of a replica that never waits; return when it had the last state it gets."""
+    """Serve the tuples of a replica that never waits, and return when it had loaded its last state."""
     pending: dict[int, list[int]] = {key: [] for key in replica.incoming.tolist()}
     coming = list(zip(replica.saved_s.tolist(), replica.incoming.tolist(), strict=True))[::-1]
     now_s, cost_s, taken, had_s = replica.free_s, tuples.cost_s, 0, scene.change_s
 
-    def take_over(until_s: float) -> None:
-        """Take over what is saved by a time, or while that is done; each key's tuples that were put aside follow at once."""
+    def load_states(until_s: float) -> None:
+        """Load the states that are saved by a time, or meanwhile; the tuples of a key that were put aside follow at once."""
         nonlocal now_s, had_s
         while coming and coming[-1][0] <= max(now_s, until_s):
             saved_s, key = coming.pop()
@@ -252,14 +252,14 @@ def _serve(scene: Scene, tuples: Tuples, sent_s: Floats, mine: Numbers, replica:
     for index, ready_s, key in zip(mine.tolist(), sent_s[mine].tolist(), tuples.key[mine].tolist(), strict=True):
         if not coming:
             break
-        take_over(ready_s)
+        load_states(ready_s)
         taken += 1
         if key in pending:
             pending[key].append(index)
         else:
             now_s = max(now_s, ready_s) + cost_s[index]
             done_s[index] = now_s
-    take_over(inf)
+    load_states(inf)
     rest = mine[taken:]
     if len(rest):
         done_s[rest] = in_turn(sent_s[rest], cost_s[rest], now_s)
@@ -270,8 +270,8 @@ PROTOCOLS: dict[str, Protocol] = {each.name: each for each in (NobodyBlocks(), R
 
 
 def _ranks(key: Numbers) -> Numbers:
-    """Return which of its key's tuples each one is, from 0 on."""
-    order = np.argsort(key.astype(np.uint16) if key.max(initial=0) < 2**16 else key, kind="stable")  # radix sort where it can
+    """Return the number of each tuple among those of its key, from 0 on."""
+    order = np.argsort(key.astype(np.uint16) if key.max(initial=0) < 2**16 else key, kind="stable")  # a radix sort where possible
     counts = np.bincount(key)
     ranks = np.empty(len(key), np.int64)
     ranks[order] = np.arange(len(key)) - np.repeat(np.cumsum(counts) - counts, counts)

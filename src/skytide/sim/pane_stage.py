@@ -1,7 +1,7 @@
 """The pane level in virtual time: an emitter with a real router, and slots that work through their queues.
 
 A slot serves its queue in order and does nothing else, so the end of a piece of work is known when it is queued: there are no
-events but those of the stream. That is why there is no event queue here, and no package for one: it would only be slower.
+events but those of the stream. So there is no event queue here, which would only be slower.
 """
 
 from collections import deque
@@ -38,7 +38,7 @@ class Sample:
     processed: int
     threshold: float
     held: float
-    """Tuples that the level holds: held back, waiting at slots, and in the results of open panes."""
+    """Tuples that the level holds: buffered, waiting at slots, and in the results of open panes."""
 
 
 @dataclass
@@ -46,14 +46,14 @@ class _Slot:
     queue: deque[tuple[float, float, int]] = field(default_factory=deque)  # begin, end, tuples
     free_s: float = 0.0
     busy_s: float = 0.0
-    """Of finished work."""
+    """Time of finished work."""
     processed: int = 0
     scheduled: int = 0
     seen: tuple[float, float, int] = (0.0, 0.0, 0)
     """Busy time, processed and scheduled tuples at the last sample."""
 
     def until(self, now_s: float) -> int:
-        """Finish what ends by now, and give how many tuples that was."""
+        """Finish the work that ends by now, and return its number of tuples."""
         queue, done = self.queue, 0
         while queue and queue[0][1] <= now_s:
             begin, end, n = queue.popleft()
@@ -72,7 +72,7 @@ class _Slot:
         return busy, processed, self.scheduled
 
     def use(self, now_s: float) -> SlotUse:
-        """Return what it did since this was asked last."""
+        """Return what the slot did since the last call."""
         before, self.seen = self.seen, self.totals(now_s)
         return use_between(before, self.seen)
 
@@ -92,24 +92,24 @@ class PaneStage:
         self.samples: list[Sample] = []
         self.slots: dict[int, _Slot] = {slot: _Slot() for slot in range(slots)}
         self.computed_s: dict[int, float] = {}
-        """Of each closed pane, when the work on its last tuple was done."""
+        """When the work on the last tuple of each closed pane was done."""
         self.closed_s: dict[int, float] = {}
-        """Of each closed pane, when its last result was out."""
+        """When the last result of each closed pane was out."""
         self._queued: dict[int, int] = dict.fromkeys(self.slots, 0)
         self._traffic, self._period_s = traffic, period_s
         self._busy = {kind: curve.busy_by_size for kind, curve in costs.curves.items()}
         self._kept = {kind: curve.kept_by_size for kind, curve in costs.curves.items()}
-        self._done: dict[tuple[int, int], float] = {}  # of each partition, when its last tuple is done
+        self._done: dict[tuple[int, int], float] = {}  # when the last tuple of each partition is done
         self._next_sample_s = period_s
         self.open_panes: list[int] = []
-        """At each sample, how many panes were open."""
+        """How many panes were open at each sample."""
         self.slowdown = 1.0
-        """How many times as long work takes from now on, because others use the machine too (P0 §5.4)."""
+        """How many times as long work takes from now on, because other programs use the machine too (P0 §5.4)."""
         self._sampled = self.tuples = 0
         self._closed_before: int | None = None
 
     def step(self, step: Step) -> list[Result]:
-        """Play a step of the stream, and give the results that this closes."""
+        """Play a step of the stream, and return the results of panes that close."""
         now = step.end_s
         queued = self._queued
         for number, slot in self.slots.items():
@@ -129,10 +129,12 @@ class PaneStage:
         return self._close(step, now)
 
     def resize(self, slots: int, now_s: float) -> list[Result]:
-        """Change the number of slots; those that go finish their queues, and give up the partitions they hold."""
+        """Change the number of slots, and return the results of partitions that removed slots give up; these finish their queues."""
         wanted, known = set(range(slots)), set(self.router.slots)
         for number in sorted(wanted - known):
-            self.slots.setdefault(number, _Slot(free_s=now_s)).use(now_s)  # what it did while it was away is not of this period
+            self.slots.setdefault(number, _Slot(free_s=now_s)).use(
+                now_s
+            )  # what it did before it was removed does not belong to this period
             self._queued.setdefault(number, 0)
         self.router.add(sorted(wanted - known))
         going = sorted(known - wanted)
@@ -159,7 +161,7 @@ class PaneStage:
         return closed
 
     def _result(self, partition: Partition, now_s: float) -> Result:
-        """Return the result of a partition: it leaves when its slot has done all that was queued before the punctuation."""
+        """Return the result of a partition, which leaves when its slot has done all that was queued before the punctuation."""
         cloud = self._traffic.cloud(partition.pane)
         slot = self.slots[partition.slot]
         return Result(
@@ -189,22 +191,22 @@ class PaneStage:
 
 @dataclass(frozen=True)
 class PaneOutcome:
-    """How the pane level did over a whole stream."""
+    """The performance of the pane level over a whole stream."""
 
     utilisation: float
-    """The mean of all samples after the warm-up, each counting the same, as in P3's scheduler and P0's controller."""
+    """The plain mean of all samples after the warm-up, as in P3's scheduler and P0's controller."""
     splitting_factor: float
     throughput: float
-    """Panes a second until the last one is done, over those that the stream has: below 1 if the level falls behind."""
+    """Panes per second until the last one is done, relative to those of the stream: below 1 if the level falls behind."""
     kept_per_pane: float
     imbalance: float
-    """Load of the most over that of the least loaded slot."""
+    """Load of the most loaded slot, relative to that of the least loaded one."""
     latency_s: float
-    """Of a pane, from the arrival of its first tuple to the end of the work on its last (P3 Definition 1)."""
+    """Mean time from the arrival of a pane's first tuple to the end of the work on its last (P3 Definition 1)."""
     closing_lag_s: float
-    """Of a pane, from the end of the work on its last tuple to its closing (P3 Definition 2)."""
+    """Mean time from the end of the work on a pane's last tuple to its closing (P3 Definition 2)."""
     pane_cv: float
-    """The deviation of the sizes of panes over their mean."""
+    """The standard deviation of the sizes of panes, relative to their mean."""
 
 
 def run_panes(
@@ -217,7 +219,7 @@ def run_panes(
     warm_up_s: float = 0.0,
     move_s: float = 0.0,
 ) -> tuple[PaneOutcome, PaneStage]:
-    """Play a whole stream; `move_s` is what an emitter pays for each pointer that its sorted buffer moves."""
+    """Play a whole stream, and return its outcome and the stage; `move_s` is the emitter's time per pointer that its sorted buffer moves."""
     stage = PaneStage(costs, strategy, slots, traffic, period_s)
     for step in delayed(traffic, move_s) if move_s else traffic.steps:
         stage.step(step)
@@ -245,7 +247,7 @@ def run_panes(
 
 
 def delayed(traffic: Traffic, move_s: float) -> list[Step]:
-    """Return the steps as they leave an emitter that takes its time to sort: what it has no time for waits."""
+    """Return the steps as they leave an emitter that needs time to sort: tuples wait while it is busy."""
     free_s, steps = 0.0, []
     for step in traffic.steps:
         free_s = max(free_s, step.end_s) + step.moved * move_s

@@ -1,4 +1,4 @@
-"""What a changing number of nodes does to keys: which of them move, and how many partial results a window has then (P1 §6.4.3)."""
+"""What a changing number of nodes does to keys: which of them move, and how many partial results a window then has (P1 §6.4.3)."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -17,30 +17,30 @@ Presence = NDArray[np.bool_]
 
 
 class Placement(ABC):
-    """Where keys are, by the number of nodes. Divided keys are several."""
+    """Where keys are, by the number of nodes. A divided key counts as several."""
 
     @abstractmethod
     def places(self, nodes: int) -> Nodes:
         """Return the node of each key, or of each sub-key."""
 
     @abstractmethod
-    def present(self, nodes: int, most: int) -> Presence:
-        """Return of each key (a row) whether each of `most` nodes has tuples of it."""
+    def present(self, nodes: int, width: int) -> Presence:
+        """Return for each key (a row) which of `width` nodes have tuples of it."""
 
 
 @dataclass(frozen=True, eq=False)
-class ByRest(Placement):
-    """Plain hashing: the rest that the hash of a key leaves, divided by the number of nodes."""
+class ByRemainder(Placement):
+    """Plain hashing: the remainder of a key's hash, divided by the number of nodes."""
 
     hashes: Hashes
 
     def places(self, nodes: int) -> Nodes:
-        """Divide."""
+        """Return the remainders."""
         return (self.hashes % np.uint64(nodes)).astype(np.int64)
 
-    def present(self, nodes: int, most: int) -> Presence:
-        """Return one node a key."""
-        found = np.zeros((len(self.hashes), most), np.bool_)
+    def present(self, nodes: int, width: int) -> Presence:
+        """Return one node per key."""
+        found = np.zeros((len(self.hashes), width), np.bool_)
         found[np.arange(len(self.hashes)), self.places(nodes)] = True
         return found
 
@@ -51,29 +51,29 @@ class Consistent(Placement):
 
     hashes: Hashes
     shares: NDArray[np.float64]
-    """Of the tuples, those of each key."""
+    """The share of each key in all tuples."""
     heaviest: int = 0
     _million: int = field(default=1_000_000, repr=False)
 
     @cached_property
     def routing(self) -> KeyRouting:
-        """Keys that are divided by what is known."""
-        most = np.argsort(-self.shares, kind="stable")[: self.heaviest]
-        counts = zip(self.hashes[most].tolist(), (self.shares[most] * self._million).astype(int).tolist(), strict=True)
+        """Return the routing, with keys divided by their known frequencies."""
+        top = np.argsort(-self.shares, kind="stable")[: self.heaviest]
+        counts = zip(self.hashes[top].tolist(), (self.shares[top] * self._million).astype(int).tolist(), strict=True)
         routing = FrequencyAware(heaviest=self.heaviest).build([0])
         routing.divide(Frequencies(self._million, tuple(counts)))
         return routing
 
     def places(self, nodes: int) -> Nodes:
-        """Return the nodes of the keys that are not divided, and of all sub-keys of those that are."""
+        """Return the nodes of undivided keys, and of all sub-keys of divided ones."""
         ring, divided = HashRing.of(range(nodes)), self.routing.divided
         whole = self.hashes[divided.find(self.hashes) < 0]
         return np.concatenate([ring.owners(whole), ring.owners(divided.positions())]).astype(np.int64)
 
-    def present(self, nodes: int, most: int) -> Presence:
+    def present(self, nodes: int, width: int) -> Presence:
         """Return the nodes of all sub-keys of each key."""
         ring, divided = HashRing.of(range(nodes)), self.routing.divided
-        found = np.zeros((len(self.hashes), most), np.bool_)
+        found = np.zeros((len(self.hashes), width), np.bool_)
         found[np.arange(len(self.hashes)), ring.owners(self.hashes)] = True
         rows = np.empty(len(divided), np.int64)
         which = divided.find(self.hashes)
@@ -95,9 +95,9 @@ class Consistent(Placement):
 
 
 def relocated(placement: Placement, nodes: Sequence[int]) -> list[float]:
-    """Return the share of keys that moved, at each time but the first.
+    """Return the share of keys that moved at each time but the first.
 
-    >>> relocated(ByRest(np.arange(6, dtype=np.uint64)), [2, 2, 3])
+    >>> relocated(ByRemainder(np.arange(6, dtype=np.uint64)), [2, 2, 3])
     [0.0, 0.6666666666666666]
     """
     shares = []
@@ -110,15 +110,15 @@ def relocated(placement: Placement, nodes: Sequence[int]) -> list[float]:
 
 
 def partial_results(placement: Placement, nodes: Sequence[int], window: int) -> list[int]:
-    """Return how many partial results the window has that ends at each time, one for each key and node with tuples of it.
+    """Return the number of partial results of the window that ends at each time: one per key and node that has tuples of it.
 
-    Every key comes at every time. A node gives one partial result for a whole window (P1 §5.3).
+    Every key occurs at every time. A node returns one partial result per key for a whole window (P1 §5.3).
 
-    >>> partial_results(ByRest(np.arange(6, dtype=np.uint64)), [2, 2, 3], window=2)
+    >>> partial_results(ByRemainder(np.arange(6, dtype=np.uint64)), [2, 2, 3], window=2)
     [6, 6, 10]
     """
-    most = max(nodes)
-    known = {count: placement.present(count, most) for count in set(nodes)}
+    width = max(nodes)
+    known = {count: placement.present(count, width) for count in set(nodes)}
     by_sizes: dict[frozenset[int], int] = {}
     found = []
     for end in range(1, len(nodes) + 1):

@@ -1,18 +1,16 @@
-"""Any controller over what was recorded, or over any series of rates: what it would have done, and how good that would have been."""
+"""Runs any controller on a recording, or on any series of rates: what it would have done, and how well."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from skytide.control.controller import Controller
 from skytide.control.guard import Guard
-from skytide.control.saso import Saso, Step, saso
+from skytide.control.saso import KEEPS_UP, Saso, Step, saso
 from skytide.errors import InvalidInput
 from skytide.loop.cycle import Cycle
 from skytide.records import Observation
 from skytide.sim.drive import drive
 from skytide.sim.plants.operator import Operator
-
-KEPT_UP = 0.95  # of what came in: less is a violation (SPEC E8)
 
 
 @dataclass(frozen=True)
@@ -26,29 +24,29 @@ class Played:
 
 
 def play(plant: Operator, controller: Controller, guard: Guard, *, interval_s: float, bound_s: float | None = None) -> Played:
-    """Let a controller steer a plant to its end; `bound_s`: a latency above it is a violation, otherwise falling behind is one."""
+    """Let a controller steer a plant to its end, and return the run; a latency above `bound_s`, or without it falling behind, is a violation."""
     guard = guard.patient(3 * interval_s)
     cycles = drive(plant, controller, guard, interval_s=interval_s)
     seen = [cycle.evaluation.seen for cycle in cycles if cycle.evaluation is not None]
     steps = [Step(now.allocation, violated(now, bound_s), now.interval_s, now.power_w) for now in seen]
-    paid = replace(saso(steps), worker_seconds=plant.worker_s)  # from the moment they were asked for
+    paid = replace(saso(steps), worker_seconds=plant.worker_s)  # from the moment they were requested
     return Played(paid, steps, seen, cycles)
 
 
 def violated(seen: Observation, bound_s: float | None) -> bool:
-    """Whether an interval was not good enough (SPEC E8)."""
+    """Return whether the quality of service was violated in an interval (SPEC E8)."""
     if bound_s is not None:
         return seen.latency_s is not None and seen.latency_s > bound_s
-    return seen.processed_rate_hz < KEPT_UP * seen.arrival_rate_hz
+    return seen.processed_rate_hz < KEEPS_UP * seen.arrival_rate_hz
 
 
 def recorded(seen: Sequence[Observation], bound_s: float | None = None) -> Saso:
-    """Sum up what really happened."""
+    """Return the measures of what really happened."""
     return saso(Step(each.allocation, violated(each, bound_s), each.interval_s, each.power_w) for each in seen)
 
 
 def plant_of(seen: Sequence[Observation], *, lead_s: float, cold_s: float) -> Operator:
-    """Return a plant to which the same happens as was recorded: what came in, and what a tuple cost, interval by interval."""
+    """Return a plant with the recorded input and time per tuple, interval by interval."""
     if not seen:
         raise InvalidInput(value="an empty recording", reason="nothing can be replayed", remedy="record at least one interval")
     costs = [_cost_s(each) for each in seen]
@@ -56,7 +54,7 @@ def plant_of(seen: Sequence[Observation], *, lead_s: float, cold_s: float) -> Op
     if not known:
         raise InvalidInput(
             value="the recording",
-            reason="no interval says what a tuple cost: there is neither service_s nor utilisation with an input rate",
+            reason="the time per tuple is unknown: no interval has service_s, or a utilisation and an input rate",
             remedy="record a time with some load",
         )
     usual = known[len(known) // 2]

@@ -1,4 +1,4 @@
-"""What arrives, as a simulator needs it: for each short step of time the tuples of each pane, and the panes that close."""
+"""The input of a simulator: for each short step of time, the tuples of each pane and the panes that close."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -9,36 +9,36 @@ from numpy.typing import NDArray
 
 from skytide.lateness import Clock, KSlack, Slack, observe
 from skytide.windows import Windows
+from skytide.workloads.arrivals import SECOND_US
 from skytide.workloads.identity import derive
 from skytide.workloads.workload import Workload
 
-SECOND_US = 1_000_000
 FIRST_US = -(2**62)
 TOGETHER = 256  # ticks whose events are drawn together
 Times = NDArray[np.int64]
 EMPTY = np.zeros(0, np.int64)
 Bursts = Literal["of arrivals", "of events"]
-"""Which time the bursts of a workload are in. P3 §4.3.2 and P0 §5.2 make them in application time, and add a delay to get the time of
-arrival: a burst in it is smoother among arrivals. Where bursts are in the time of arrival, the delay smooths panes instead."""
+"""Whether the bursts of a workload are in the times of arrivals or of events. P3 §4.3.2 and P0 §5.2 generate them in event time, and add a
+delay to get the time of arrival, which smooths bursts of arrivals. If bursts are in the time of arrival, the delay smooths panes instead."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """A step of time: what arrived in it, and the first pane that is still open at its end."""
+    """A step of time: what arrived in it, and the first pane that is open at its end."""
 
     end_s: float
     arrived: tuple[tuple[int, int], ...]
-    """Panes, and how many of their tuples."""
+    """Panes, and how many tuples of each arrived."""
     open_from: int
     buffered: int
-    """Tuples that are held back."""
+    """Tuples in the sorted buffer."""
     moved: int = 0
-    """Pointers that a sorted buffer moves to put in what arrived."""
+    """Pointers that the sorted buffer moves to insert what arrived."""
 
 
 @dataclass(frozen=True)
 class Traffic:
-    """A stream, cut into steps, from its beginning to a moment when all of its panes have closed."""
+    """A stream in steps, from its beginning until all of its panes have closed."""
 
     steps: tuple[Step, ...]
     pane_s: float
@@ -48,7 +48,7 @@ class Traffic:
     cloud: Callable[[int], str]
     """The kind of points of a pane."""
     first_arrival_s: dict[int, float]
-    """Of each pane, when its first tuple arrived."""
+    """When the first tuple of each pane arrived."""
 
 
 def traffic(
@@ -61,9 +61,9 @@ def traffic(
     bursts: Bursts = "of arrivals",
     slack: Slack | None = None,
 ) -> Traffic:
-    """Play a workload with a slack (the K-slack unless another is given), whose punctuation goes out at the end of every tick.
+    """Return the traffic of a workload with a slack (K-slack by default), with a punctuation at the end of every tick.
 
-    With `in_order` a buffer holds tuples back until the punctuation has passed them, as systems do that sort first (SPEC O4).
+    With `in_order` a buffer holds tuples until the punctuation has passed them, as in systems that sort first (SPEC O4).
     """
     buffer = np.zeros(0, np.int64)
     tick_us, last = workload.tick_us, int(length_s * SECOND_US) // workload.tick_us
@@ -105,15 +105,15 @@ def traffic(
 
 
 def _arrivals(workload: Workload, last: int) -> Iterator[Times]:
-    """Yield the event times of the tuples that arrive in each tick, where the workload says how many arrive."""
+    """Yield the event times of the tuples that arrive in each tick; the workload determines how many arrive."""
     for tick, n in enumerate(workload.counts(0, last).tolist()):
         yield workload.times_us(tick, n)[0] if n else EMPTY
 
 
 def _of_events(workload: Workload, last: int) -> Iterator[Times]:
-    """Yield the event times of the tuples that arrive in each tick, where the workload says how many happen: each arrives its delay later.
+    """Yield the event times of the tuples that arrive in each tick; the workload determines how many events occur, which arrive later.
 
-    After the last tick there are others until all have arrived.
+    After the last tick there are more until all have arrived.
     """
     tick_us, waiting = workload.tick_us, np.zeros((2, 0), np.int64)
     first = 0
@@ -131,9 +131,9 @@ def _of_events(workload: Workload, last: int) -> Iterator[Times]:
 
 
 def _moved(buffer: Times, coming: Times) -> int:
-    """Return how many pointers move when tuples are put into a sorted deque: of each, as many as lie on its shorter side.
+    """Return how many pointers move when tuples are inserted into a sorted deque: for each, those on its shorter side.
 
-    Those that come together are counted against what was there before them.
+    Tuples that come together are counted against what was there before.
     """
     behind = len(buffer) - np.searchsorted(buffer, coming, side="right")
     return int(np.minimum(behind, len(buffer) - behind).sum())

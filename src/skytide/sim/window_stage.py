@@ -12,7 +12,7 @@ from skytide.windows import Windows
 
 @dataclass
 class Content:
-    """How many tuples a result stands for, and how many rows it has."""
+    """How many tuples a result is computed from, and how many rows it has."""
 
     tuples: int = 0
     kept: float = 0.0
@@ -20,7 +20,7 @@ class Content:
 
 @dataclass(frozen=True)
 class Done:
-    """A task that is over."""
+    """A finished task."""
 
     begin_s: float
     end_s: float
@@ -36,9 +36,9 @@ class WindowStage:
         self.scheduler = WindowScheduler(windows, slots, policy)
         self.done: list[Done] = []
         self.out_s: dict[int, float] = {}
-        """Of each window, when it was done."""
+        """When each window was done."""
         self.slowdown = 1.0
-        """How many times as long tasks that begin from now on take, because others use the machine too (P0 §5.4)."""
+        """How many times as long tasks take that begin from now on, because other programs use the machine too (P0 §5.4)."""
         self._costs = costs
         self._contents: dict[int, Content] = {}
         self._uses: dict[int, int] = {}
@@ -59,7 +59,7 @@ class WindowStage:
             self._begin(self.scheduler.on_finished(slot, task), end_s)
 
     def on(self, result: Result) -> None:
-        """Take in a result; they have to come in the order of time."""
+        """Take in a result; results have to come in order of time."""
         self.until(result.at_s)
         number, begun = self.scheduler.on_result(result.pane, result.partitions)
         self._contents[number] = Content(result.tuples, result.kept)
@@ -68,11 +68,11 @@ class WindowStage:
         self._begin(begun, result.at_s)
 
     def running_s(self, now_s: float, period_s: float) -> dict[int, float]:
-        """Return the time that tasks which still run took of a period that ends now, by slot."""
+        """Return how long running tasks have taken within a period that ends now, by slot."""
         return {slot: now_s - max(begin_s, now_s - period_s) for _, _, begin_s, slot, _ in self._running}
 
     def resize(self, slots: int, now_s: float) -> None:
-        """Change the number of slots; those that go finish their task, and cannot come back before they have."""
+        """Change the number of slots; removed slots finish their tasks, and cannot come back before they have."""
         known = self.scheduler.slots
         leaving = {slot for _, _, _, slot, _ in self._running} - known
         wanted = set(islice((slot for slot in count() if slot not in leaving), slots))
@@ -88,7 +88,7 @@ class WindowStage:
             heapq.heappush(self._running, (end_s, self._order, now_s, begin.slot, begin.task))
 
     def _cost_s(self, task: Task) -> float:
-        """Return what a task costs, and note what comes of it: each row that comes is compared with each that is there."""
+        """Return the cost of a task, and store its result: each new row is compared with each row that is there."""
         if isinstance(task, Merge):
             (one, cloud), (two, _) = (self._take(number) for number in task.results)
             pairs = one.kept * two.kept
@@ -117,23 +117,23 @@ class WindowStage:
 
 @dataclass(frozen=True)
 class WindowOutcome:
-    """How the window level did over a whole stream."""
+    """The performance of the window level over a whole stream."""
 
     windows: int
     throughput: float
-    """Windows a second until the last one is out, over those that the stream asks for."""
+    """Windows per second until the last one is out, relative to those of the stream."""
     imbalance: float
     idle_share: float
     merge_share: float
-    """Of all tasks."""
+    """The share of merges in all tasks."""
     latency_s: float
-    """From the end of a window, by the stream's time, to its result, on average."""
+    """Mean time from the end of a window, by the stream's time, to its result."""
 
 
 def run_windows(
     results: list[Result], costs: Costs, windows: Windows, slots: int, policy: Policy, length_s: float
 ) -> tuple[WindowOutcome, WindowStage]:
-    """Play all results of the pane level."""
+    """Play all results of the pane level, and return the outcome and the stage."""
     stage = WindowStage(costs, windows, slots, policy)
     for result in with_empty_panes(results, windows):
         stage.on(result)
@@ -154,7 +154,7 @@ def run_windows(
 
 
 def with_empty_panes(results: list[Result], windows: Windows) -> list[Result]:
-    """Return the results in order of time, with an empty one for each pane of their windows that had no tuple."""
+    """Return the results in order of time, with an empty result for each pane of their windows without tuples."""
     if not results:
         return []
     closed_s: dict[int, float] = {}

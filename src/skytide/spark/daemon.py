@@ -12,21 +12,23 @@ import pyspark.worker
 
 from skytide.kernels import count_dominators, skyline
 
+POINTS = (300, 4)  # rows and dimensions
+
 
 def warm_up() -> None:
     """Call the kernels once, on points that pass through all of their parts."""
-    points = np.random.default_rng(0).random((300, 4))
+    points = np.random.default_rng(0).random(POINTS)
     skyline(points)
-    half = np.arange(len(points)) < 150
+    half = np.arange(len(points)) < len(points) // 2
     count_dominators(points, 1, tested=half, dominating=~half)
 
 
-def until_nobody_listens(worker: Callable[..., int]) -> Callable[..., int]:
-    """Return a worker that ends without a word when Spark, which it works for, has ended."""
+def ending_silently(worker: Callable[..., int]) -> Callable[..., int]:
+    """Return a worker that ends silently when the Spark that it works for has ended."""
 
-    def run(*given: object) -> int:
+    def run(*arguments: object) -> int:
         try:
-            return worker(*given)
+            return worker(*arguments)
         except BrokenPipeError:
             return 1
 
@@ -35,7 +37,7 @@ def until_nobody_listens(worker: Callable[..., int]) -> Callable[..., int]:
 
 if __name__ == "__main__":
     warm_up()
-    pyspark.daemon.worker = until_nobody_listens(pyspark.daemon.worker)
+    pyspark.daemon.worker = ending_silently(pyspark.daemon.worker)
     gc.collect()
-    gc.freeze()  # PySpark collects garbage after every task, and would look at all that is imported here each time
+    gc.freeze()  # PySpark collects garbage after every task, and would visit all that is imported here each time
     pyspark.daemon.manager()

@@ -9,10 +9,10 @@ _SECOND = ("Anchor", "Court", "Crown", "Garden", "House", "Lantern", "Palace", "
 
 
 def hotels(spark: SparkSession, count: int, *, seed: int = 0) -> DataFrame:
-    """`count` hotels: name, city, price, distance_km, stars, rating.
+    """Return `count` hotels: name, city, price, distance_km, stars, rating.
 
-    Every value is derived from the hotel's number, so the table does not depend on how Spark cuts it. Stars and a
-    short way to the centre cost money; guests like stars, but not only those.
+    Every value is derived from the hotel's number, so the table does not depend on how Spark partitions it. Stars and a
+    short way to the centre cost money; guests like stars, but other things, too.
     """
 
     def uniform(what: str) -> Column:

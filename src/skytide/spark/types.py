@@ -1,4 +1,4 @@
-"""Types of Spark as Arrow has them."""
+"""The Arrow counterparts of Spark's types."""
 
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_type

@@ -1,6 +1,7 @@
 """Looks at what runs on Spark, for pages and metrics."""
 
 import contextlib
+import re
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 MAX_POINTS = 2_000
 EVENTS = 50
 STREAMS = 20
+ID_SHOWN = 8  # characters
 
 
 def query_subject(run: "Run", engine: "Engine") -> Subject:
@@ -43,22 +45,45 @@ def query_subject(run: "Run", engine: "Engine") -> Subject:
         )
 
     about = f"{short(asked['query'])} over windows of {asked['windows']}"
-    return Subject(str(query.id), "query", query.name or f"query {str(query.id)[:8]}", about, look)
+    return Subject(str(query.id), "query", query.name or f"query {str(query.id)[:ID_SHOWN]}", about, look)
 
 
 def short(asked: str) -> str:
-    """Return a query as it was asked, without what nobody chose.
+    """Return a query as it was written, without default arguments.
 
     >>> short("Skyline(preference=low('x0') * low('x1'), nulls='error', distinct=False)")
     "Skyline(low('x0') * low('x1'))"
+    >>> short("Aggregate(measures=(Measure(function='avg', column='price', name='mean'),), keys=('symbol',), time='ts') of city")
+    'avg(price) AS mean by symbol of city'
     """
-    for unsaid in ("preference=", ", nulls='error'", ", distinct=False"):
-        asked = asked.replace(unsaid, "")
-    return asked
+    for default in ("preference=", ", nulls='error'", ", distinct=False"):
+        asked = asked.replace(default, "")
+    return _AGGREGATE.sub(_aggregates, asked)
+
+
+_QUOTED = r"'((?:[^'\\]|\\.)*)'"
+_AGGREGATE = re.compile(
+    r"Aggregate\(measures=\((?P<measures>.*?)\), keys=\((?P<keys>[^)]*)\), time='[^']*'(?:, results=\((?P<results>.*?)\))?\)(?!,)"
+)
+
+
+def _aggregates(found: re.Match[str]) -> str:
+    """Return aggregates as SQL writes them."""
+    measures = [
+        f"{function}({column}) AS {name}"
+        for function, column, name in re.findall(
+            rf"Measure\(function={_QUOTED}, column={_QUOTED}, name={_QUOTED}", found["measures"]
+        )
+    ]
+    results = [
+        f"{text} AS {name}" for name, text in re.findall(rf"Result\(name={_QUOTED}, text={_QUOTED}\)", found["results"] or "")
+    ]
+    keys = re.findall(_QUOTED, found["keys"])
+    return ", ".join(results or measures) + (f" by {', '.join(keys)}" if keys else "")
 
 
 class _LatestPoints:
-    """The rows of the latest window, where two columns are compared; read again only when something came out."""
+    """The rows of the latest window, if two columns are compared; read again only when something came out."""
 
     def __init__(self, engine: "Engine") -> None:
         self._engine, self._columns = engine, _two_columns(engine)
@@ -70,7 +95,7 @@ class _LatestPoints:
         sequence, output = self._engine.latest_output
         few = bool(output.rows) and output.rows[-1].kept <= MAX_POINTS
         if sequence != self._sequence and output.results and few:
-            with contextlib.suppress(OSError, pa.ArrowInvalid, KeyError):  # files of batches before may be gone
+            with contextlib.suppress(OSError, pa.ArrowInvalid, KeyError):  # files of earlier batches may be gone
                 self._points = _points(self._table(sequence, output.results), self._columns)
                 self._sequence = sequence
         return self._points
@@ -105,7 +130,7 @@ def scaler_subject(scaler: "Scaler", query: Any, about: ScalerAbout) -> Subject:
     def look() -> ScalerLook:
         return ScalerLook(time.time(), about, scaler.status(), tuple(scaler.cycles()), tuple(scaler.events()[-EVENTS:]))
 
-    name = query.name or f"query {str(query.id)[:8]}"
+    name = query.name or f"query {str(query.id)[:ID_SHOWN]}"
     does = f"{about.controller} every {about.interval_s:g} s: {about.limits}"
     return Subject(f"scaler-{query.id}", "scaler", name, does, look, {"pause": scaler.pause, "resume": scaler.resume})
 
@@ -126,7 +151,7 @@ def fleet_subject(fleet: "Fleet") -> Subject:
 
 
 def streams_shown(streams: pa.Table) -> tuple[StreamRow, ...]:
-    """Return the streams of the highest rates, and some of those that are not read.
+    """Return the streams with the highest rates, and some of those that are not read.
 
     >>> names = pa.table({"stream": ["a", "b", "c"], "split": [0, 0, 1], "rate_hz": [1.0, 9.0, 0.0], "expected_hz": [1.0, 9.0, 0.0],
     ...     "buffered": [0, 5, 2], "suspended": [False, False, True], "missing": [False, False, False]})

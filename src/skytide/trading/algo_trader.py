@@ -18,7 +18,7 @@ from skytide.trading.columns import Quotes, check_columns, name_given
 from skytide.trading.plain import Quote, quotes_in_order
 from skytide.windows.duration import duration_us
 
-SURE = 2.0  # so many standard errors a change must have to be worth a signal
+SURE = 2.0  # standard errors that a change must exceed for a signal
 SIGNALS = ("hold", "buy", "sell")
 FITTED = ("mean", "fitted", "predicted", "error", "change")
 
@@ -27,13 +27,13 @@ FITTED = ("mean", "fitted", "predicted", "error", "change")
 class AlgoTrader:
     """Averages quotes of the same millisecond, fits a polynomial by Levenberg-Marquardt, and predicts a price (P2 §5.1).
 
-    A result has `open`, `high`, `low`, `close` of the window in the type of its prices, their `mean`, the polynomial at the last quote
-    (`fitted`) and some time `ahead` (`predicted`), its standard `error`, the `change` from fitted to predicted in percent, a `signal` and the `residual`
-    (the root of the mean squared distance from the polynomial). The change is not taken from `close`, which jumps between bid and ask. The signal is "buy"
-    or "sell" if the change is beyond `threshold` percent and beyond two standard errors, otherwise "hold".
+    A result has the `open`, `high`, `low` and `close` of the window in the type of its prices, their `mean`, the polynomial at the last
+    quote (`fitted`) and some time `ahead` (`predicted`), its standard `error`, the `change` from fitted to predicted in percent, a `signal`
+    and the `residual` (the root of the mean squared distance from the polynomial). The change is not measured from `close`, which jumps
+    between bid and ask. The signal is "buy" or "sell" if the change exceeds `threshold` percent and two standard errors, otherwise "hold".
 
-    Rows without a time or a finite price do not count. With fewer milliseconds than coefficients the degree is lowered, and the error, and
-    so a reason to buy or sell, is unknown (NULL); a window without quotes has NULL everywhere, and "hold".
+    Rows without a time or a finite price are ignored. With fewer milliseconds than coefficients the degree is lowered, and the error is
+    unknown (NULL), so the signal is "hold"; a window without quotes has NULL everywhere, and "hold".
 
     >>> from datetime import datetime
     >>> times = [datetime(2024, 1, 1, 9, 30, s) for s in range(5)]
@@ -52,7 +52,7 @@ class AlgoTrader:
     resolution: str | timedelta = "1 ms"
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be fitted."""
+        """Refuse options that cannot be used for a fit."""
         name_given("price", self.price)
         name_given("time", self.time)
         whole("degree", self.degree, 0, MAX_DEGREE)
@@ -72,10 +72,10 @@ class AlgoTrader:
         return pa.schema([*prices, *((name, pa.float64()) for name in FITTED), ("signal", pa.string()), ("residual", pa.float64())])
 
     def open(self, key: object) -> None:
-        """Return the state that a key begins with: none."""
+        """Return the state of a new key: none."""
 
     def process(self, state: None, rows: pa.Table) -> tuple[None, pa.Table]:
-        """Return what is made of one window."""
+        """Return the result of one window."""
         schema = self.schema(rows.schema)
         quotes = quotes_in_order(rows, self.time, self.price)
         if not quotes:
@@ -92,7 +92,7 @@ class AlgoTrader:
         return state, pa.Table.from_pylist([result], schema=schema)
 
     def _fit(self, quotes: list[Quote]) -> dict[str, float | str | None]:
-        """Fit by linear least squares, which has the same minimum."""
+        """Return a fit by linear least squares, which has the same minimum."""
         resolution_us = duration_us(self.resolution, "resolution")
         of_interval = defaultdict(list)
         for quote in quotes:
@@ -130,7 +130,7 @@ class AlgoTrader:
         return "buy" if change > 0 else "sell"
 
     def process_windows(self, rows: pa.Table, begins: Indices, ends: Indices) -> tuple[pa.Table, NDArray[np.int64]]:
-        """Return what is made of all windows, one row each."""
+        """Return the results of all windows, one row per window."""
         schema = self.schema(rows.schema)
         quotes = Quotes.of(rows, self.time, self.price)
         candles = quotes.candles(begins, ends)

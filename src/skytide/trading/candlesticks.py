@@ -1,4 +1,4 @@
-"""Candlesticks: what the consumer of P2's trading application draws of each window."""
+"""Candlesticks, which the consumer of P2's trading application draws for each window."""
 
 import math
 from dataclasses import dataclass
@@ -16,10 +16,10 @@ from skytide.trading.plain import quotes_in_order
 
 @dataclass(frozen=True, kw_only=True)
 class Candlesticks:
-    """Open, high, low and close of each window, its volume, and how many quotes it has.
+    """The open, high, low and close of each window, its volume, and its number of quotes.
 
-    Prices keep their type. The volume is a whole number if the column's are, otherwise a float. A row without a time or a finite price is
-    no quote, and does not count; a volume that is missing counts as 0. A window without quotes has NULL as prices.
+    Prices keep their type. The volume is a whole number if the column has whole numbers, otherwise a float. A row without a time or a finite
+    price is not a quote, and is ignored; a missing volume counts as 0. A window without quotes has NULL as its prices.
 
     >>> from datetime import datetime
     >>> rows = pa.table({"ts": [datetime(2024, 1, 1, 9, 30, s) for s in range(3)], "price": [10, 12, 11], "volume": [5, 1, 1]})
@@ -34,7 +34,7 @@ class Candlesticks:
     time: str = "ts"
 
     def __post_init__(self) -> None:
-        """Refuse what names no column."""
+        """Refuse options that are not names of columns."""
         for option in ("price", "volume", "time"):
             name_given(option, getattr(self, option))
 
@@ -51,7 +51,7 @@ class Candlesticks:
         return pa.schema([*prices, ("volume", total), ("quotes", pa.int64())])
 
     def open(self, key: object) -> None:
-        """Return the state that a key begins with: none."""
+        """Return the state of a new key: none."""
 
     def process(self, state: None, rows: pa.Table) -> tuple[None, pa.Table]:
         """Return the candlestick of one window."""
@@ -71,7 +71,7 @@ class Candlesticks:
         return state, pa.Table.from_pylist([result], schema=schema)
 
     def process_windows(self, rows: pa.Table, begins: Indices, ends: Indices) -> tuple[pa.Table, NDArray[np.int64]]:
-        """Return the candlesticks of all windows, one a window."""
+        """Return the candlesticks of all windows, one row per window."""
         schema = self.schema(rows.schema)
         quotes = Quotes.of(rows, self.time, self.price)
         found = quotes.candles(begins, ends)
@@ -93,5 +93,5 @@ class Candlesticks:
 
 
 def _is_counted(kind: pa.DataType) -> bool:
-    """Say whether volumes are whole numbers that fit into 64 bits with a sign."""
+    """Return whether volumes are whole numbers that fit into 64 bits with a sign."""
     return bool(pa.types.is_integer(kind) and kind != pa.uint64())

@@ -1,4 +1,4 @@
-"""Columns of quotes: what they may be, and as arrays for kernels."""
+"""Checks the columns of quotes, and turns them into arrays for kernels."""
 
 from dataclasses import dataclass
 
@@ -9,28 +9,28 @@ from numpy.typing import NDArray
 
 from skytide.errors import InvalidInput
 from skytide.errors.checks import words
+from skytide.kernels.border import EXACT_INTEGER
 from skytide.kernels.candles import Candles, candles
 from skytide.kernels.order import Indices
 
 Floats = NDArray[np.float64]
 
-EXACT_DIGITS = 15  # so many digits float64 tells apart
-EXACT_INTEGER = 2**53
+EXACT_DIGITS = 15  # decimal numbers of up to this many digits stay different in float64
 UNITS_NS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
 
 
 def name_given(option: str, value: object) -> None:
-    """Refuse what is no name of a column."""
+    """Refuse values that are not names of columns."""
     words(option, value, option)
 
 
 def is_number(kind: pa.DataType) -> bool:
-    """Say whether a column of this type has numbers."""
+    """Return whether a column of this type has numbers."""
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
 
 
 def check_columns(rows: pa.Schema, *, time: str, **numbers: str) -> None:
-    """Refuse rows that lack a column, or have one of a type that cannot be used; columns are told by the options that name them."""
+    """Refuse rows that lack a column, or have one of the wrong type; errors name the option that names the column."""
     for option, name in (("time", time), *numbers.items()):
         found = rows.get_all_field_indices(name)
         if len(found) != 1:
@@ -74,7 +74,7 @@ class Quotes:
         return candles(self.times_us, self.prices, begins, ends, ranks=self.ranks)
 
     def at(self, rows: Indices) -> pa.Array:
-        """Return prices as they were; NULL for row -1."""
+        """Return the original prices; NULL for row -1."""
         return self.column.take(pa.array(rows, mask=rows < 0))
 
 
@@ -88,7 +88,7 @@ def _nulls(column: pa.Array) -> NDArray[np.bool_]:
 
 
 def _ranks(column: pa.Array) -> NDArray[np.int64] | None:
-    """Return ranks where float64 does not tell prices apart."""
+    """Return ranks of prices if different ones may be equal in float64, otherwise None."""
     kind = column.type
     if pa.types.is_floating(kind) or (pa.types.is_decimal(kind) and kind.precision <= EXACT_DIGITS) or len(column) == 0:
         return None

@@ -20,7 +20,7 @@ class Quote(NamedTuple):
 
 
 def quotes_in_order(rows: pa.Table, time: str, price: str) -> list[Quote]:
-    """Return rows that have a time and a finite price, by time, those of the same time as they came."""
+    """Return the rows with a time and a finite price in order of time, those of the same time in the order of rows."""
     unit = PER_SECOND[rows.schema.field(time).type.unit]
     found = [
         Quote(stamp * 1_000_000 // unit, row, value)

@@ -1,1 +1,1 @@
-"""What people and monitoring systems see of queries, auto-scalers and fleets that run: a live page, and metrics. Knows nothing of Spark."""
+"""What people and monitoring systems see of running queries, auto-scalers and fleets: a live page, and metrics. Knows nothing of Spark."""

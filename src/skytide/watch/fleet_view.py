@@ -21,7 +21,7 @@ from skytide.watch.panel import (
 )
 from skytide.watch.trail import Point, Trail
 
-MUCH_BUFFERED_S = 5.0
+MUCH_BUFFERED_S = 5.0  # of work: more than that, and the fleet falls behind
 SPLITS_SHOWN = 32
 
 _RATES = Chart(
@@ -30,7 +30,7 @@ _RATES = Chart(
     (Series("rate_hz", "comes in"), Series("expected_hz", "expected"), Series("capacity_hz", "capacity of open splits")),
 )
 _SPLITS = Chart("Splits", "", (Series("splits", "open"),), "step")
-_BUFFERED = Chart("Buffered", "tuples", (Series("buffered", "came and not let in"),))
+_BUFFERED = Chart("Buffered", "tuples", (Series("buffered", "not let in yet"),))
 _MOVED = Chart("Redirections", "streams", (Series("moved", "moved to another split"),), "step")
 _STREAMS = Chart(
     "Streams",
@@ -90,7 +90,7 @@ def panel(now: FleetLook, trail: Trail) -> Panel:
 
 
 def verdict(now: FleetLook) -> Verdict:
-    """Say whether all that comes is let in."""
+    """Return the verdict: is all that comes in let in?"""
     status = now.status
     if not status.streams + status.missing:
         return Verdict(QUIET, "Waiting", "no query has looked at the streams yet")
@@ -100,11 +100,11 @@ def verdict(now: FleetLook) -> Verdict:
         return Verdict(BAD, "Falls behind", f"{count(status.buffered)} tuples wait, which is {span(behind_s)} of work")
     if status.missing or status.invalid or status.skipped:
         return Verdict(WARN, "Keeps up, with losses", lost(now) or "")
-    return Verdict(GOOD, "Keeps up", f"{count(status.streams)} streams in {count(status.splits)} splits")
+    return Verdict(GOOD, "Keeps up", f"{count(status.streams)} streams in {count(status.splits)} split{'s' * (status.splits != 1)}")
 
 
 def lost(now: FleetLook) -> str:
-    """Say what is missing or got lost."""
+    """Return what is missing or was lost, as text."""
     status = now.status
     parts = [f"{count(status.missing)} {'stream is' if status.missing == 1 else 'streams are'} missing"] if status.missing else []
     parts += [f"{count(status.invalid)} records could not be read"] if status.invalid else []

@@ -1,4 +1,4 @@
-"""How many windows came out how fast, since somebody has looked: what a histogram of Prometheus holds."""
+"""How many windows came out within which latency, since the query is watched: a histogram for Prometheus."""
 
 from bisect import bisect_left
 from typing import Any
@@ -12,7 +12,7 @@ class Latencies:
     """Windows with tuples, by latency."""
 
     def __init__(self) -> None:
-        """Start with none."""
+        """Start with no windows."""
         self.counts = [0] * (len(BOUNDS_S) + 1)
         self.sum_s = 0.0
 

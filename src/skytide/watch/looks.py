@@ -1,4 +1,4 @@
-"""What one look at something that runs tells: records that pages and metrics are made of."""
+"""What one look at something that runs shows: the records that pages and metrics are made of."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ from skytide.records import Event, ScalerStatus, Status, WindowRow
 from skytide.records.fleet import FleetStatus, SplitStatus
 
 OVER = ("stopped", "failed")
-"""The states after which nothing comes any more."""
+"""The states after which nothing more comes."""
 
 
 @dataclass(frozen=True)
@@ -22,12 +22,12 @@ class Points:
 
 @dataclass(frozen=True)
 class QueryLook:
-    """A continuous query at a time."""
+    """A continuous query at one moment."""
 
     at_s: float
     status: Status
     windows: tuple[WindowRow, ...] = ()
-    """The latest that came out, oldest first."""
+    """The latest windows that came out, oldest first."""
     seconds: Mapping[str, float] = field(default_factory=dict)
     """Where the time of all batches went so far, by step."""
     trigger_s: float | None = None
@@ -39,7 +39,7 @@ class QueryLook:
 
 @dataclass(frozen=True)
 class ScalerAbout:
-    """What an auto-scaler was told to do."""
+    """How an auto-scaler was set up."""
 
     controller: str
     limits: str
@@ -49,13 +49,13 @@ class ScalerAbout:
 
 @dataclass(frozen=True)
 class ScalerLook:
-    """An auto-scaler at a time."""
+    """An auto-scaler at one moment."""
 
     at_s: float
     about: ScalerAbout
     status: ScalerStatus
     cycles: tuple[Cycle, ...] = ()
-    """The latest, oldest first."""
+    """The latest cycles, oldest first."""
     events: tuple[Event, ...] = ()
 
 
@@ -74,13 +74,13 @@ class StreamRow:
 
 @dataclass(frozen=True)
 class FleetLook:
-    """A fleet at a time."""
+    """A fleet at one moment."""
 
     at_s: float
     status: FleetStatus
     splits: tuple[SplitStatus, ...] = ()
     streams: tuple[StreamRow, ...] = ()
-    """Those of the highest rates, and those that are suspended or missing; not all."""
+    """Those with the highest rates, and those that are suspended or missing; not all."""
 
 
 @dataclass(frozen=True)
@@ -92,8 +92,8 @@ class Subject:
     """"query", "scaler" or "fleet"."""
     name: str
     about: str
-    """What it does, in a line."""
+    """What it does, in one line."""
     look: Callable[[], Any]
-    """Return a look of its kind; may fail when what it looks at is gone."""
+    """Returns a look of its kind; may fail once its object is gone."""
     actions: Mapping[str, Callable[[], None]] = field(default_factory=dict)
     """What people may ask of it."""

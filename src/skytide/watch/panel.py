@@ -1,10 +1,13 @@
-"""What a page shows of one subject, as plain values: a verdict, tiles, charts, tables. A page draws any panel; it knows no kind of subject."""
+"""What a page shows of one subject, as plain values: a verdict, tiles, charts, tables. A page draws any panel, whatever its subject is."""
 
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 GOOD, WARN, BAD, QUIET = "good", "warn", "bad", "quiet"
+ROOM_BELOW = 0.8  # a load below this leaves room
+MINUTE_S, HOUR_S = 60, 3_600
+MS_BELOW_S = 0.9995  # from there on, milliseconds would round to 1,000
+DIGITS_BELOW = 0.0995  # from there on, a share would round to 10 %
 
 
 @dataclass(frozen=True)
@@ -18,7 +21,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Tile:
-    """A number that stands out."""
+    """A number shown large."""
 
     label: str
     value: str
@@ -52,14 +55,14 @@ class Chart:
     band: tuple[str, str] | None = None
     """Fields between which the area is filled."""
     marked: bool = False
-    """Whether it shows what happened."""
+    """Whether it shows the marks of the panel."""
     wide: bool = False
     note: str = ""
 
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of texts; numbers stand on the right."""
+    """Rows of texts; numbers are aligned to the right."""
 
     title: str
     columns: tuple[str, ...]
@@ -105,7 +108,7 @@ class Mark:
 
 @dataclass(frozen=True)
 class Panel:
-    """All that is shown of a subject but its points over time."""
+    """All that is shown of a subject, except its points over time."""
 
     verdict: Verdict
     tiles: tuple[Tile, ...] = ()
@@ -118,12 +121,12 @@ class Panel:
     over: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain values."""
+        """Return the panel as plain values."""
         return asdict(self)
 
 
 def count(value: float) -> str:
-    """Write a number of things so that it fits anywhere.
+    """Return a count as a short text.
 
     >>> count(999.4), count(12_345), count(1_234_567), count(25_000_000_000)
     ('999', '12,345', '1.23 M', '25.00 G')
@@ -135,36 +138,31 @@ def count(value: float) -> str:
 
 
 def span(seconds: float) -> str:
-    """Write a time.
+    """Return a length of time as text.
 
     >>> span(0.0042), span(0.42), span(1.234), span(75), span(7_300)
     ('4 ms', '420 ms', '1.23 s', '75 s', '2.0 h')
     """
-    if abs(seconds) < 0.9995:
+    if abs(seconds) < MS_BELOW_S:
         return f"{seconds * 1e3:.0f} ms"
-    if abs(seconds) < 60:
+    if abs(seconds) < MINUTE_S:
         return f"{seconds:.2f} s"
-    return f"{seconds:.0f} s" if abs(seconds) < 3_600 else f"{seconds / 3600:,.1f} h"
+    return f"{seconds:.0f} s" if abs(seconds) < HOUR_S else f"{seconds / HOUR_S:,.1f} h"
 
 
 def share(value: float) -> str:
-    """Write a share.
+    """Return a share as text, in percent.
 
     >>> share(0.4231), share(0.00421), share(0)
     ('42 %', '0.42 %', '0 %')
     """
-    return f"{value:.2%}".replace("%", " %") if 0 < abs(value) < 0.0995 else f"{value:.0%}".replace("%", " %")
+    return f"{value:.2%}".replace("%", " %") if 0 < abs(value) < DIGITS_BELOW else f"{value:.0%}".replace("%", " %")
 
 
 def load_level(value: float) -> str:
-    """Judge a load: good while there is room.
+    """Return how good a load is: good while there is room.
 
     >>> load_level(0.5), load_level(0.9), load_level(1.2)
     ('good', 'warn', 'bad')
     """
-    return GOOD if value < 0.8 else WARN if value <= 1 else BAD
-
-
-def highest(values: Sequence[float | None]) -> float:
-    """Return the highest value that is known, or 0."""
-    return max((value for value in values if value is not None), default=0.0)
+    return GOOD if value < ROOM_BELOW else WARN if value <= 1 else BAD

@@ -7,10 +7,12 @@ from statistics import median
 import numpy as np
 
 from skytide.records import Status, WindowRow
+from skytide.records.printing import LIVE_S
 from skytide.watch.looks import OVER, QueryLook
 from skytide.watch.panel import (
     BAD,
     GOOD,
+    MINUTE_S,
     QUIET,
     WARN,
     Bar,
@@ -30,10 +32,9 @@ from skytide.watch.panel import (
 from skytide.watch.trail import Point, Trail
 
 RECENT_S = 15.0  # what counts as now, in verdicts
-MINUTE_S = 60.0
-QUIET_S = 2.0  # without a batch for so long, nothing comes
-TIMELESS_S = 86_400.0  # a stream that lies so far behind the clock is a replay: its latencies mean nothing
-MUCH_LATE = 0.01
+QUIET_S = 2.0  # without a batch for this long, nothing comes in
+MUCH_LATE = 0.01  # of the tuples of a minute
+UNEVEN = 2.0  # times the mean load: a slot above it stands out
 WINDOWS_SHOWN = 12
 STEPS = {"pane level": "panes_s", "window level": "windows_s", "key level": "keys_s", "sink": "sink_s", "commit": "commit_s"}
 
@@ -45,7 +46,7 @@ _LOAD = Chart(
     top=300,
     note="time of a batch over its interval",
 )
-_BACKLOG = Chart("Backlog", "s", (Series("backlog_s", "behind the clock"),), note="how far the newest tuple lies behind the clock")
+_BACKLOG = Chart("Backlog", "s", (Series("backlog_s", "behind the clock"),), note="how far the newest tuple is behind the clock")
 _INPUT = Chart("Input", "tuples/s", (Series("input_hz", "came in"),))
 _LATENCY = Chart(
     "Latency of windows",
@@ -141,7 +142,7 @@ def panel(now: QueryLook, trail: Trail) -> Panel:
 
 
 def verdict(now: QueryLook, trail: Trail) -> Verdict:
-    """Say first what people ask first: does it keep up?"""
+    """Return the answer to what people ask first: does it keep up?"""
     if now.state == "failed":
         return Verdict(BAD, "Failed", now.why)
     if now.state == "stopped":
@@ -151,7 +152,7 @@ def verdict(now: QueryLook, trail: Trail) -> Verdict:
     if now.state == "stopping":
         return Verdict(QUIET, "Stopping", now.why)
     if now.trigger_s is None:
-        return Verdict(GOOD, "Works through what is there", "all that came until it was started")
+        return Verdict(GOOD, "Works through what is there", "all that had come before it started")
     loads = trail.values("load", now.at_s - RECENT_S)
     load = median(loads) / 100 if loads else now.status.utilisation
     takes = f"a batch takes {share(load)} of its interval of {span(now.trigger_s)}"
@@ -163,12 +164,12 @@ def verdict(now: QueryLook, trail: Trail) -> Verdict:
 
 
 def is_live(status: Status) -> bool:
-    """Whether event time is the time of day, so that latencies mean something."""
-    return status.backlog_s is not None and status.backlog_s < TIMELESS_S
+    """Return whether event time is the time of day, so that latencies mean something."""
+    return status.backlog_s is not None and status.backlog_s < LIVE_S
 
 
 def latencies_s(windows: Sequence[WindowRow]) -> tuple[float, float] | None:
-    """Return the mean and the 99th percentile."""
+    """Return the mean and the 99th percentile of latencies; None if no window has tuples."""
     seconds = [row.latency_s for row in windows if row.tuples]
     return (float(np.mean(seconds)), float(np.quantile(seconds, 0.99))) if seconds else None
 
@@ -185,8 +186,8 @@ def _tiles(now: QueryLook, trail: Trail) -> tuple[Tile, ...]:
     tiles = [
         Tile("Utilisation", share(load), f"of each {span(now.trigger_s)}", load_level(load), min(load, 1.0))
         if now.trigger_s
-        else Tile("Batches", count(status.batch + 1), "without a trigger's interval"),
-        Tile("Backlog", span(status.backlog_s or 0.0), "behind the clock") if live else Tile("Backlog", "–", "times are not those of the day"),
+        else Tile("Batches", count(status.batch + 1), "the trigger has no interval"),
+        Tile("Backlog", span(status.backlog_s or 0.0), "behind the clock") if live else Tile("Backlog", "–", "event times are not the time of day"),
         Tile("Input", f"{count(0.0 if now.state == 'idle' else status.input_rate_hz)}/s", f"up to {count(max(rates, default=0.0))}/s in a minute; {count(status.tuples)} so far"),
         Tile("Latency", span(last.latency_s), f"mean {span(known[0])}, p99 {span(known[1])}; slack {span(status.slack_us / 1e6)}")
         if live and last and known
@@ -197,7 +198,7 @@ def _tiles(now: QueryLook, trail: Trail) -> tuple[Tile, ...]:
     ]  # fmt: skip
     if status.slots:
         of_keys = f"the most loaded has {status.imbalance:.2f} times the mean; {count(status.moved_groups)} groups moved"
-        tiles.append(Tile("Slots of keys", count(status.slots), of_keys, WARN if status.imbalance > 2 else ""))
+        tiles.append(Tile("Slots of keys", count(status.slots), of_keys, WARN if status.imbalance > UNEVEN else ""))
     else:
         tiles.append(
             Tile(
@@ -210,10 +211,15 @@ def _tiles(now: QueryLook, trail: Trail) -> tuple[Tile, ...]:
 
 
 def _slots(status: Status) -> Bars:
-    """Return how much came to each slot of an operator on keys, against the most."""
+    """Return how much came to each slot of an operator on keys, relative to the most loaded one."""
     most, mean = max(status.slot_tuples, default=0), sum(status.slot_tuples) / max(len(status.slot_tuples), 1)
     bars = [
-        Bar(f"slot {slot}", f"{count(tuples)} tuples", tuples / most if most else 0.0, WARN if mean and tuples > 2 * mean else GOOD)
+        Bar(
+            f"slot {slot}",
+            f"{count(tuples)} tuples",
+            tuples / most if most else 0.0,
+            WARN if mean and tuples > UNEVEN * mean else GOOD,
+        )
         for slot, tuples in enumerate(status.slot_tuples)
     ]
     return Bars("Load of slots, latest batch", tuple(bars))

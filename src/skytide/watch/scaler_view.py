@@ -26,7 +26,7 @@ from skytide.watch.panel import (
 from skytide.watch.trail import Point, Trail
 
 SHOWN = 15  # decisions and events
-MARKED = 200
+MARKED = 200  # changes
 
 _LOAD = Chart(
     "Load and capacity",
@@ -56,7 +56,7 @@ _LATENCY = Chart("Latency of a tuple", "s", (Series("latency_s", "on average"),)
 
 
 def point(before: ScalerLook | None, now: ScalerLook) -> Point | None:
-    """Return what the charts get from a look; None if no cycle was done since the one before."""
+    """Return what the charts get from a look; None if there was no cycle since the one before."""
     latest = now.cycles[-1] if now.cycles else None
     if latest is None or latest.evaluation is None or (before and before.cycles and before.cycles[-1].at_s == latest.at_s):
         return None
@@ -85,7 +85,7 @@ def idle_point(now: ScalerLook, latest: Point | None) -> Point | None:
 def panel(now: ScalerLook, trail: Trail) -> Panel:
     """Return what a page shows."""
     seen = now.status.seen
-    changes = [cycle for cycle in now.cycles if cycle.said]
+    changes = [cycle for cycle in now.cycles if cycle.action]
     return Panel(
         verdict=verdict(now),
         tiles=_tiles(now),
@@ -101,14 +101,14 @@ def panel(now: ScalerLook, trail: Trail) -> Panel:
 
 
 def verdict(now: ScalerLook) -> Verdict:
-    """Say whether it does its work, and why it did what it did last."""
+    """Return the verdict: does it do its work, and why did it decide as it did?"""
     status = now.status
     if not status.running:
         return Verdict(QUIET, "Ended", status.failure or "what is shown is its last state")
     if status.failure:
         return Verdict(BAD, "Fails", status.failure)
     if status.paused:
-        return Verdict(WARN, "Paused", "it goes on watching, and changes nothing until it is resumed")
+        return Verdict(WARN, "Paused", "it keeps watching, but changes nothing until it is resumed")
     if status.seen is None:
         return Verdict(QUIET, "Watching", f"the first decision comes within {span(now.about.interval_s)}")
     if not status.acts:
@@ -143,7 +143,7 @@ def _tiles(now: ScalerLook) -> tuple[Tile, ...]:
         Tile(
             "Guard",
             count(status.limited),
-            f"times changed what was wanted; {count(status.changes)} changes in {count(status.cycles)} cycles",
+            f"changes of what was wanted; {count(status.changes)} changes in {count(status.cycles)} cycles",
         )
     )
     return tuple(tiles)
@@ -155,7 +155,7 @@ def _decisions(changes: list[Cycle], now: ScalerLook) -> Table:
         before = cycle.evaluation.seen.allocation.workers if cycle.evaluation else 0
         wanted, got = cycle.decided.allocation.workers, cycle.limited.allocation.workers
         rows.append((_clock(cycle.at_s), str(before), str(wanted), str(got), cycle.limited.reason))
-    empty = f"Nothing was changed so far: {now.status.reason}."
+    empty = f"Nothing has been changed so far: {now.status.reason}."
     return Table("Changes", ("Time", "From", "Controller", "After guard", "Why"), tuple(rows), empty)
 
 

@@ -1,4 +1,4 @@
-"""The server of the live page: files, server-sent events, and what people ask for. It runs in a thread, and only on this machine unless told otherwise."""
+"""The server of the live page: files, server-sent events, and requests. It runs in a thread, and listens only on this machine by default."""
 
 import asyncio
 import hmac
@@ -13,6 +13,7 @@ from urllib.parse import quote
 
 from skytide.errors import InvalidInput, SkytideError
 from skytide.errors.checks import refused, whole, words
+from skytide.errors.limits import MAX_PORT
 from skytide.watch.watch import Watch
 
 try:
@@ -25,13 +26,17 @@ try:
     from starlette.routing import Mount, Route
     from starlette.staticfiles import StaticFiles
 except ModuleNotFoundError as missing:
-    raise SkytideError(f"{missing.name} is not installed, which the live page needs; `pip install 'skytide[serve]'`") from missing
+    raise SkytideError(
+        f"{missing.name} is not installed, but the live page needs it; run `pip install 'skytide[serve]'`"
+    ) from missing
 
 STATIC = Path(__file__).with_name("static")
 PORT = 4090
 PORTS_TRIED = 32
-BEAT_S = 15.0  # a comment now and then, so that whatever lies between keeps the connection
+BEAT_S = 15.0  # a comment now and then, so that proxies keep the connection open
 RETRY_MS = 1_000
+MIN_TOKEN = 8  # characters
+WAITING = 128  # connections before the server is up
 HEADERS = {
     "Content-Security-Policy": "default-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'self'; frame-ancestors 'self'",
     "X-Content-Type-Options": "nosniff",
@@ -40,31 +45,37 @@ HEADERS = {
 
 
 class Page:
-    """A live page that is served."""
+    """A live page, served by this process."""
 
     def __init__(self, watch: Watch, address: str = "127.0.0.1", port: int | None = None, token: str | None = None) -> None:
-        """Serve on an address; without a port on the first free one from 4090 on."""
+        """Serve at an address; without a port, on the first free one from 4090 on."""
         words("address", address, "127.0.0.1")
         if port is not None:
-            whole("port", port, 0, 65_535)
-        if token is not None and (not isinstance(token, str) or len(token) < 8 or not token.isascii() or not token.isprintable()):
-            raise refused("token", "...", "not a text of at least 8 plain characters", "leave it out, and one is made")
+            whole("port", port, 0, MAX_PORT)
+        if token is not None and (
+            not isinstance(token, str) or len(token) < MIN_TOKEN or not token.isascii() or not token.isprintable()
+        ):
+            raise refused("token", "...", f"not a text of at least {MIN_TOKEN} plain characters", "leave it out, and one is made")
         self._watch, self._token, self._open = watch, token or secrets.token_urlsafe(16), is_loopback(address)
         sock = _bound(address, port)
         self.address, self.port = address, int(sock.getsockname()[1])
-        self._cookie = f"skytide-{self.port}"  # cookies do not tell ports apart
+        self._cookie = f"skytide-{self.port}"  # cookies are shared by all ports of a host
         self._wake: asyncio.Event | None = None
         self._stopping = False
         config = uvicorn.Config(self._app(), log_level="error", lifespan="off", timeout_graceful_shutdown=1)
         self._server = uvicorn.Server(config)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = threading.Thread(target=self._work, args=(sock,), name="skytide-page", daemon=True)
-        self._deaf = watch.hear(self._news)
+        self._unsubscribe = watch.subscribe(self._news)
         self._thread.start()
+
+    def __repr__(self) -> str:
+        """Return the page with its address."""
+        return f"Page({self.url})"
 
     @property
     def url(self) -> str:
-        """Where it is, with the token, which lets one do more than look; on this machine the address alone lets one look."""
+        """The address with the token, which lets people do more than look; on this machine, the address alone is enough to look."""
         host = f"[{self.address}]" if ":" in self.address else self.address
         return f"http://{host}:{self.port}/?token={quote(self._token)}"
 
@@ -74,11 +85,11 @@ class Page:
         return not self._stopping and self._thread.is_alive()
 
     def stop(self) -> None:
-        """Serve no more; pages that are open keep what they show, and come back if it is served again."""
+        """Stop serving; open pages keep what they show, and come back to life if it is served again."""
         if self._stopping:
             return
         self._stopping = True
-        self._deaf()
+        self._unsubscribe()
         self._server.should_exit = True
         self._news()
         self._thread.join()
@@ -117,7 +128,7 @@ class Page:
 
     async def _index(self, request: Request) -> Response:
         given = request.query_params.get("token")
-        if given is not None and self.has_token(given):  # kept by the browser, and gone from the address
+        if given is not None and self.has_token(given):  # the browser keeps it, and the address no longer shows it
             answer: Response = RedirectResponse("/", 303)
             answer.set_cookie(self._cookie, given, httponly=True, samesite="strict")
             return answer
@@ -135,7 +146,7 @@ class Page:
         )
 
     async def _event_stream(self, last_id: str, acts: bool) -> AsyncIterator[str]:
-        """Tell a viewer all, and then what is new. A viewer is but a number, so one that is slow costs nothing."""
+        """Yield everything for a viewer, and then what is new. A viewer is only a number, so one that is slow costs nothing."""
         yield f"retry: {RETRY_MS}\n\n"
         born, _, number = last_id.partition("-")
         known = int(number) if born == self._watch.born and number.isdigit() else None
@@ -174,12 +185,12 @@ class Page:
         return self.has_token(request.cookies.get(self._cookie, ""))
 
     def has_token(self, given: str) -> bool:
-        """Whether somebody knows the token."""
+        """Return whether a text is the token."""
         return hmac.compare_digest(given.encode(), self._token.encode())
 
 
 def is_loopback(address: str) -> bool:
-    """Whether an address is of this machine only.
+    """Return whether an address can be reached from this machine only.
 
     >>> is_loopback("127.0.0.1"), is_loopback("localhost"), is_loopback("0.0.0.0"), is_loopback("10.0.0.7")
     (True, True, False, False)
@@ -201,12 +212,12 @@ def _bound(address: str, port: int | None) -> socket.socket:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             sock.bind((address, tried))
-            sock.listen(128)  # who comes before the server is up waits
+            sock.listen(WAITING)
             return sock
         except OSError as error:
             sock.close()
             reason: Any = error.strerror or error
     where = f"{address}:{port}" if port is not None else f"{address}:{PORT} to {PORT + PORTS_TRIED - 1}"
     raise InvalidInput(
-        value=where, reason=f"cannot be listened on ({reason})", remedy="choose an address of this machine and a free port"
+        value=where, reason=f"cannot listen there ({reason})", remedy="choose an address of this machine and a free port"
     )

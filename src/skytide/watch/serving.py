@@ -1,4 +1,4 @@
-"""One watch for the process, and the places where it is shown: everything that is served at an address is on one page."""
+"""One watch per process, and the addresses where it is shown: everything served at one address is on one page."""
 
 import threading
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ _exporters: list["Exporter"] = []
 
 
 def serve(subjects: Sequence[Subject], address: str = "127.0.0.1", port: int | None = None, token: str | None = None) -> "Page":
-    """Show subjects on a page; without a port, or with its port, on the one that is served already at that address."""
+    """Show subjects on a page, and return it: the one that is already served at that address, if it has that port or no port is given."""
     from skytide.watch.server import Page
 
     with _lock:
@@ -38,7 +38,7 @@ def serve(subjects: Sequence[Subject], address: str = "127.0.0.1", port: int | N
 
 
 def export(subjects: Sequence[Subject], port: int, address: str = "127.0.0.1") -> "Exporter":
-    """Let Prometheus read of subjects, beside those that are exported already at that address and port."""
+    """Let Prometheus read about subjects, together with those already exported at that address and port; return the exporter."""
     from skytide.watch.metrics import Exporter
 
     with _lock:
@@ -54,7 +54,7 @@ def export(subjects: Sequence[Subject], port: int, address: str = "127.0.0.1") -
 
 
 def check_installed(*, page: bool, metrics: bool) -> None:
-    """Refuse now if what a page or metrics need is not installed."""
+    """Raise now if what a page or metrics need is not installed."""
     for wanted, module in ((page, "server"), (metrics, "metrics")):
         if wanted:
             import_module(f"skytide.watch.{module}")

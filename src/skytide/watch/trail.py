@@ -1,13 +1,13 @@
-"""Points over time in bounded memory: the latest as they came, older ones ever coarser."""
+"""Points over time in bounded memory: the latest as they came, older ones more and more coarsely."""
 
 from collections.abc import Mapping
 
 Point = Mapping[str, float | None]
-FINE = 1_200  # of the latest points all are kept
+FINE = 1_200  # the latest points that are all kept
 
 
 class Trail:
-    """Points, oldest first. When there are too many, each two of the older half become one, with the higher of both values: a burst stays seen.
+    """Points, oldest first. When there are too many, pairs of the older half become one point with the higher of both values: a burst stays visible.
 
     >>> trail = Trail(fine=2)
     >>> for second in range(1, 6):
@@ -17,12 +17,12 @@ class Trail:
     """
 
     def __init__(self, fine: int = FINE) -> None:
-        """Start with nothing."""
+        """Start without points."""
         self._fine = fine
         self._points: list[Point] = []
 
     def add(self, point: Point) -> bool:
-        """Add a point, and say whether older ones were put together."""
+        """Add a point, and return whether older ones were merged."""
         self._points.append(point)
         if len(self._points) <= 2 * self._fine:
             return False
@@ -36,7 +36,7 @@ class Trail:
         return {name: [point.get(name) for point in self._points] for name in names}
 
     def values(self, name: str, since_s: float = 0.0) -> list[float]:
-        """Return what is known of a field since some time."""
+        """Return the known values of a field since some time."""
         return [value for point in self._points if (point["t"] or 0) >= since_s and (value := point.get(name)) is not None]
 
     @property

@@ -1,4 +1,4 @@
-"""Looks at all subjects of this process now and then, and remembers what was seen: for pages and for metrics."""
+"""Looks at all subjects of this process regularly, and remembers what was seen, for pages and for metrics."""
 
 import json
 import logging
@@ -24,7 +24,7 @@ class Watched:
     """One subject, and what was seen of it."""
 
     def __init__(self, subject: Subject) -> None:
-        """Start with nothing."""
+        """Start before the first look."""
         self.subject = subject
         self.look: Any = None
         self._drawn: Any = None  # the look of the latest point: batches may take many looks
@@ -34,7 +34,7 @@ class Watched:
         self.over = False
 
     def take(self, now: Any) -> dict[str, Any] | None:
-        """Take in a look, or the error that came in its place, and return what a page needs to know of it; None if it is as before."""
+        """Take in a look, or the error that came in its place, and return the update for pages; None if nothing has changed."""
         if isinstance(now, Exception):
             return self._lost(now)
         view, before = VIEWS[self.subject.kind], self.look
@@ -50,10 +50,10 @@ class Watched:
         if point is None and panel == self.panel:
             return None
         self.panel = panel
-        return self.told(whole, point)
+        return self.update(whole, point)
 
-    def told(self, whole: bool = True, point: Any = None) -> dict[str, Any]:
-        """Return what a page needs: all points, or the one that is new."""
+    def update(self, whole: bool = True, point: Any = None) -> dict[str, Any]:
+        """Return what a page needs: the panel with all points, or with the one that is new."""
         subject = self.subject
         known = {"id": subject.id, "kind": subject.kind, "name": subject.name, "about": subject.about}
         shown = {**known, **(self.panel.to_json() if self.panel else {})}
@@ -63,9 +63,9 @@ class Watched:
         if self.over:
             return None
         self.over = True
-        verdict = Verdict(QUIET, "Ended", f"what is shown was seen last; it does not answer any more ({type(error).__name__})")
+        verdict = Verdict(QUIET, "Ended", f"it no longer answers; what is shown was seen last ({type(error).__name__})")
         self.panel = replace(self.panel, verdict=verdict, over=True, actions=()) if self.panel else Panel(verdict, over=True)
-        return self.told(whole=False)
+        return self.update(whole=False)
 
 
 def _look(subject: Subject) -> Any:
@@ -76,22 +76,22 @@ def _look(subject: Subject) -> Any:
 
 
 class Watch:
-    """All subjects. A page that knows all up to some number asks for what came after."""
+    """All subjects. A page that knows everything up to some number asks for what came after."""
 
     def __init__(self) -> None:
         """Start without subjects; nothing is looked at before `start`."""
         self.born = secrets.token_hex(4)
-        """Tells pages that know another process's numbers from those that know ours."""
+        """Distinguishes pages that know the numbers of an earlier process from those that know ours."""
         self._watched: dict[str, Watched] = {}
         self._updates: deque[tuple[int, str]] = deque(maxlen=REMEMBERED)
         self._number = 0
         self._lock, self._looking = threading.Lock(), threading.Lock()
-        self._heard: list[Callable[[], None]] = []
+        self._subscribers: list[Callable[[], None]] = []
         self._thread: threading.Thread | None = None
         self._ended = threading.Event()
 
     def add(self, subject: Subject) -> None:
-        """Look at a subject from now on; one with the id of an earlier one goes on with its points."""
+        """Look at a subject from now on; one with the id of an earlier one continues its points."""
         with self._lock:
             known = self._watched.get(subject.id)
             watched = Watched(subject)
@@ -107,14 +107,14 @@ class Watch:
             self._thread.start()
 
     def stop(self) -> None:
-        """Look no more; all that was seen stays."""
+        """Stop looking; all that was seen stays."""
         self._ended.set()
         if self._thread is not None:
             self._thread.join()
 
     def see(self) -> None:
-        """Look at all that has not ended; a look that takes long keeps no page waiting."""
-        told = 0
+        """Look at all subjects that have not ended; a slow look keeps no page waiting."""
+        updates = 0
         with self._looking:
             for watched in self.watched():
                 if watched.over:
@@ -123,24 +123,24 @@ class Watch:
                 with self._lock:
                     news = watched.take(now)
                     if news is not None:
-                        self._number, told = self._number + 1, told + 1
+                        self._number, updates = self._number + 1, updates + 1
                         self._updates.append((self._number, json.dumps(news)))
-        if told:
-            for hear in list(self._heard):
-                hear()
+        if updates:
+            for notify in list(self._subscribers):
+                notify()
 
-    def hear(self, called: Callable[[], None]) -> Callable[[], None]:
-        """Call a function whenever there is something new; what is returned ends that."""
-        self._heard.append(called)
-        return lambda: self._heard.remove(called)
+    def subscribe(self, notify: Callable[[], None]) -> Callable[[], None]:
+        """Call a function whenever there is something new; return what ends that."""
+        self._subscribers.append(notify)
+        return lambda: self._subscribers.remove(notify)
 
     def all(self) -> tuple[int, str]:
         """Return all that is known, and the number of the latest update in it."""
         with self._lock:
-            return self._number, json.dumps([watched.told() for watched in self._watched.values()])
+            return self._number, json.dumps([watched.update() for watched in self._watched.values()])
 
     def after(self, number: int) -> list[tuple[int, str]] | None:
-        """Return the updates after a number, or None if they are not remembered any more."""
+        """Return the updates after a number, or None if they are no longer remembered."""
         with self._lock:
             first = self._updates[0][0] if self._updates else self._number + 1
             if not first - 1 <= number <= self._number:
@@ -153,13 +153,13 @@ class Watch:
             return list(self._watched.values())
 
     def act(self, subject: str, action: str) -> bool:
-        """Ask something of a subject, and say whether it can be asked that."""
+        """Carry out an action of a subject, and return whether it has that action."""
         with self._lock:
             known = self._watched.get(subject)
-        asked = known.subject.actions.get(action) if known and not known.over else None
-        if asked is None:
+        carry_out = known.subject.actions.get(action) if known and not known.over else None
+        if carry_out is None:
             return False
-        asked()
+        carry_out()
         self.see()
         return True
 
@@ -167,5 +167,5 @@ class Watch:
         while not self._ended.wait(EVERY_S):
             try:
                 self.see()
-            except Exception:  # it must not harm what is watched, and the next look comes
+            except Exception:  # it must not harm what is watched; the next look may succeed
                 logging.getLogger(__name__).exception("a look failed")

@@ -1,4 +1,4 @@
-"""Integers of time: lengths, windows, panes."""
+"""Durations, windows and panes, in whole microseconds."""
 
 from skytide.windows.covering import pane_bounds, stretches, tuples_per_window, windows_with_panes
 from skytide.windows.duration import Duration, duration_s, duration_us, shown

@@ -1,4 +1,4 @@
-"""Which windows hold some panes, and how much: in time proportional to panes and answers, however many panes a window has."""
+"""Which windows hold some panes, and how many tuples: in time proportional to panes and answers, however many panes a window has."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,19 +9,19 @@ Numbers = NDArray[np.int64]
 
 
 def windows_with_panes(windows: Windows, panes: Numbers, among: range) -> Numbers:
-    """Return the windows of `among` that hold at least one of some panes, which are given in order.
+    """Return the windows of `among` that hold at least one of some panes, which have to be in order.
 
     >>> windows_with_panes(Windows(length_us=3, slide_us=1), np.array([4, 9]), range(100))
     array([2, 3, 4, 7, 8, 9])
     """
     first = np.maximum(windows.first_of_pane(panes), among.start)
     end = np.minimum(windows.last_of_pane(panes) + 1, among.stop)
-    first[1:] = np.maximum(first[1:], end[:-1])  # a window is named once, for the first pane it holds
+    first[1:] = np.maximum(first[1:], end[:-1])  # a window appears once, for the first pane it holds
     return stretches(first, np.maximum(end - first, 0))
 
 
 def tuples_per_window(windows: Windows, panes: Numbers, counts: Numbers, wanted: Numbers) -> Numbers:
-    """Return how many tuples some windows hold, from those of the panes, which are given in order.
+    """Return how many tuples some windows hold, from the counts of panes, which have to be in order.
 
     >>> tuples_per_window(Windows(length_us=3, slide_us=1), np.array([4, 5, 9]), np.array([10, 1, 5]), np.array([2, 3, 6, 8]))
     array([10, 11,  0,  5])
@@ -38,7 +38,7 @@ def pane_bounds(windows: Windows, wanted: Numbers) -> tuple[Numbers, Numbers]:
 
 
 def stretches(first: Numbers, lengths: Numbers) -> Numbers:
-    """Return stretches of consecutive numbers, one after the other.
+    """Return ranges of consecutive numbers, one after the other.
 
     >>> stretches(np.array([7, 1]), np.array([3, 2]))
     array([7, 8, 9, 1, 2])

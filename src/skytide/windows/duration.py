@@ -1,4 +1,4 @@
-"""Lengths of time: exact whole microseconds inside, whatever people write outside."""
+"""Durations: whole microseconds internally, whatever people write."""
 
 import re
 from datetime import timedelta
@@ -8,7 +8,7 @@ from skytide.errors.checks import is_whole, refused
 from skytide.errors.limits import MAX_DURATION_US
 
 Duration = str | timedelta
-"""A length of time as people say it, wherever they do: a number and a unit, "200 ms", or a timedelta. Where none at all makes sense, it is written 0."""
+"""A duration as people write it: a number and a unit, such as "200 ms", or a timedelta. Where no time at all makes sense, it is written 0."""
 UNITS_US = {
     "us": 1,
     "microsecond": 1,
@@ -27,8 +27,8 @@ UNITS_US = {
 }
 
 
-def duration_us(value: object, name: str) -> int:
-    """Return a length of time in microseconds; `name` is what the user called it, for the error.
+def duration_us(value: object, name: str, *, or_none: bool = False) -> int:
+    """Return a duration in microseconds; `name` is the user's name for it, for errors. With `or_none` no time at all may be written 0.
 
     >>> duration_us("200 ms", "slide"), duration_us("1.5 seconds", "window"), duration_us(timedelta(minutes=1), "window")
     (200000, 1500000, 60000000)
@@ -37,6 +37,8 @@ def duration_us(value: object, name: str) -> int:
     ...
     skytide.errors.InvalidInput: trigger='fast': not a length of time; write a number and a unit, for instance "200 ms"
     """
+    if or_none and is_whole(value, 0, 0):
+        return 0
     if isinstance(value, timedelta):
         exact = Fraction(value // timedelta(microseconds=1))
     elif (
@@ -47,7 +49,7 @@ def duration_us(value: object, name: str) -> int:
         exact = Fraction(found[1]) * unit
     else:
         raise refused(name, value, "not a length of time", 'write a number and a unit, for instance "200 ms"')
-    if exact.denominator != 1 or exact <= 0:
+    if exact.denominator != 1 or exact < 0 or (exact == 0 and not or_none):
         raise refused(name, value, "not a positive whole number of microseconds", "choose a longer or rounder one")
     if exact > MAX_DURATION_US:
         raise refused(name, value, "longer than a century", "choose a shorter one")
@@ -55,16 +57,16 @@ def duration_us(value: object, name: str) -> int:
 
 
 def duration_s(value: object, name: str) -> float:
-    """Return a length of time in seconds; no time at all is written 0.
+    """Return a duration in seconds, which may be no time at all.
 
-    >>> duration_s("1.5 min", "cool_down"), duration_s(0, "cool_down")
-    (90.0, 0.0)
+    >>> duration_s("1.5 min", "cool_down"), duration_s(0, "cool_down"), duration_s("0 s", "cool_down")
+    (90.0, 0.0, 0.0)
     """
-    return 0.0 if is_whole(value, 0, 0) else duration_us(value, name) / 1e6
+    return duration_us(value, name, or_none=True) / 1e6
 
 
 def shown(length_us: int) -> str:
-    """Write a length of time as people read it.
+    """Return a duration in a form that people read easily.
 
     >>> shown(200_000), shown(90_000_000), shown(1)
     ('200 ms', '1.5 min', '1 us')

@@ -1,4 +1,4 @@
-"""Sliding windows cut into panes: everything a whole number of microseconds, every interval half-open."""
+"""Sliding windows cut into panes: all times are whole microseconds, and all intervals half-open."""
 
 from dataclasses import dataclass
 from typing import TypeVar
@@ -16,7 +16,7 @@ Numbers = TypeVar("Numbers", int, NDArray[np.int64])
 
 @dataclass(frozen=True)
 class Windows:
-    """Windows of one length, one every slide, aligned to the epoch. Panes are cut where a window starts or ends, and nowhere else.
+    """Windows of one length, one per slide, aligned to the epoch. Panes are cut where a window starts or ends, and nowhere else.
 
     If the length is a multiple of the slide, a pane is a slide; otherwise a slide has two panes: one that ends where an earlier
     window ends, and the rest. Panes are numbered in order of time, without gaps.
@@ -42,17 +42,17 @@ class Windows:
 
     @property
     def first_pane_us(self) -> int:
-        """How long the first pane of each slide is: the whole slide, if that is the only one."""
+        """Return the length of the first pane of each slide: the whole slide, if it is the only one."""
         return self.length_us % self.slide_us or self.slide_us
 
     @property
     def panes_per_slide(self) -> int:
-        """How many panes later the next window starts: one or two."""
+        """Return how many panes later the next window starts: one or two."""
         return 2 if self.length_us % self.slide_us else 1
 
     @property
     def panes_per_window(self) -> int:
-        """How many panes make up a window."""
+        """Return how many panes make up a window."""
         return self.length_us // self.slide_us * self.panes_per_slide + self.panes_per_slide - 1
 
     def pane_of(self, time_us: Numbers) -> Numbers:
@@ -88,12 +88,12 @@ class Windows:
         return window * self.slide_us + self.length_us
 
     def last_ended_by(self, time_us: int) -> int:
-        """Return the latest window that has ended at a time."""
+        """Return the latest window that has ended by a time."""
         return (time_us - self.length_us) // self.slide_us
 
 
 def sliding(length: object, slide: object | None = None) -> Windows:
-    """Read windows as people write them; without a slide one window follows the other.
+    """Return windows as people write them; without a slide, one window follows the other.
 
     >>> sliding("1 second", slide="200 ms")
     Windows(length_us=1000000, slide_us=200000)

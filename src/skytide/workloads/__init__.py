@@ -1,1 +1,1 @@
-"""Generators of data and arrivals whose randomness is derived from identity."""
+"""Generators of data and arrivals, whose randomness is derived from identity."""

@@ -1,7 +1,7 @@
 """Arrival processes (SPEC L1): how many tuples come in each tick of time.
 
-A tick is a short stretch of the stream, 10 ms say; tick 0 begins where the stream begins. A process can be asked for any
-ticks, in any order and by anyone: what comes in a tick follows from the seed and the tick's number alone.
+A tick is a short part of the stream, such as 10 ms; tick 0 begins where the stream begins. Any ticks can be drawn, in any order and
+by any process: the tuples of a tick follow from the seed and the tick's number alone.
 """
 
 from abc import ABC, abstractmethod
@@ -17,29 +17,29 @@ from skytide.workloads.identity import derive
 Counts = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
-BLOCK = 256  # ticks whose randomness is drawn together
+BLOCK = 256  # number of ticks whose randomness is drawn together
 SECOND_US = 1_000_000
 
 
 class Arrivals(ABC):
-    """Derive from this, or from `Modulated`, to bring an arrival process of your own."""
+    """Derive from this class, or from `Modulated`, to write an arrival process of your own."""
 
     @property
     @abstractmethod
     def mean_hz(self) -> float:
-        """Return the tuples a second over a long time."""
+        """Return the mean number of tuples per second over a long time."""
 
     @property
     def peak_hz(self) -> float:
-        """Return the highest rate that is expected at any time."""
+        """Return the highest rate expected at any time."""
         return self.mean_hz
 
     @abstractmethod
     def counts(self, first: int, last: int, *, tick_us: int, seed: int) -> Counts:
-        """Return the number of tuples of each tick of [first, last): the same ones, whichever range is asked."""
+        """Return the number of tuples of each tick of [first, last), which never depends on the range."""
 
     def offsets(self, random: np.random.Generator, n: int, tick_us: int) -> Counts:
-        """Return where in their tick `n` tuples come, in microseconds and in order: anywhere, each on its own."""
+        """Return when within their tick `n` tuples come, in microseconds and in order: independent and uniform."""
         return np.sort(random.integers(0, tick_us, n))
 
 
@@ -59,24 +59,24 @@ class Constant(Arrivals):
         return self.rate_hz
 
     def counts(self, first: int, last: int, *, tick_us: int, seed: int) -> Counts:
-        """Return the whole tuples that have come by the end of a tick, less those that had come before."""
+        """Return the number of whole tuples by the end of each tick, minus those before."""
         come = np.arange(first, last + 1) * (self.rate_hz * tick_us) // SECOND_US
         return np.diff(come).astype(np.int64)
 
     def offsets(self, random: np.random.Generator, n: int, tick_us: int) -> Counts:
-        """Return equal distances."""
+        """Return times at equal distances."""
         return np.arange(n) * tick_us // max(n, 1)
 
 
 class Modulated(Arrivals):
-    """A Poisson process whose rate changes: a process says what is expected of each tick, and chance does the rest."""
+    """A Poisson process whose rate changes: subclasses determine the expected number of tuples of each tick."""
 
     @abstractmethod
     def expected(self, first: int, last: int, *, tick_us: int, seed: int) -> Floats:
         """Return the mean number of tuples of each tick of [first, last), which are whole blocks of ticks."""
 
     def counts(self, first: int, last: int, *, tick_us: int, seed: int) -> Counts:
-        """Draw whole blocks, each with its own randomness, and give the ticks asked for."""
+        """Draw whole blocks, each with its own randomness, and return the requested ticks."""
         if first >= last:
             return np.zeros(0, np.int64)
         blocks = range(first // BLOCK, (last - 1) // BLOCK + 1)
@@ -88,7 +88,7 @@ class Modulated(Arrivals):
 
 @dataclass(frozen=True)
 class Poisson(Modulated):
-    """Tuples that know nothing of each other, at a steady mean rate.
+    """Independent tuples at a steady mean rate.
 
     >>> Poisson(1_000).counts(0, 100, tick_us=10_000, seed=1).sum()
     np.int64(1032)
@@ -102,23 +102,23 @@ class Poisson(Modulated):
         return self.rate_hz
 
     def expected(self, first: int, last: int, *, tick_us: int, seed: int) -> Floats:
-        """Return the same for all ticks."""
+        """Return the same number for all ticks."""
         return np.full(last - first, self.rate_hz * tick_us / SECOND_US)
 
 
 @dataclass(frozen=True)
 class Steps(Modulated):
-    """Poisson arrivals at rates that hold for some seconds each, in turn and over again (P0 Fig. 9).
+    """Poisson arrivals at rates that last some seconds each, in turn and repeatedly (P0 Fig. 9).
 
     >>> Steps.parse("1:1000, 2:0").expected(0, 6, tick_us=500_000, seed=0)
     array([500., 500.,   0.,   0.,   0.,   0.])
     """
 
-    steps: tuple[tuple[float, float], ...]  # seconds, and tuples a second
+    steps: tuple[tuple[float, float], ...]  # seconds, and tuples per second
 
     @classmethod
     def parse(cls, text: str) -> "Steps":
-        """Read steps written as "seconds:rate, seconds:rate, ..."."""
+        """Return the steps for a text such as "seconds:rate, seconds:rate, ..."."""
         try:
             steps = tuple((float(seconds), float(rate)) for seconds, rate in (step.split(":") for step in text.split(",")))
         except (AttributeError, ValueError):
@@ -143,7 +143,7 @@ class Steps(Modulated):
         return max(rate for _, rate in self.steps)
 
     def expected(self, first: int, last: int, *, tick_us: int, seed: int) -> Floats:
-        """Return the difference of what was expected by the two ends of each tick: a step may end inside one."""
+        """Return the difference of the expected totals at both ends of each tick: a step may end within one."""
         lengths, rates = np.array(self.steps).T
         times, tuples = np.append(0, np.cumsum(lengths * SECOND_US)), np.append(0, np.cumsum(lengths * rates))
         rounds, into = np.divmod(np.arange(first, last + 1) * float(tick_us), times[-1])
@@ -154,10 +154,9 @@ class Steps(Modulated):
 class TwoStates(Modulated):
     """A Markov chain switches between a fast and a slow state, with Poisson arrivals in each.
 
-    A chain that is in the fast state for a share p of the time and forgets its state at rate r: at the moments of a Poisson process
-    of rate r the state is drawn afresh, fast with probability p. So the state at any time is the one drawn last before it. It is
-    found by looking back a block or two, the chain is exactly the one asked for, and no block needs the whole past. States shorter
-    than a tick count by the time spent in them.
+    The chain is in the fast state for a share p of the time and forgets its state at rate r: at the times of a Poisson process of rate r
+    the state is drawn again, fast with probability p. So the state at any time is the one drawn last before it. It is found by looking
+    back a block or two, which is exact, and no block needs the whole past. States shorter than a tick count by the time spent in them.
     """
 
     rate_hz: float
@@ -180,7 +179,7 @@ class TwoStates(Modulated):
     @property
     @abstractmethod
     def renewals_hz(self) -> float:
-        """Return how often the state is drawn afresh."""
+        """Return how often the state is drawn again."""
 
     @property
     def mean_hz(self) -> float:
@@ -193,7 +192,7 @@ class TwoStates(Modulated):
         return self.fast * self.rate_hz
 
     def expected(self, first: int, last: int, *, tick_us: int, seed: int) -> Floats:
-        """Return what the time spent in each state lets expect of each tick."""
+        """Return the expected number of tuples of each tick, by the time spent in each state."""
         is_fast = self._state_before(first // BLOCK, tick_us, seed)
         fast_time: list[Floats] = []
         for block in range(first // BLOCK, last // BLOCK):
@@ -206,7 +205,7 @@ class TwoStates(Modulated):
         return self.rate_hz * tick_us / SECOND_US * (self.slow + (self.fast - self.slow) * share)
 
     def _renewals(self, block: int, tick_us: int, seed: int) -> tuple[NDArray[np.bool_], np.random.Generator]:
-        """Draw the states that a block goes through; their moments are drawn next from the same generator."""
+        """Return the states that a block goes through, and the generator that draws their times next."""
         random = derive(seed, "states", block)
         n = random.poisson(self.renewals_hz * BLOCK * tick_us / SECOND_US)
         return random.random(n) < self.fast_share, random
@@ -229,8 +228,8 @@ class MarkovModulated(TwoStates):
         I = 1 + 2 p (1 - p) (fast - slow)^2 / (mean r),      mean = p fast + (1 - p) slow.
 
     Mean and I leave two numbers free. The series that P0 published to Fig. 3 has 4 and 1/4 times the mean rate, hence p = 1/5,
-    and r = 4.5 mean / (I - 1): a higher I means longer bursts, of (I - 1) / (3.6 mean) seconds on average. At 10,000 tuples a
-    second and I = 1,000 that is 28 ms of bursts, one every 139 ms.
+    and r = 4.5 mean / (I - 1): a higher I means longer bursts, of (I - 1) / (3.6 mean) seconds on average. At 10,000 tuples per
+    second and I = 1,000 there is a burst of 28 ms every 139 ms.
 
     >>> bursts = MarkovModulated(10_000, dispersion=1_000)
     >>> round(1e3 / (bursts.renewals_hz * (1 - bursts.fast_share)))
@@ -245,14 +244,14 @@ class MarkovModulated(TwoStates):
 
     @property
     def renewals_hz(self) -> float:
-        """Return how often the state is drawn afresh: the fit to the index of dispersion."""
+        """Return how often the state is drawn again, fitted to the index of dispersion."""
         spread = self.fast_share * (1 - self.fast_share) * (self.fast - self.slow) ** 2
         return 2 * spread * self.rate_hz / (self.dispersion - 1)
 
 
 @dataclass(frozen=True)
 class OnOff(TwoStates):
-    """Poisson arrivals for a while, then none for a while; both whiles are exponential (P1 §6.1).
+    """Poisson arrivals for a while, then none for a while; both durations are exponential (P1 §6.1).
 
     >>> OnOff(100, on_us=1_000_000, off_us=3_000_000).peak_hz
     400.0
@@ -266,7 +265,7 @@ class OnOff(TwoStates):
 
     @property
     def fast(self) -> float:
-        """Return what makes up for the time without tuples."""
+        """Return the rate that makes up for the time without tuples, as a multiple of the mean."""
         return (self.on_us + self.off_us) / self.on_us
 
     @property

@@ -1,4 +1,4 @@
-"""How late tuples are (SPEC L4): the time from when something happened to when its tuple arrives."""
+"""How late tuples are (SPEC L4): the time from an event to the arrival of its tuple."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -17,14 +17,14 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Delays(ABC):
-    """A law of delays, for the `share` of the tuples that are late at all; the others are not late by a microsecond."""
+    """A distribution of delays for the `share` of the tuples that are late; the others have no delay at all."""
 
     delay_us: int
     share: float = 1.0
     series: str = ""
 
     def draw(self, random: np.random.Generator, n: int) -> Counts:
-        """Draw the delays of `n` tuples, in microseconds.
+        """Return random delays of `n` tuples, in microseconds.
 
         >>> Uniform(1_000, share=0.5).draw(np.random.default_rng(4), 6)
         array([  0,   0,   0, 802,   0, 175])
@@ -38,7 +38,7 @@ class Delays(ABC):
 
     @abstractmethod
     def late(self, random: np.random.Generator, n: int) -> Floats:
-        """Draw the delays of `n` tuples that are late."""
+        """Return random delays of `n` late tuples."""
 
 
 class InOrder(Delays):
@@ -53,15 +53,15 @@ class Uniform(Delays):
     """Any delay up to `delay_us`, as in the papers: half of it on average."""
 
     def late(self, random: np.random.Generator, n: int) -> Floats:
-        """Return them evenly spread."""
+        """Return uniform delays."""
         return random.random(n) * self.delay_us
 
 
 class Exponential(Delays):
-    """Delays of `delay_us` on average, long ones ever rarer."""
+    """Exponential delays of `delay_us` on average."""
 
     def late(self, random: np.random.Generator, n: int) -> Floats:
-        """Return them without memory."""
+        """Return exponential delays."""
         return random.standard_exponential(n) * self.delay_us
 
 
@@ -72,15 +72,15 @@ class Pareto(Delays):
     """
 
     def late(self, random: np.random.Generator, n: int) -> Floats:
-        """Return them by inversion: P(delay > y) = (1 + y / mean) ** -2."""
+        """Return heavy-tailed delays by inversion: P(delay > y) = (1 + y / mean) ** -2."""
         return self.delay_us * (1 / np.sqrt(1 - random.random(n)) - 1)
 
 
 class Replayed(Delays):
-    """Delays that were recorded, in the order they were: each tick begins somewhere in the record (columns `ts` and `arrival`)."""
+    """Recorded delays in their order: each tick begins somewhere in the recording (columns `ts` and `arrival`)."""
 
     def draw(self, random: np.random.Generator, n: int) -> Counts:
-        """Return a piece of the record."""
+        """Return a part of the recording."""
         delays = _recorded(self.series)
         return np.take(delays, int(random.integers(len(delays))) + np.arange(n), mode="wrap")
 

@@ -1,4 +1,4 @@
-"""Randomness from identity: what is drawn depends on what it is for, never on who asks, when, or in which order."""
+"""Randomness from identity: what is drawn depends on what it is for, never on who draws it, when, or in which order."""
 
 import hashlib
 
@@ -6,7 +6,7 @@ import numpy as np
 
 
 def derive(seed: int, *identity: int | str) -> np.random.Generator:
-    """Return the random numbers of one thing, named by words and numbers.
+    """Return the random generator of one thing, which words and numbers name.
 
     >>> first, again, other = derive(7, "arrivals", 0), derive(7, "arrivals", 0), derive(7, "arrivals", 1)
     >>> first.random() == again.random() != other.random()

@@ -1,4 +1,4 @@
-"""The arrival processes by name: what makes each, and the fields of a workload that it is made of."""
+"""The arrival processes by name: what creates each, and the fields of a workload that it needs."""
 
 from collections.abc import Callable
 

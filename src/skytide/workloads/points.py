@@ -12,10 +12,11 @@ Cloud = Callable[[np.random.Generator, int, int], Points]
 
 
 def points(kind: str, n: int, d: int, *, seed: int = 0) -> Points:
-    """Return `n` points in the unit cube of `d` dimensions, the same ones for the same arguments.
+    """Return `n` points in the unit cube of `d` dimensions, which follow from the arguments.
 
-    The kind says how dimensions go together: "independent" ones not at all, "correlated" ones are good or bad at once, and in
-    "anticorrelated" ones who is good in some is bad in others. So do skylines grow: tiny, large, most of the points.
+    The kind determines how dimensions depend on each other: not at all if "independent"; "correlated" points are good or bad in all of
+    them, and "anticorrelated" points that are good in some are bad in others. The skyline is small if correlated, larger if independent,
+    and most of the points if anticorrelated.
 
     >>> points("independent", 2, 3).shape
     (2, 3)
@@ -32,7 +33,7 @@ def points(kind: str, n: int, d: int, *, seed: int = 0) -> Points:
 
 
 def columns(kind: str, random: np.random.Generator, n: int, d: int) -> Points:
-    """Draw `n` points of a kind, one row of the result a dimension; those outside the unit cube are drawn again.
+    """Return `n` random points of a kind, one row per dimension; those outside the unit cube are drawn again.
 
     >>> columns("correlated", np.random.default_rng(0), 5, 3).shape
     (3, 5)
@@ -45,16 +46,17 @@ def columns(kind: str, random: np.random.Generator, n: int, d: int) -> Points:
         inside = np.flatnonzero(((drawn >= 0) & (drawn <= 1)).all(axis=0))[:missing]
         found.append(drawn[:, inside])
         missing -= len(inside)
-        ask = 16 + 2 * missing  # in 8 dimensions at least two of three are inside, in 16 every second
+        ask = 16 + 2 * missing  # in 8 dimensions at least two thirds are inside, in 16 half of them
     return np.concatenate(found, axis=1)
 
 
+MIDDLE, ALONG, ACROSS = 0.5, 0.15, 0.05  # of points near a line or plane: its place, and standard deviations along and across it
 DRIFTING = "drifting"
-DRIFT_US = 30_000_000  # until the next cloud has taken over
+DRIFT_US = 30_000_000  # time until the next cloud has taken over
 
 
 def cloud_at(kind: str, time_us: int, random: np.random.Generator) -> str:
-    """Return the cloud that points come from at some time: of drifting ones another every 30 s, by and by."""
+    """Return the cloud of points at a time; drifting points gradually change to the next one every 30 s."""
     if kind != DRIFTING:
         return kind
     clouds = list(CLOUDS)
@@ -67,14 +69,14 @@ def _independent(random: np.random.Generator, n: int, d: int) -> Points:
 
 
 def _correlated(random: np.random.Generator, n: int, d: int) -> Points:
-    """Close to the diagonal."""
-    return random.normal(0.5, 0.15, n) + random.normal(0, 0.05, (d, n))
+    """Return points close to the diagonal."""
+    return random.normal(MIDDLE, ALONG, n) + random.normal(0, ACROSS, (d, n))
 
 
 def _anticorrelated(random: np.random.Generator, n: int, d: int) -> Points:
-    """Close to the plane across the middle of the diagonal, on which all points have the same sum."""
+    """Return points close to the plane through the middle of the diagonal on which all points have the same sum."""
     free = random.random((d, n))
-    free += random.normal(0.5, 0.05, n) - free.mean(axis=0)
+    free += random.normal(MIDDLE, ACROSS, n) - free.mean(axis=0)
     return free
 
 

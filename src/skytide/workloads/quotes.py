@@ -1,7 +1,7 @@
-"""A made-up trading day: quotes of some dozens of symbols, of which few come often, most at the opening and towards the close.
+"""A synthetic trading day: quotes of some dozens of symbols, few of which are frequent, mostly at the opening and towards the close.
 
-The shape is that of real days (P2 Fig. 7): a burst when the exchange opens, a calm noon, a rise before the close, and at any time seconds with many
-times the usual rate. Prices are random walks with trends that hold for a while.
+The shape is that of real days (P2 Fig. 7): a burst when the exchange opens, a calm noon, a rise before the close, and at any time seconds
+with many times the usual rate. Prices are random walks with trends that last for a while.
 """
 
 from dataclasses import dataclass
@@ -12,23 +12,27 @@ from numpy.typing import NDArray
 
 from skytide.errors.checks import real, whole
 from skytide.errors.limits import MAX_SYMBOLS
+from skytide.workloads.arrivals import SECOND_US
 from skytide.workloads.identity import derive
 
 Floats = NDArray[np.float64]
 Numbers = NDArray[np.int64]
 
-SECOND_US = 1_000_000
-OPEN_S = 9 * 3_600 + 1_800  # of the day
-LENGTH_S = 23_400  # six hours and a half
-BLOCK_S = 60  # whose randomness is drawn together
-ZIPF = 1.0  # the n-th symbol comes 1/n times as often as the first
-PER_EVENT = 2.0  # quotes in the same millisecond, on average
-NOISE = 0.6  # of the rate from second to second, on a logarithmic scale
-BURST_SHARE, BURST_S, BURST_FACTOR = 0.1, 5, 8.0  # of a symbol's minutes some have a burst; its length; its rate
-DAILY_MOVE = 0.012  # of a price, from the opening to the close
-TREND_S, TREND_SHARE = 180, 0.2  # how long a trend holds, and what it adds, over the steps of a second
-HALF_SPREAD = 0.00008
-LOT = 100
+OPEN_S = 9 * 3_600 + 1_800  # in seconds of the day
+LENGTH_S = 23_400  # six and a half hours
+BLOCK_S = 60  # time whose randomness is drawn together
+ZIPF = 1.0  # the n-th symbol is 1/n times as frequent as the first
+PER_EVENT = 2.0  # mean number of quotes in the same millisecond
+CALM, OPENING, OPENING_S, CLOSING, CLOSING_S = 0.7, 2.9, 1_500, 2.2, 1_200
+"""The rate at noon, how much more there is at the opening and at the close, and how fast that fades."""
+NOISE = 0.6  # standard deviation of the logarithm of the rate from second to second
+BURST_SHARE, BURST_S, BURST_FACTOR = 0.1, 5, 8.0  # share of a symbol's minutes with a burst; its length; its factor of the rate
+DAILY_MOVE = 0.012  # standard deviation of the logarithm of a price, from the opening to the close
+TREND_S, TREND_SHARE = 180, 0.2  # how long a trend lasts, and what it adds, relative to the steps per second
+HALF_SPREAD, MIN_HALF_SPREAD = 0.00008, 0.005  # as a share of the price, and at least so much
+CENT = 0.01
+LOG_PRICE = 4.2, 0.7  # mean and standard deviation of the logarithm of a first price
+LOT, LAST_LOT = 100, 0.3  # size of a lot, and the probability that a lot is the last of a quote
 CONSONANTS, VOWELS = "BCDFGHJKLMNPRSTVWZ", "AEIOU"
 
 
@@ -37,7 +41,7 @@ class Quotes:
     """Columns of quotes, in order of time."""
 
     times_us: Numbers
-    """Since midnight, in whole milliseconds."""
+    """Times since midnight, of whole milliseconds."""
     symbols: Numbers
     prices: Floats
     volumes: Numbers
@@ -45,7 +49,7 @@ class Quotes:
 
 @dataclass(frozen=True)
 class QuoteDay:
-    """So many symbols, with `rate_hz` quotes a second together on average; the same ones for whoever asks for which part.
+    """`symbols` symbols with `rate_hz` quotes per second together on average; any part of the day always has the same quotes.
 
     >>> day = QuoteDay(symbols=3)
     >>> part, whole = day.quotes(60 * SECOND_US, 90 * SECOND_US), day.quotes(0, 90 * SECOND_US)
@@ -58,35 +62,35 @@ class QuoteDay:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be made."""
+        """Refuse days that cannot be generated."""
         whole("symbols", self.symbols, 1, MAX_SYMBOLS)
-        real("rate_hz", self.rate_hz, above=0, up_to=1e6, meaning="quotes a second, more than 0")
+        real("rate_hz", self.rate_hz, above=0, up_to=1e6, meaning="quotes per second, more than 0")
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """The symbols, the most frequent one first: four letters that can be spoken."""
+        """Return the symbols, the most frequent first: four letters that can be pronounced."""
         letters = [a + b + c + d for a in CONSONANTS for b in VOWELS for c in CONSONANTS for d in VOWELS]
         return tuple(letters[number] for number in derive(self.seed, "names").permutation(len(letters))[: self.symbols])
 
     @cached_property
     def shares(self) -> Floats:
-        """The share of each symbol in all quotes."""
+        """Return the share of each symbol in all quotes."""
         weights = 1.0 / np.arange(1, self.symbols + 1, dtype=np.float64) ** ZIPF
         return np.asarray(weights / weights.sum(), dtype=np.float64)
 
     @staticmethod
     def intensity(at_s: Floats) -> Floats:
-        """Return how many times the mean rate is expected at some seconds after the opening.
+        """Return the expected rate at some seconds after the opening, as a multiple of the mean.
 
         >>> QuoteDay.intensity(np.array([0.0, 3 * 3600.0, 23_399.0])).round(1).tolist()
         [3.6, 0.7, 2.9]
         """
-        shape = 0.7 + 2.9 * np.exp(-at_s / 1_500) + 2.2 * np.exp(-(LENGTH_S - at_s) / 1_200)
-        mean = 0.7 + (2.9 * 1_500 + 2.2 * 1_200) / LENGTH_S
+        shape = CALM + OPENING * np.exp(-at_s / OPENING_S) + CLOSING * np.exp(-(LENGTH_S - at_s) / CLOSING_S)
+        mean = CALM + (OPENING * OPENING_S + CLOSING * CLOSING_S) / LENGTH_S
         return np.asarray(shape / mean)
 
     def quotes(self, begin_us: int, end_us: int) -> Quotes:
-        """Return the quotes from one time since the opening to another."""
+        """Return the quotes between two times since the opening."""
         blocks = range(max(begin_us, 0) // (BLOCK_S * SECOND_US), min(-(-end_us // (BLOCK_S * SECOND_US)), LENGTH_S // BLOCK_S))
         parts = [self._block(block) for block in blocks]
         times, symbols, prices, volumes = (
@@ -97,7 +101,7 @@ class QuoteDay:
         return Quotes(times[wanted] + OPEN_S * SECOND_US, symbols[wanted], prices[wanted], volumes[wanted])
 
     def _block(self, block: int) -> tuple[Numbers, Numbers, Floats, Numbers]:
-        """Draw a minute: when something happens to which symbol, and how many quotes tell of it."""
+        """Return the times, symbols, prices and volumes of a minute: events at random, each with some quotes."""
         random = derive(self.seed, "quotes", block)
         seconds = block * BLOCK_S + np.arange(BLOCK_S)
         events = random.poisson(self._rates(random, seconds) / PER_EVENT).ravel()
@@ -107,12 +111,12 @@ class QuoteDay:
         sizes = random.geometric(1 / PER_EVENT, len(order))
         times_ms, symbol = np.repeat(times_ms[order], sizes), np.repeat(symbol[order], sizes)
         middles = self._middles(times_ms / 1_000, symbol)
-        spread = np.maximum(0.005, HALF_SPREAD * middles) * random.choice([-1.0, 1.0], len(symbol))
-        volumes = LOT * random.geometric(0.3, len(symbol))
-        return times_ms * 1_000, symbol, np.maximum(np.round(middles + spread, 2), 0.01), volumes
+        spread = np.maximum(MIN_HALF_SPREAD, HALF_SPREAD * middles) * random.choice([-1.0, 1.0], len(symbol))
+        volumes = LOT * random.geometric(LAST_LOT, len(symbol))
+        return times_ms * 1_000, symbol, np.maximum(np.round(middles + spread, 2), CENT), volumes
 
     def _rates(self, random: np.random.Generator, seconds: Numbers) -> Floats:
-        """Return the quotes expected of each second (a row) and symbol."""
+        """Return the expected quotes of each second (a row) and symbol."""
         noise = np.exp(NOISE * random.standard_normal(len(seconds)) - NOISE**2 / 2)
         bursting = random.random(self.symbols) < BURST_SHARE
         begins = random.integers(0, BLOCK_S - BURST_S + 1, self.symbols)
@@ -124,13 +128,13 @@ class QuoteDay:
 
     @cached_property
     def _walks(self) -> Floats:
-        """The middle between bid and ask of each symbol (a row) at each second."""
+        """Return the middle between bid and ask of each symbol (a row) at each second."""
         activity = np.sqrt(self.intensity(np.arange(LENGTH_S, dtype=float)))
         step = DAILY_MOVE / np.sqrt(LENGTH_S) * activity / activity.mean()
         walks = np.empty((self.symbols, LENGTH_S + 1))
         for number, name in enumerate(self.names):
             random = derive(self.seed, "walk", name)
-            first = np.exp(random.normal(4.2, 0.7))
+            first = np.exp(random.normal(*LOG_PRICE))
             trends = np.repeat(random.standard_normal(LENGTH_S // TREND_S + 1), TREND_S)[:LENGTH_S]
             moves = step * (random.standard_normal(LENGTH_S) + TREND_SHARE * trends)
             walks[number] = first * np.exp(np.append(0.0, np.cumsum(moves)))

@@ -1,4 +1,4 @@
-"""Arrival processes whose rate wanders: self-similar, a random walk, and recorded ones (SPEC L1)."""
+"""Arrival processes whose rate varies: self-similar, a random walk, and recorded ones (SPEC L1)."""
 
 from abc import abstractmethod
 from dataclasses import dataclass
@@ -16,14 +16,14 @@ from skytide.workloads.identity import derive
 
 
 class Cyclic(Modulated):
-    """A rate that is known in grains of time, and comes again when its last grain is over."""
+    """A rate that is known in grains of time, and starts again after its last grain."""
 
     @abstractmethod
     def grains(self, seed: int) -> tuple[int, Floats]:
-        """Return the length of a grain in microseconds, and the tuples that are expected of each grain of the cycle."""
+        """Return the length of a grain in microseconds, and the expected tuples of each grain of the cycle."""
 
     def expected(self, first: int, last: int, *, tick_us: int, seed: int) -> Floats:
-        """Return the difference of what was expected by the two ends of each tick."""
+        """Return the difference of the expected totals at both ends of each tick."""
         grain_us, tuples = self.grains(seed)
         come = np.append(0.0, np.cumsum(tuples))
         rounds, into = np.divmod(np.arange(first, last + 1) * tick_us, grain_us * len(tuples))
@@ -34,11 +34,11 @@ class Cyclic(Modulated):
 
 @dataclass(frozen=True)
 class SelfSimilar(Cyclic):
-    """Traffic that looks alike at every time scale (P0 §5.2), with a Hurst parameter from 0.5 to 1.
+    """Traffic that looks the same at every time scale (P0 §5.2), with a Hurst parameter from 0.5 to 1.
 
-    The logarithm of the rate is fractional Gaussian noise, so the counts have the long memory themselves, not only heavy-tailed
-    ticks that know nothing of each other. The noise is exact (Davies and Harte 1987: a circulant matrix with its covariances, of
-    which the Fourier transform gives the root), in grains of 10 ms, and comes again after 44 minutes.
+    The logarithm of the rate is fractional Gaussian noise, so the counts themselves have long memory, rather than independent heavy-tailed
+    ticks. The noise is exact (Davies and Harte 1987: a circulant matrix with its covariances, whose root the Fourier transform yields), in
+    grains of 10 ms, and repeats after 44 minutes.
     """
 
     rate_hz: float
@@ -66,7 +66,7 @@ class SelfSimilar(Cyclic):
 
 @lru_cache(maxsize=4)
 def fractional_noise(hurst: float, n: int, seed: int) -> Floats:
-    """Return fractional Gaussian noise of variance 1, which goes on from its end at its beginning."""
+    """Return fractional Gaussian noise of variance 1, whose end continues at its beginning."""
     lags = np.minimum(np.arange(n), n - np.arange(n)).astype(float)
     covariance = 0.5 * ((lags + 1) ** (2 * hurst) - 2 * lags ** (2 * hurst) + np.abs(lags - 1) ** (2 * hurst))
     power = np.fft.rfft(covariance).real.clip(min=0)
@@ -79,7 +79,7 @@ def fractional_noise(hurst: float, n: int, seed: int) -> Floats:
 class RandomWalk(Cyclic):
     """Poisson arrivals whose mean changes every five seconds by a log-normal random walk (P0 §5.3).
 
-    The walk is one that comes back to where it began after 21 minutes, and then comes again: so it has a mean.
+    The walk returns to where it began after 21 minutes, and then repeats: so it has a mean.
     """
 
     rate_hz: float
@@ -95,7 +95,7 @@ class RandomWalk(Cyclic):
 
     @property
     def peak_hz(self) -> float:
-        """Return a rate that is not often exceeded: that of a walk two deviations away in the middle of the cycle."""
+        """Return a rate that is seldom exceeded: that of a walk two standard deviations away in the middle of the cycle."""
         return self.rate_hz * float(np.exp(2 * self.step * np.sqrt(self.cycle / 4)))
 
     def grains(self, seed: int) -> tuple[int, Floats]:
@@ -107,27 +107,27 @@ class RandomWalk(Cyclic):
 
 @dataclass(frozen=True)
 class Replay(Cyclic):
-    """A recorded series, which begins anew when it is over: rates (a column `tuples` or `count`), or the times of tuples (`ts`).
+    """A recorded series, which starts again when it is over: rates (a column `tuples` or `count`), or the times of tuples (`ts`).
 
-    The length of a grain follows from the column `second` or `minute`; of several streams in a file, `path#name` is one.
+    The length of a grain follows from the column `second` or `minute`; `path#name` is one of several streams in a file.
     """
 
     path: str
 
     @property
     def mean_hz(self) -> float:
-        """Return the mean of the record."""
+        """Return the mean rate of the recording."""
         grain_us, tuples = _recorded(self.path)
         return float(tuples.mean()) * SECOND_US / grain_us
 
     @property
     def peak_hz(self) -> float:
-        """Return the highest rate of the record."""
+        """Return the highest rate of the recording."""
         grain_us, tuples = _recorded(self.path)
         return float(tuples.max()) * SECOND_US / grain_us
 
     def grains(self, seed: int) -> tuple[int, Floats]:
-        """Return the record."""
+        """Return the recording."""
         return _recorded(self.path)
 
 

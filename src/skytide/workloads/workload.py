@@ -1,4 +1,4 @@
-"""A stream that is written down in a line: rate, bursts, disorder and points, and every tuple of it by identity."""
+"""A stream described in one line: rate, bursts, disorder and points; every tuple follows from its identity."""
 
 import dataclasses
 from collections.abc import Iterator, Mapping
@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from skytide.errors import InvalidInput
 from skytide.errors.checks import given_if, one_of, positive_us, read_real, read_whole, real, whole, words
-from skytide.errors.limits import MAX_DELAY_US, MAX_DIMENSIONS
+from skytide.errors.limits import MAX_DELAY_US, MAX_DIMENSIONS, MAX_SEED, MAX_STREAMS
 from skytide.workloads.arrivals import SECOND_US, Arrivals, Counts
 from skytide.workloads.delays import DELAYS, Delays
 from skytide.workloads.fleet import Fleet
@@ -20,18 +20,19 @@ from skytide.workloads.kinds import ARRIVALS
 from skytide.workloads.points import CLOUDS, DRIFTING, Points, cloud_at, columns
 
 BATCH_ROWS = 65_536
-ID_BITS = 24  # of an id number the tuples of a tick, the others the ticks
-MAX_PER_TICK = 2 ** (ID_BITS - 2)  # on average, so that chance does not use up the numbers
+ID_BITS = 24  # bits of an id that number the tuples of a tick; the others number the ticks
+MAX_PER_TICK = 2 ** (ID_BITS - 2)  # on average, so that random ticks do not run out of numbers
 TIME = pa.timestamp("us", tz="UTC")
+ABOVE_HURST, MAX_HURST = 0.4999, 0.99  # 0.5 is allowed
 
 
 @dataclass(frozen=True, kw_only=True)
 class Workload:
-    """A generated stream. The same fields give the same tuples, whoever asks for which part of it.
+    """A generated stream. The same fields always mean the same tuples, whichever part of the stream is generated where.
 
     `arrivals`: "constant", "poisson", "map" (bursts with this `dispersion`), "selfsimilar" (with this `hurst`), "walk", "onoff" (for
-    `on_us` and `off_us` on average), or P1's `streams` "constw", "psfcw", "ptfcw", "sfvar", "tfvar", all at `rate` tuples a second;
-    "steps", which are written in `steps` as "seconds:rate, seconds:rate, ..."; or "replay" of a recorded `series`. `delays`:
+    `on_us` and `off_us` on average), or P1's `streams` "constw", "psfcw", "ptfcw", "sfvar", "tfvar", all at `rate` tuples per second;
+    "steps", which are given in `steps` as "seconds:rate, seconds:rate, ..."; or "replay" of a recorded `series`. `delays`:
     "uniform" up to `delay_us`, or "exponential" or "pareto" with that mean, of the `late_share` of the tuples; "replay" of a
     recorded `delay_series`; "none" unless there is a delay. `points`: see `skytide.workloads.points`; "drifting" between them.
 
@@ -61,7 +62,7 @@ class Workload:
     tick_us: int = 10_000
 
     def __post_init__(self) -> None:
-        """Refuse what makes no stream, and what would be ignored."""
+        """Refuse impossible streams, and fields that would be ignored."""
         if self.delays is None:
             default = "replay" if self.delay_series else "none" if self.delay_us is None else "uniform"
             object.__setattr__(self, "delays", default)
@@ -69,7 +70,7 @@ class Workload:
         one_of("delays", self.delays, DELAYS)
         one_of("points", self.points, (*CLOUDS, DRIFTING))
         whole("dimensions", self.dimensions, 1, MAX_DIMENSIONS)
-        whole("seed", self.seed, 0, 2**128)
+        whole("seed", self.seed, 0, MAX_SEED)
         positive_us("tick", self.tick_us, 3600 * SECOND_US)
         self._check_arrivals()
         self._check_delays()
@@ -79,23 +80,23 @@ class Workload:
         for name in sorted({name for _, fields in ARRIVALS.values() for name in fields}):
             given_if(name in needed, name, getattr(self, name), because=f"arrivals={self.arrivals!r}")
         if self.rate is not None:
-            real("rate", self.rate, above=0, meaning="tuples a second, more than 0")
+            real("rate", self.rate, above=0, meaning="tuples per second, more than 0")
         if self.dispersion is not None:
             real("dispersion", self.dispersion, above=1, meaning="a number above 1, which is the one of Poisson arrivals")
         if self.hurst is not None:
-            real("hurst", self.hurst, above=0.4999, up_to=0.99, meaning="a number from 0.5 to 0.99")
+            real("hurst", self.hurst, above=ABOVE_HURST, up_to=MAX_HURST, meaning="a number from 0.5 to 0.99")
         for name, length_us in (("on", self.on_us), ("off", self.off_us)):
             if length_us is not None:
                 positive_us(name, length_us, 3600 * SECOND_US)
         if self.series is not None:
             words("series", self.series, "rates.parquet")
         if self.streams is not None:
-            whole("streams", self.streams, 1, 100_000)
+            whole("streams", self.streams, 1, MAX_STREAMS)
         peak = self.process.peak_hz
         if peak * self.tick_us / SECOND_US > MAX_PER_TICK:
             raise InvalidInput(
-                value=f"up to {peak:,.0f} tuples a second",
-                reason=f"more than {MAX_PER_TICK:,} in a tick of {self.tick_us:,} microseconds, so that ids would run out",
+                value=f"up to {peak:,.0f} tuples per second",
+                reason=f"more than {MAX_PER_TICK:,} in a tick of {self.tick_us:,} microseconds, so ids would run out",
                 remedy="choose shorter ticks or a lower rate",
             )
 
@@ -111,8 +112,12 @@ class Workload:
         if self.delays == "none" and self.late_share != 1:
             raise InvalidInput(value=f"late_share={self.late_share}", reason="nothing is late", remedy="say how late: give a delay")
         if replayed and self.late_share != 1:
-            raise InvalidInput(value=f"late_share={self.late_share}", reason="the record says who is late", remedy="leave it out")
-        _ = self.lateness.draw(derive(self.seed, "check"), 0)  # a record that cannot be read is refused now
+            raise InvalidInput(
+                value=f"late_share={self.late_share}",
+                reason="the recording determines which tuples are late",
+                remedy="leave it out",
+            )
+        _ = self.lateness.draw(derive(self.seed, "check"), 0)  # a recording that cannot be read is refused now
 
     @cached_property
     def process(self) -> Arrivals:
@@ -122,7 +127,7 @@ class Workload:
 
     @cached_property
     def lateness(self) -> Delays:
-        """Return the law of the delays."""
+        """Return the distribution of the delays."""
         return DELAYS[self.delays or "none"](self.delay_us or 0, self.late_share, self.delay_series or "")
 
     @property
@@ -139,7 +144,7 @@ class Workload:
     def tuples(self, first: int, last: int, start_us: int) -> Iterator[pa.RecordBatch]:
         """Return the tuples that arrive in the ticks of [first, last), in order of arrival; tick 0 begins at `start_us`.
 
-        The law: whatever [0, n) is cut into, and whoever makes the parts, together they are the same tuples.
+        The law: however [0, n) is divided, and wherever the parts are generated, together they are the same tuples.
         """
         counts = self.counts(first, last)
         ends = np.cumsum(counts)
@@ -153,15 +158,15 @@ class Workload:
             at = after
 
     def times_us(self, tick: int, n: int, start_us: int = 0) -> tuple[Counts, Counts]:
-        """Return the event times and the arrivals of the `n` tuples of a tick, without making their points."""
+        """Return the event times and the arrivals of the `n` tuples of a tick, without their points."""
         random = derive(self.seed, "times", tick)
         arrival = self.process.offsets(random, n, self.tick_us) + (start_us + tick * self.tick_us)
         return arrival - self.lateness.draw(random, n), arrival
 
     def newest_us(self, first: int, last: int, start_us: int) -> int | None:
-        """Return the newest event time of the ticks of [first, last), or None if there is no tuple.
+        """Return the newest event time of the ticks of [first, last), or None if there are no tuples.
 
-        Nothing happens after it arrives, so it is found by looking back from the end, seldom further than a tick or two.
+        No event is later than its arrival, so it is found by looking back from the end, seldom further than a tick or two.
         """
         newest: int | None = None
         counts = self.counts(first, last).tolist()
@@ -195,7 +200,7 @@ class Workload:
         return columns(cloud_at(self.points, tick * self.tick_us, random), random, n, self.dimensions)
 
     def _streams(self, first: int, counts: Counts) -> pa.Array:
-        """Return the stream that each tuple came with, by the rates of the streams at the time."""
+        """Return the stream of each tuple, by the rates of the streams at the time."""
         assert isinstance(self.process, Fleet)
         times_s = (np.arange(first, first + len(counts)) + 0.5) * self.tick_us / SECOND_US
         shares = np.cumsum(self.process.rates_hz(times_s, self.seed), axis=0)
@@ -216,7 +221,7 @@ class Workload:
 
     @classmethod
     def from_json(cls, texts: Mapping[str, str]) -> Self:
-        """Make a workload of such texts.
+        """Return the workload for a result of `to_json`.
 
         >>> Workload.from_json({"rate": "5"}) == Workload(rate=5)
         True
@@ -229,7 +234,7 @@ class Workload:
 
 
 def typed(name: str, text: str) -> str | float:
-    """Read the text of a field, or of an option of that name, as the number that it stands for; others stay texts."""
+    """Return the number for the text of a field, or of an option of that name; other fields stay texts."""
     if name in ("rate", "dispersion", "late_share", "hurst"):
         return read_real(name, text)
     if name in ("dimensions", "seed", "partitions", "delay_us", "tick_us", "on_us", "off_us", "streams"):

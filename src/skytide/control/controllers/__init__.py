@@ -1,1 +1,1 @@
-"""The controllers: each decides from evaluations how much to run."""
+"""The controllers: each decides from evaluations how many workers a query gets."""

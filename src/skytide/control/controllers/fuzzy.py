@@ -7,16 +7,16 @@ from skytide.control.controller import Controller, ControllerLogic, State
 from skytide.errors.checks import is_whole, refused
 from skytide.records import Allocation, Decision, Evaluation
 
-SETPOINT = 0.9  # a level is a little faster than what comes in
+SETPOINT = 0.9  # a level should be a little faster than its input
 TWICE_AS_FAST = 0.5
 TOO_SLOW = 1.3
-MODERATE, INTENSIVE = 1.5, 4.5  # partitions a pane: the quartiles of what P0 saw
+MODERATE, INTENSIVE = 1.5, 4.5  # partitions per pane: the quartiles of what P0 saw
 
 Grades = dict[str, float]
-"""Of each term, how far it applies: 0 to 1."""
+"""How far each term applies, from 0 to 1."""
 
 DECREASE, SLIGHT_DECREASE, UNCHANGED, SLIGHT_INCREASE, INCREASE = 0.5, 0.75, 1.0, 1.25, 1.5
-# P0 Tab. 2. If the pane level is, its splitting is, and the window level is: factors of both. "" stands for any splitting.
+# P0 Tab. 2: speed of the pane level, splitting ("": any) and speed of the window level, with the factors for both levels.
 RULES: dict[tuple[str, str, str], tuple[float, float]] = {
     ("fast", "", "fast"): (DECREASE, DECREASE),
     ("fast", "", "acceptable"): (DECREASE, UNCHANGED),
@@ -34,7 +34,7 @@ RULES: dict[tuple[str, str, str], tuple[float, float]] = {
 
 
 def speed(utilisation: float) -> Grades:
-    """Say how fast a level is for what comes in.
+    """Return how fast a level is relative to its input.
 
     >>> {term: round(grade, 9) for term, grade in speed(0.6).items()}
     {'fast': 0.75, 'acceptable': 0.25, 'slow': 0.0}
@@ -45,7 +45,7 @@ def speed(utilisation: float) -> Grades:
 
 
 def splitting(factor: float) -> Grades:
-    """Say how far panes are split.
+    """Return how intensively panes are split.
 
     >>> splitting(3.0)
     {'moderate': 0.5, 'intensive': 0.5}
@@ -55,7 +55,7 @@ def splitting(factor: float) -> Grades:
 
 
 def factors(pane_utilisation: float, splitting_factor: float = 1.0, window_utilisation: float = SETPOINT) -> tuple[float, float]:
-    """Return what the rules make of the slots of either level: the mean of their outputs, each weighed by how far the rule applies.
+    """Return the factors for the slots of both levels: the mean output of the rules, each weighted by how far it applies.
 
     >>> factors(1.4, 2.0, 0.9)
     (1.5, 1.25)
@@ -69,10 +69,10 @@ def factors(pane_utilisation: float, splitting_factor: float = 1.0, window_utili
 
 
 def scaled(slots: int, factor: float, utilisation: float) -> int:
-    """Return as many slots as a factor says, rounded to the nearest whole number, and at least 1.
+    """Return slots times a factor, rounded to the nearest whole number, and at least 1.
 
-    P0 stops there. With few slots that can be a trap: one that is 10 % too slow is to become 1.25, which is 1 again, for ever. So where
-    rounding down would leave the level behind, and the number before rounding would not, or nothing would change, it is rounded up.
+    P0 stops there. With few slots that can be a trap: one slot that is 10 % too slow becomes 1.25, which is rounded to 1 again, forever. So
+    the number is rounded up where rounding down would leave the level too slow and the exact number would not, or would change nothing.
 
     >>> scaled(4, 1.25, 1.1), scaled(5, 0.5, 0.4), scaled(1, 1.25, 1.1), scaled(1, 1.1, 0.98)
     (5, 3, 2, 1)
@@ -86,7 +86,7 @@ def scaled(slots: int, factor: float, utilisation: float) -> int:
 
 
 def within(panes: int, windows: int, maximum: int) -> tuple[int, int]:
-    """Reduce the slots of both levels in proportion, so that they are no more than a maximum together; each keeps one.
+    """Return the slots of both levels, reduced in proportion to at most a maximum together; each level keeps at least one.
 
     >>> within(10, 80, 60), within(1, 500, 60), within(3, 4, 60)
     ((7, 53), (1, 59), (3, 4))
@@ -103,34 +103,34 @@ def _share(part: float, whole: float) -> float:
 
 @dataclass(frozen=True)
 class Fuzzy(Controller):
-    """Scales by at most half in a step, in proportion to how far a level is from its setpoint of 0.9.
+    """Scales by at most a half per step, in proportion to how far a level is from its setpoint of 0.9.
 
-    A query with a pane level and a window level has each of them scaled: by both utilisations, and by how far panes are split. Any
-    other query is scaled by its utilisation alone: to a half at 0.5 or less, as it is at 0.9, by a half more at 1.3 or more.
+    If a query has a pane level and a window level, both are scaled, by both utilisations and by how far panes are split. Any other query
+    is scaled by its utilisation alone: to a half at 0.5 or less, not at all at 0.9, and by a half more at 1.3 or more.
     """
 
     maximum: int | None = None
-    """Slots of both levels together; None: as many as it takes."""
+    """The maximum of the slots of both levels together; None for no limit."""
 
     def __post_init__(self) -> None:
-        """Refuse what leaves no slot to a level."""
+        """Refuse a maximum that leaves a level without a slot."""
         if self.maximum is not None and not is_whole(self.maximum, 2):
             raise refused("maximum", self.maximum, "each of the two levels needs a slot", "choose at least 2, or None for no limit")
 
     def build(self, resume: State | None = None) -> "FuzzyLogic":
-        """Return the logic; it remembers nothing, so there is nothing to resume."""
+        """Return the logic; it has no state, so there is nothing to resume."""
         return FuzzyLogic(self)
 
 
 class FuzzyLogic(ControllerLogic):
-    """Rules."""
+    """Applies the rules."""
 
     def __init__(self, config: Fuzzy) -> None:
-        """Start."""
+        """Use a configuration."""
         self.config = config
 
     def decide(self, seen: Evaluation, *, now_s: float) -> Decision:
-        """Scale each level that was measured, or all workers."""
+        """Return a decision that scales both levels if both were measured, otherwise all workers together."""
         now = seen.seen
         if now.pane_utilisation is None or now.window_utilisation is None:
             return self._one_level(seen)
@@ -144,7 +144,7 @@ class FuzzyLogic(ControllerLogic):
         )
 
     def snapshot(self) -> State:
-        """Return nothing: all that counts is measured afresh."""
+        """Return nothing: everything is measured afresh."""
         return {}
 
     def _both(
@@ -153,18 +153,18 @@ class FuzzyLogic(ControllerLogic):
         factor = factors(utilisation[0], splitting_factor, utilisation[1])
         panes, windows = (scaled(*level) for level in zip(slots, factor, utilisation, strict=True))
         limited = within(panes, windows, self.config.maximum or panes + windows)
-        said = (
+        reason = (
             f"pane level {_term(utilisation[0])} (utilisation {utilisation[0]:.2f}, panes split {splitting_factor:.1f} ways), "
             f"window level {_term(utilisation[1])} ({utilisation[1]:.2f}): "
             f"pane slots {_change(slots[0], limited[0])}, window slots {_change(slots[1], limited[1])}"
         )
         if limited != (panes, windows):
-            said += f"; {panes} and {windows} would be more than {self.config.maximum} together"
+            reason += f"; {panes} and {windows} would be more than {self.config.maximum} together"
         allocation = replace(present, workers=sum(limited), pane_slots=limited[0], window_slots=limited[1])
-        return Decision(allocation, said)
+        return Decision(allocation, reason)
 
     def _one_level(self, seen: Evaluation) -> Decision:
-        """Scale by the pane level's part of the rules: no window level is no reason to change, nor are panes that nobody splits."""
+        """Return a decision by the pane level's part of the rules, as if the window level were at its setpoint; without splitting, the factor is 1."""
         present = seen.seen.allocation
         used = seen.utilisation if seen.seen.pane_utilisation is None else seen.seen.pane_utilisation
         splitting_factor = 1.0 if seen.seen.splitting_factor is None else seen.seen.splitting_factor
@@ -173,9 +173,9 @@ class FuzzyLogic(ControllerLogic):
         if self.config.maximum is not None:
             workers = min(wanted, self.config.maximum)
         split = "" if seen.seen.splitting_factor is None else f", panes split {splitting_factor:.1f} ways"
-        said = f"{_term(used)} (utilisation {used:.2f}{split}): workers {_change(present.workers, workers)}"
+        reason = f"{_term(used)} (utilisation {used:.2f}{split}): workers {_change(present.workers, workers)}"
         return Decision(
-            present.with_workers(workers), said + (f"; {wanted} would be more than {workers}" if wanted > workers else "")
+            present.with_workers(workers), reason + (f"; {wanted} would be more than {workers}" if wanted > workers else "")
         )
 
 

@@ -1,30 +1,31 @@
-"""Model predictive control of workers and CPU frequency (P2, SPEC E2): forecast, weigh the ways to go, take the first step of the best.
+"""Model predictive control of workers and CPU frequency (P2, SPEC E2): forecast, compare paths, take the first step of the best one.
 
-P2's weights are ratios of a priority and a scale that has to be found by experiments. Here the scales follow from what is seen, so
-that the same weights work for 5 as for 5,000 workers and for any rate: see `skytide.control.models.objective`.
+P2's weights combine a priority with a scale that has to be found by experiment. Here the scales follow from what is observed, so the
+same weights work for 5 and for 5,000 workers and for any rate: see `skytide.control.models.objective`.
 """
 
 from dataclasses import dataclass, field
-from math import ceil, exp, isfinite, log
+from math import exp, isfinite, log
 from typing import TypedDict, Unpack
 
 from skytide.control.controller import Controller, ControllerLogic, State
 from skytide.control.models.objective import Demand, Objective
 from skytide.control.models.operator import waiting_s
 from skytide.control.models.optimiser import plan
+from skytide.control.models.sizing import rounded_up
 from skytide.errors.checks import is_finite, is_whole, refused, yes_or_no
 from skytide.forecasting import Forecaster, Holt
 from skytide.records import Allocation, Decision, Evaluation, Expected, Observation
 from skytide.windows import Duration, duration_us
 
 P2_FREQUENCIES_GHZ = (1.2, 1.3, 1.4, 1.5, 1.6, 1.7, 1.8, 1.9, 2.0)
-CORRECTION_WEIGHT = 0.5  # of the latest measurement. P2 takes it alone, which passes all of its noise on
+CORRECTION_WEIGHT = 0.5  # weight of the latest measurement. P2 uses only that one, with all of its noise
 CORRECTION_LIMIT = 1e6
-TRUSTED_LOAD = 0.95  # nearer to 1 a small error of the load is a large one of the wait
+TRUSTED_LOAD = 0.95  # nearer to 1, a small error in the load is a large error in the wait
 
 
 class MpcOptions(TypedDict, total=False):
-    """What `Mpc` takes beside the latency to keep."""
+    """The options of `Mpc` besides the latency bound."""
 
     power: bool
     horizon: int
@@ -42,65 +43,68 @@ class MpcOptions(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class Mpc(Controller):
-    """The fewest workers (or watts) that keep up, or keep a latency, over the steps to come.
+    """Uses the fewest workers (or watts) that keep up with the input, or keep a latency bound, over the next steps.
 
     >>> Mpc.latency("2 s").bound_s, Mpc.throughput().bound_s
     (2.0, None)
     """
 
     bound_s: float | None = None
-    """The latency to keep; None: only keep up with what comes in."""
+    """The latency bound; None: only keep up with the input."""
     power: bool = False
     """Choose a CPU frequency as well, and save watts instead of workers."""
     horizon: int = 3
-    """Steps that are planned, after the time that a new worker needs."""
+    """Number of planned steps, after the time that a new worker needs to start."""
     alpha: float = 100.0
     beta: float = 0.5
     gamma: float = 0.4
-    """Weights of the quality of service, of resources, and of changes; without gamma each step is planned for itself alone."""
+    """Weights of the quality of service, of resources and of changes; if gamma is 0, each step is planned on its own."""
     coverage: float = 0.9
-    """Plan for the upper end of the interval in which the input lies with this probability; 0: for its mean."""
+    """Plan for the upper end of the interval in which the input lies with this probability; 0: plan for its mean."""
     headroom: float = 0.1
-    """Share of a worker that is never planned with: for what neither forecast nor model knows."""
+    """Share of each worker that is kept free, for what neither the forecast nor the model knows."""
     minimum: int = 1
     maximum: int | None = None
-    """None: whatever is needed, within the limits of the guard. With `power` it has to be known: slower cores need more of them."""
+    """None: as many as needed, within the limits of the guard. Required with `power`, as slower cores mean more of them."""
     frequencies_ghz: tuple[float, ...] = P2_FREQUENCIES_GHZ
     forecaster: Forecaster = field(default_factory=Holt)
     scaled: bool = True
-    """False: weights as in P2, over milliseconds, workers (or the power of one at full speed), and steps of workers and frequencies."""
+    """False: weights as in P2, for milliseconds, workers (or the power of one at full speed), and steps of workers and frequencies."""
 
     @staticmethod
     def throughput(**options: Unpack[MpcOptions]) -> "Mpc":
-        """Keep up with what comes in: P2's Th-Node, and Th-Power with `power=True`."""
+        """Return a controller that keeps up with the input: P2's Th-Node, or Th-Power with `power=True`."""
         return Mpc(**options)
 
     @staticmethod
     def latency(bound: Duration, **options: Unpack[MpcOptions]) -> "Mpc":
-        """Keep a mean latency, as "2 s": P2's Lat-Node, and Lat-Power with `power=True`."""
+        """Return a controller that keeps a mean latency, such as "2 s": P2's Lat-Node, or Lat-Power with `power=True`."""
         return Mpc(bound_s=duration_us(bound, "bound") / 1e6, **options)
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be planned with."""
+        """Refuse options that cannot be planned with."""
         self._check(is_whole(self.horizon, 1, 1_000), "horizon", "no step would be planned, or too many", "choose 1 to 1,000")
         for name, what in (("headroom", "not a share of a worker"), ("coverage", "not a probability")):
             share = getattr(self, name)
-            self._check(is_finite(share) and 0 <= share < 1, name, what, "choose one from 0 up to, not with, 1")
-        for name, least in (("alpha", 0.0), ("beta", 0.0), ("gamma", -1e-300)):
+            self._check(is_finite(share) and 0 <= share < 1, name, what, "choose at least 0 and less than 1")
+        for name in ("alpha", "beta", "gamma"):
             weight = getattr(self, name)
-            self._check(is_finite(weight) and weight > least, name, "a weight is too small", "choose weights above 0")
+            enough = is_finite(weight) and (weight > 0 or (name == "gamma" and weight == 0))
+            self._check(enough, name, "a weight is too small", "choose weights above 0")
         self._check(is_whole(self.minimum, 1), "minimum", "nothing would be done", "choose at least 1")
         soon = self.bound_s is None or (is_finite(self.bound_s) and self.bound_s > 0)
         self._check(soon, "bound_s", "no latency is that low", "choose more than 0")
         enough = self.maximum is None or is_whole(self.maximum, self.minimum)
-        self._check(enough, "maximum", f"below the minimum of {self.minimum}", "choose at least that")
+        self._check(enough, "maximum", f"below the minimum of {self.minimum}", "choose at least the minimum")
         yes_or_no("power", self.power)
         yes_or_no("scaled", self.scaled)
         known = isinstance(self.frequencies_ghz, tuple | list) and all(is_finite(ghz) and ghz > 0 for ghz in self.frequencies_ghz)
         self._check(known, "frequencies_ghz", "not frequencies", "choose some, as (1.2, 2.0)")
         self._check(isinstance(self.forecaster, Forecaster), "forecaster", "not a forecaster", "choose one, as Holt()")
         ready = not self.power or (self.maximum is not None and len(self.frequencies_ghz) > 0)
-        self._check(ready, "maximum", "slower cores need more of them, so their number must be known", "say how many there are")
+        self._check(
+            ready, "maximum", "slower cores need more of them, so their number must be known", "give the number of cores there are"
+        )
 
     def _check(self, holds: bool, name: str, reason: str, remedy: str) -> None:
         if not holds:
@@ -129,8 +133,8 @@ class _Mpc(ControllerLogic):
             config.scaled,
         )
         self._rates = config.forecaster.build(forecaster)
-        self._correction = correction  # None: no latency was measured yet
-        self._service_s = service_s  # the latest that was measured: a query that is idle tells nothing of it
+        self._correction = correction  # None: no latency has been measured yet
+        self._service_s = service_s  # the latest measurement: an idle query has none
 
     def snapshot(self) -> State:
         return {"forecaster": self._rates.snapshot(), "correction": self._correction, "service_s": self._service_s}
@@ -138,11 +142,11 @@ class _Mpc(ControllerLogic):
     def decide(self, seen: Evaluation, *, now_s: float) -> Decision:
         present, rate_hz = seen.seen.allocation, seen.seen.arrival_rate_hz
         if not (isfinite(rate_hz) and rate_hz >= 0 and isfinite(seen.demand_hz)):
-            return Decision(present, f"no input rate was measured: stays {present.workers}")
+            return Decision(present, f"no input rate was measured: stays at {present.workers}")
         self._rates.observe(rate_hz)
         service_s = self._service_s = _service_s(seen) or self._service_s
         if service_s is None:
-            return Decision(present, f"neither the time for a tuple nor a load was measured: stays {present.workers}")
+            return Decision(present, f"neither the time per tuple nor a load was measured: stays at {present.workers}")
         self._correct(seen, service_s)
         rates_hz = self._demand_hz(seen)
         demand = Demand(rates_hz, service_s, seen.seen.arrival_cv, seen.seen.service_cv, self._correction or 1.0)
@@ -154,16 +158,16 @@ class _Mpc(ControllerLogic):
         return Decision(chosen, self._reason(seen, demand, chosen) + why, self._expected(seen))
 
     def _expected(self, seen: Evaluation) -> Expected:
-        """Return the forecast for the time when a worker that is asked for now works."""
+        """Return the forecast for the time when a worker that is requested now has started."""
         steps = _lead_steps(seen) + 1
         ahead = self._rates.forecast(steps, self._config.coverage)
         return Expected(steps * seen.seen.interval_s, ahead.mean, max(ahead.low, 0.0), ahead.high)
 
     def _demand_hz(self, seen: Evaluation) -> tuple[float, ...]:
-        """Return what each planned step has to serve.
+        """Return the rate that each planned step has to serve.
 
-        A worker that is asked for now helps only after the lead time, but one that is given back is gone at once: so each decision is
-        judged by the most that is expected from its own step until workers asked for with it are there.
+        A worker that is requested now helps only after the lead time, but one that is released is gone at once: so each decision is judged
+        by the highest rate that is expected from its own step until the workers requested with it have started.
         """
         lead = _lead_steps(seen)
         upper = [self._rates.forecast(k, self._config.coverage).high for k in range(1, lead + self._config.horizon + 1)]
@@ -171,13 +175,13 @@ class _Mpc(ControllerLogic):
         return tuple(max(0.0, *upper[i : i + lead + 1]) + waiting_hz for i in range(self._config.horizon))
 
     def _late_hz(self, now: Observation) -> float:
-        """Return what has to be served besides so that within the planned steps no more wait than a latency at its bound allows."""
+        """Return the additional rate that reduces the backlog, within the planned steps, to what the latency bound allows."""
         if self._config.bound_s is None or now.interval_s <= 0:
             return 0.0
         return (now.backlog - now.arrival_rate_hz * self._config.bound_s) / (self._config.horizon * now.interval_s)
 
     def _correct(self, seen: Evaluation, service_s: float) -> None:
-        """Learn by how much tuples wait longer than Kingman's formula says, P2 (8)."""
+        """Learn how much longer tuples wait than Kingman's formula predicts, P2 (8)."""
         now = seen.seen
         used = now.arrival_rate_hz * service_s / max(1, now.allocation.workers)
         if self._config.bound_s is None or now.latency_s is None or not seen.settled or not 0 < used < TRUSTED_LOAD:
@@ -188,7 +192,7 @@ class _Mpc(ControllerLogic):
             ratio = min(max(measured_s / model_s, 1 / CORRECTION_LIMIT), CORRECTION_LIMIT)
             known = (
                 self._correction or ratio
-            )  # the first measurement counts in full: batches make tuples wait that Kingman knows nothing of
+            )  # the first measurement counts in full, as Kingman's formula knows nothing of waiting for batches
             self._correction = exp((1 - CORRECTION_WEIGHT) * log(known) + CORRECTION_WEIGHT * log(ratio))
 
     def _reason(self, seen: Evaluation, demand: Demand, chosen: Allocation) -> str:
@@ -197,32 +201,32 @@ class _Mpc(ControllerLogic):
         rate_hz, now_hz = demand.rates_hz[0], seen.seen.arrival_rate_hz
         change = f" ({100 * (rate_hz / now_hz - 1):+.0f} %)" if now_hz > 0 else ""
         used = 100 * self._objective.used(present, demand)
-        said = (
+        reason = (
             f"{_measured(seen.seen)}; forecast up to {rate_hz:,.0f} tuples/s in {ahead_s:.3g} s{change}; "
-            f"modelled: {_sized(present)} would be used {used:.0f} %"
+            f"modelled: {_sized(present)} would have a utilisation of {used:.0f} %"
         )
         if self._config.bound_s is not None:
-            said += f" and latency be {self._objective.latency_s(present, demand):.3g} s of {self._config.bound_s:g} s"
+            reason += f" and a latency of {self._objective.latency_s(present, demand):.3g} s (bound {self._config.bound_s:g} s)"
         if chosen == present:
-            return f"{said}: stays {present.workers}"
+            return f"{reason}: stays at {present.workers}"
         if chosen.frequency_ghz == present.frequency_ghz:
-            return f"{said}: {present.workers} to {chosen.workers}"
-        return f"{said}: to {_sized(chosen)}"
+            return f"{reason}: {present.workers} to {chosen.workers}"
+        return f"{reason}: to {_sized(chosen)}"
 
 
 def _measured(now: Observation) -> str:
     latency = "" if now.latency_s is None else f", latency {now.latency_s:.3g} s"
     waits = f", {now.backlog:,.0f} tuples wait" if now.backlog else ""
-    return f"measured {now.arrival_rate_hz:,.0f} tuples/s, used {100 * now.utilisation:.0f} %{latency}{waits}"
+    return f"measured {now.arrival_rate_hz:,.0f} tuples/s, utilisation {100 * now.utilisation:.0f} %{latency}{waits}"
 
 
 def _lead_steps(seen: Evaluation) -> int:
-    """Return the steps until a worker that is asked for now works."""
-    return ceil(seen.lead_s / seen.seen.interval_s - 1e-9) if seen.seen.interval_s > 0 else 0
+    """Return the number of steps until a worker that is requested now has started."""
+    return rounded_up(seen.lead_s / seen.seen.interval_s) if seen.seen.interval_s > 0 else 0
 
 
 def _service_s(seen: Evaluation) -> float | None:
-    """Return the time of a worker for a tuple; where it was not measured, what the utilisation says about it."""
+    """Return the time of a worker per tuple; where it was not measured, it is derived from the utilisation."""
     if seen.service_s is not None and isfinite(seen.service_s) and seen.service_s > 0:
         return seen.service_s
     if isfinite(seen.utilisation) and seen.utilisation > 0 and seen.demand_hz > 0:

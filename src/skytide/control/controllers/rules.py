@@ -11,7 +11,7 @@ from skytide.records import Decision, Evaluation
 
 @dataclass(frozen=True)
 class Rules(Controller):
-    """One worker more above a utilisation, one fewer below another."""
+    """One worker more above an upper utilisation, one fewer below a lower one."""
 
     theta_max: float = 0.9
     theta_min: float = 0.8
@@ -37,14 +37,14 @@ class _Rules(ControllerLogic):
     def decide(self, seen: Evaluation, *, now_s: float) -> Decision:
         present, used = seen.seen.allocation, seen.utilisation
         if not isfinite(used):
-            return Decision(present, f"no utilisation was measured: stays {present.workers}")
+            return Decision(present, f"no utilisation was measured: stays at {present.workers}")
         if used > self._config.theta_max:
             wanted, why = present.workers + 1, f"over {100 * self._config.theta_max:.0f} %"
         elif used < self._config.theta_min and present.workers > 1:
             wanted, why = present.workers - 1, f"under {100 * self._config.theta_min:.0f} %"
         else:
-            return Decision(present, f"used {100 * used:.0f} %: stays {present.workers}")
-        return Decision(present.with_workers(wanted), f"used {100 * used:.0f} %, {why}: {present.workers} to {wanted}")
+            return Decision(present, f"utilisation {100 * used:.0f} %: stays at {present.workers}")
+        return Decision(present.with_workers(wanted), f"utilisation {100 * used:.0f} %, {why}: {present.workers} to {wanted}")
 
     def snapshot(self) -> State:
         return {}

@@ -1,4 +1,4 @@
-"""Learning what each worker's load calls for: Sarsa(0) with a table a worker (P4 §IV-C, SPEC E6)."""
+"""Learns what to do at each load of a worker: Sarsa(0) with one table per worker (P4 §IV-C, SPEC E6)."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -8,32 +8,35 @@ import numpy as np
 
 from skytide.control.controller import State
 from skytide.control.hosts.judging import Action, Judge, Verdict, WorkersByLoad
+from skytide.control.models.sizing import ROUNDING
 from skytide.errors import InvalidInput
 from skytide.errors.checks import brief, is_finite
 
 IN, NONE, OUT = range(3)
 ACTIONS: dict[int, Action] = {IN: "in", OUT: "out"}
-STEP = 0.05  # of the load, from one state to the next
+STEP = 0.05  # difference in load between two states
 STATES = round(1 / STEP) + 1
 DISCOUNT = 0.1  # P4's beta
-PENALTY = -1.0  # in place of the reward, for what there was no room for; P4 says only that it is negative
-FADE = 0.05  # of what a penalty took from an action is given back at each judgement of the host: half of it after 14 of them
-MARGIN = 0.01  # by which an action that breaks the order of actions is put below the best that does not
+PENALTY = -1.0  # the reward if there was no room for an action; P4 says only that it is negative
+FADE = 0.05  # share of a penalty that is given back at each judgement of the host: half of it after 14 judgements
+START_IN, START_NONE, START_OUT = (1.0, 0.85, 0.45, 0.38, 0.32), (0.4, 0.7, 0.85, 0.85, 0.7, 0.4), (0.3, 0.4, 0.75, 0.85, 1.0)
+"""First values of the three actions at some loads, near those of P4 Tab. I; between these loads they are linear."""
+MARGIN = 0.01  # how far an action that breaks the order of actions is put below the best that does not
 
 Values = list[list[float]]
-"""Of each state, what is expected of scaling in, of doing nothing, and of scaling out."""
+"""For each state, the expected value of scaling in, of doing nothing and of scaling out."""
 
 
 @dataclass(frozen=True)
 class Sarsa(WorkersByLoad):
-    """Begin with thresholds, and learn from what came of each action."""
+    """Begins with thresholds, and learns from the effect of each action."""
 
     impact: float = 0.2
     duration: float = 80.0
-    """How much is learned of what is seen for the first time, and after how many times half as much."""
+    """How much is learned from the first visit of a state, and the number of visits after which it is half as much."""
 
     def __post_init__(self) -> None:
-        """Refuse what makes no sense."""
+        """Refuse options that make no sense."""
         super().__post_init__()
         numbers = is_finite(self.impact) and is_finite(self.duration)
         if not (numbers and 0 <= self.impact <= 1 and self.duration > 0):
@@ -57,7 +60,7 @@ class Sarsa(WorkersByLoad):
         return SarsaJudge(self, **(resume or {}))
 
     def rate(self, visits: int) -> float:
-        """Return how much is learned of a state that was visited so often (P4's alpha).
+        """Return how much is learned in a state that has been visited `visits` times (P4's alpha).
 
         >>> Sarsa().rate(0), Sarsa().rate(80)
         (0.2, 0.1)
@@ -67,18 +70,18 @@ class Sarsa(WorkersByLoad):
 
 @dataclass
 class Table:
-    """What was learned about a worker."""
+    """What has been learned about a worker."""
 
     values: Values
     visits: list[int]
     last: tuple[float, int] | None = None
-    """The load at which an action was chosen, and the action, as long as nothing was learned from it."""
+    """The load at which an action was chosen, and the action, until something is learned from it."""
     penalised: bool = False
     debts: list[float] = field(default_factory=lambda: [0.0] * STATES)
-    """Of each state, what penalties took from scaling in there and have not given back yet."""
+    """For each state, how much penalties have taken from scaling in and not given back yet."""
 
     def fade(self) -> None:
-        """Restore some of what penalties took: there was no room then, which says little about now."""
+        """Restore some of what penalties took: that there was no room then says little about now."""
         for state, debt in enumerate(self.debts):
             if debt:
                 back = debt if debt < MARGIN else FADE * debt
@@ -87,12 +90,12 @@ class Table:
 
 
 class SarsaJudge(Judge):
-    """A table for each host, which comes and goes with it."""
+    """Keeps one table per host, which comes and goes with it."""
 
     def __init__(
         self, config: Sarsa, tables: Mapping[str, Any] | None = None, resting_since_s: Mapping[str, float] | None = None
     ) -> None:
-        """Start with nothing, or go on."""
+        """Start with no tables, or continue from a snapshot."""
         super().__init__(config.grace_s, resting_since_s)
         self._config = config
         self.tables = {host: _restored(state) for host, state in (tables or {}).items()}
@@ -102,7 +105,7 @@ class SarsaJudge(Judge):
         return {**super().snapshot(), "tables": {host: _plain(table) for host, table in self.tables.items()}}
 
     def judge(self, loads: Mapping[str, float], *, now_s: float) -> list[Verdict]:
-        """Learn from the latest action of each host, and choose the next."""
+        """Learn from the latest action of each host, and return the next actions."""
         self._forget(loads)
         self.tables = {host: self.tables.get(host) or self._new() for host in loads}
         verdicts = []
@@ -125,16 +128,16 @@ class SarsaJudge(Judge):
         return verdicts
 
     def acted(self, hosts: Collection[str], *, touched: Collection[str], now_s: float) -> None:
-        """Let hosts rest; those that did not act themselves have nothing to learn from what others did to them."""
+        """Let hosts rest; those that were only affected by the actions of others learn nothing."""
         super().acted(hosts, touched=touched, now_s=now_s)
         for host in set(touched) - set(hosts):
             self.undone(host)
 
     def refused(self, host: str) -> None:
-        """Remember that a host could not go, which is punished. To ask for help in vain is not: an overload is one also without room.
+        """Punish a host that could not be released. Asking for help in vain is not punished: the overload is real even if there is no room.
 
-        P4 speaks of decisions in general, with a release as its example. Were it so for both, a host that asks twice while all others
-        are full would never ask again (X16 shows it).
+        P4 speaks of decisions in general, with a release as its example. If both were punished, a host that asks twice while all others are
+        full would never ask again (X16 shows it).
         """
         table = self.tables.get(host)
         if table and table.last and table.last[1] == IN:
@@ -151,7 +154,7 @@ class SarsaJudge(Judge):
         return Table(start_values(self._config), [0] * STATES)
 
     def _learn(self, table: Table, before: float, action: int, now: float) -> None:
-        """Learn from an action. Doing nothing where a refusal has just ruled out to go was no choice, and teaches nothing."""
+        """Learn from an action. Doing nothing where a refusal has just ruled out a release was no choice, and teaches nothing."""
         state = state_of(before)
         if action == NONE and table.debts[state] and not table.penalised:
             return
@@ -162,7 +165,7 @@ class SarsaJudge(Judge):
         worth = table.values[state][action]
         table.values[state][action] = learned(worth, reward, following, rate)
         table.visits[state] += 1
-        if table.penalised:  # there was no room: that is no matter of the load, and fades
+        if table.penalised:  # there was no room: that does not depend on the load, so it fades
             table.debts[state] += worth - table.values[state][action]
         elif rate > 0:
             make_monotonic(table.values, state)
@@ -174,11 +177,11 @@ def state_of(load: float) -> int:
     >>> state_of(0.71), state_of(0.79), state_of(0.8), state_of(1.7)
     (14, 15, 16, 20)
     """
-    return int(min(max(load, 0.0), 1.0) / STEP + 1e-9)
+    return int(min(max(load, 0.0), 1.0) / STEP + ROUNDING)
 
 
 def reward_of(before: float, now: float, target: float) -> float:
-    """Return 1, more if the load came nearer to the target, less if it went away from it.
+    """Return 1, or more if the load came nearer to the target, or less if it moved away from it.
 
     >>> round(reward_of(0.7, 0.9, target=0.6), 3)
     0.667
@@ -197,12 +200,12 @@ def learned(value: float, reward: float, following: float, rate: float) -> float
 
 
 def best(values: list[float]) -> int:
-    """Return the action of the highest value; in doubt none."""
+    """Return the action with the highest value; in doubt, none."""
     return max((NONE, OUT, IN), key=lambda action: values[action])
 
 
 def start_values(config: Sarsa) -> Values:
-    """Return a table that acts as the thresholds say; near the figures of P4 Tab. I, drawn on to all loads.
+    """Return a table that acts like the thresholds: near the figures of P4 Tab. I, extended to all loads.
 
     >>> rows = start_values(Sarsa())
     >>> [[round(value, 2) for value in rows[state_of(load)]] for load in (0.2, 0.7, 0.8, 1.0)]
@@ -210,17 +213,17 @@ def start_values(config: Sarsa) -> Values:
     """
     lower, target, upper = (state_of(load) for load in (config.lower, config.target, config.upper))
     lower, states = max(1, lower), np.arange(STATES)
-    scale_in = np.interp(states, [0, lower - 1, target, upper, STATES - 1], [1.0, 0.85, 0.45, 0.38, 0.32])
-    none = np.interp(states, [0, lower - 1, lower, upper - 1, upper, STATES - 1], [0.4, 0.7, 0.85, 0.85, 0.7, 0.4])
-    scale_out = np.interp(states, [0, lower, target, upper, STATES - 1], [0.3, 0.4, 0.75, 0.85, 1.0])
+    scale_in = np.interp(states, [0, lower - 1, target, upper, STATES - 1], START_IN)
+    none = np.interp(states, [0, lower - 1, lower, upper - 1, upper, STATES - 1], START_NONE)
+    scale_out = np.interp(states, [0, lower, target, upper, STATES - 1], START_OUT)
     return [[float(value) for value in row] for row in np.column_stack([scale_in, none, scale_out])]
 
 
 def make_monotonic(values: Values, learned_in: int) -> None:
-    """Let no higher load call for less than the state that was learned in, and no lower load for more.
+    """Let no higher load call for less than the state `learned_in`, and no lower load for more.
 
     P4 says that a host which scales out at a load must not scale in at a higher one. What was learned last counts: actions that do
-    not agree with it fall just below the best that does, so that what is learned later may lift them again (it is soft).
+    not agree with it fall just below the best that does, so that later learning can raise them again.
     """
     chosen = best(values[learned_in])
     for state, row in enumerate(values):

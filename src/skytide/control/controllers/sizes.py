@@ -1,4 +1,4 @@
-"""As many workers as a forecast asks for (P1 §3.2, SPEC E7): before the load is there, if the source can tell what comes."""
+"""As many workers as a forecast requires (P1 §3.2, SPEC E7): before the load is there, if the source can forecast it."""
 
 from dataclasses import dataclass
 
@@ -11,30 +11,30 @@ from skytide.windows import Duration, duration_s, duration_us
 
 @dataclass(frozen=True)
 class Sizes(Controller):
-    """P1's sizes: so many workers that what is expected takes all of their time but some head room.
+    """P1's sizes: as many workers as the expected load keeps busy, apart from some headroom.
 
-    What waits is worked off within the bound, if it is more than the bound allows.
+    A backlog that exceeds the latency bound is worked off within the bound.
 
     >>> Sizes(headroom=1.0)
     Traceback (most recent call last):
     ...
-    skytide.errors.InvalidInput: headroom=1.0: not a share of a worker; choose one from 0 up to, not with, 1
+    skytide.errors.InvalidInput: headroom=1.0: not a share of a worker; choose at least 0 and less than 1
     """
 
     latency: Duration = "5 s"
-    """The latency to keep."""
+    """The latency bound."""
     headroom: float = 0.2
-    """Share of a worker that is not planned with."""
+    """Share of each worker that is kept free."""
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be planned with."""
+        """Refuse options that cannot be planned with."""
         duration_us(self.latency, "latency")
         if not (is_finite(self.headroom) and 0 <= self.headroom < 1):
-            raise refused("headroom", self.headroom, "not a share of a worker", "choose one from 0 up to, not with, 1")
+            raise refused("headroom", self.headroom, "not a share of a worker", "choose at least 0 and less than 1")
 
     @property
     def bound_s(self) -> float:
-        """The latency in seconds."""
+        """Return the latency bound in seconds."""
         return duration_s(self.latency, "latency")
 
     def build(self, resume: State | None = None) -> ControllerLogic:
@@ -45,19 +45,19 @@ class Sizes(Controller):
 class _Sizes(ControllerLogic):
     def __init__(self, config: Sizes, service_s: float | None = None) -> None:
         self._config = config
-        self._service_s = service_s  # the latest that was measured: a query that is idle tells nothing of it
+        self._service_s = service_s  # the latest measurement: an idle query has none
 
     def decide(self, seen: Evaluation, *, now_s: float) -> Decision:
         present, now = seen.seen.allocation, seen.seen
         service_s = self._service_s = seen.service_s or self._service_s
         if service_s is None or not is_finite(seen.demand_hz):
-            return Decision(present, f"the time for a tuple, or what comes, was not measured: stays {present.workers}")
+            return Decision(present, f"the time per tuple or the input rate was not measured: stays at {present.workers}")
         expected_hz = max(now.arrival_rate_hz, now.expected_rate_hz or 0.0)
         late = now.latency_s is not None and now.latency_s > self._config.bound_s
         demand_hz = max(seen.demand_hz, expected_hz + now.backlog / self._config.bound_s if late else 0.0)
         wanted = sizing(demand_hz, service_s, capacity_hz=0.0, merge_cost_s=0.0, headroom=self._config.headroom).processing
         known = "expected" if now.expected_rate_hz is not None else "measured"
-        why = f"{demand_hz:,.0f} tuples a second ({known}) of {service_s * 1e6:,.3g} µs each take {wanted} workers"
+        why = f"{demand_hz:,.0f} tuples per second ({known}) of {service_s * 1e6:,.3g} µs each need {wanted} workers"
         return Decision(present.with_workers(wanted), why)
 
     def snapshot(self) -> State:

@@ -1,4 +1,4 @@
-"""The elastic scaling of SPL (Gedik et al. 2014, as P2 section 5.4 describes it): try, remember what did not help, forget on change."""
+"""The elastic scaling of SPL (Gedik et al. 2014, as described in P2 section 5.4): try, remember what did not help, forget on change."""
 
 from dataclasses import dataclass
 from math import isfinite
@@ -10,18 +10,18 @@ from skytide.records import Decision, Evaluation
 
 @dataclass(frozen=True)
 class Spl(Controller):
-    """One worker more under congestion unless that did not help, one fewer without it unless that was congested.
+    """One worker more under congestion unless that did not help before, one fewer without it unless that was congested before.
 
-    The congestion index is the share of the time in which the input would be held back: what comes in beyond what can be served.
+    The congestion index is the share of the time in which the input would be held back: the input beyond what can be served.
     """
 
     congestion: float = 0.1
-    """Congested is what has a higher index."""
+    """A query with a higher congestion index is congested."""
     sensitivity: float = 0.9
-    """A throughput below this share of the one that is remembered, or so much above it, is a change."""
+    """A throughput below this share of the remembered one, or above it by the same factor, is a change."""
 
     def __post_init__(self) -> None:
-        """Refuse what are no shares."""
+        """Refuse values that are not shares."""
         for name in ("congestion", "sensitivity"):
             if not (is_finite(getattr(self, name)) and 0 < getattr(self, name) < 1):
                 raise refused(name, getattr(self, name), "not a share", "choose one between 0 and 1")
@@ -42,33 +42,33 @@ class _Spl(ControllerLogic):
     def decide(self, seen: Evaluation, *, now_s: float) -> Decision:
         present, rate_hz = seen.seen.allocation, seen.seen.processed_rate_hz
         if not (isfinite(seen.utilisation) and isfinite(rate_hz)):
-            return Decision(present, f"no utilisation was measured: stays {present.workers}")
+            return Decision(present, f"no utilisation was measured: stays at {present.workers}")
         if not seen.settled:
-            return Decision(present, f"not all that was asked for is at work: stays {present.workers}")
+            return Decision(present, f"not all requested workers have started: stays at {present.workers}")
         n, index = present.workers, max(0.0, 1 - 1 / seen.utilisation) if seen.utilisation > 0 else 0.0
         congested = index > self._config.congestion
         self._forget(n, congested, rate_hz)
         self._known[n] = (congested, rate_hz)
-        said = f"congestion {index:.2f} {'over' if congested else 'within'} {self._config.congestion:g}"
+        reason = f"congestion {index:.2f} {'over' if congested else 'within'} {self._config.congestion:g}"
         if congested and self._useless(n, n - 1):
-            return Decision(present.with_workers(n - 1), f"{said}, but {n} did not help: {n} to {n - 1}")
+            return Decision(present.with_workers(n - 1), f"{reason}, but {n} did not help: {n} to {n - 1}")
         if congested and not self._useless(n + 1, n):
-            return Decision(present.with_workers(n + 1), f"{said}: {n} to {n + 1}")
+            return Decision(present.with_workers(n + 1), f"{reason}: {n} to {n + 1}")
         if congested:
-            return Decision(present, f"{said}, but {n + 1} did not help: stays {n}")
+            return Decision(present, f"{reason}, but {n + 1} did not help: stays at {n}")
         if n > 1 and not self._known.get(n - 1, (False, 0.0))[0]:
-            return Decision(present.with_workers(n - 1), f"{said}: {n} to {n - 1}")
-        return Decision(present, f"{said}{f', but {n - 1} was congested' if n > 1 else ''}: stays {n}")
+            return Decision(present.with_workers(n - 1), f"{reason}: {n} to {n - 1}")
+        return Decision(present, f"{reason}{f', but {n - 1} was congested' if n > 1 else ''}: stays at {n}")
 
     def _useless(self, more: int, fewer: int) -> bool:
-        """Whether one worker more served no more. Where either was not congested it served all that came, which says nothing."""
+        """Return whether one worker more did not serve more. If either was not congested, it served all its input, which says nothing."""
         if not (more in self._known and fewer in self._known):
             return False
         (more_congested, more_hz), (fewer_congested, fewer_hz) = self._known[more], self._known[fewer]
         return more_congested and fewer_congested and more_hz <= fewer_hz
 
     def _forget(self, n: int, congested: bool, rate_hz: float) -> None:
-        """Drop what a change of the load has made untrue: on less load that fewer are congested, on more that more did not help."""
+        """Forget what a change of the load has made untrue: with less load, that fewer were congested; with more, that more did not help."""
         if n not in self._known:
             return
         was_congested, before_hz = self._known[n]

@@ -9,12 +9,12 @@ from skytide.records import Decision, Evaluation
 
 @dataclass(frozen=True)
 class Static(Controller):
-    """Always so many workers, as for the peak."""
+    """Always the same number of workers, for instance as many as the peak needs."""
 
     workers: int
 
     def __post_init__(self) -> None:
-        """Refuse nothing at all."""
+        """Refuse sizes below 1."""
         if not is_whole(self.workers, 1):
             raise refused("workers", self.workers, "nothing would be done", "choose a whole number of at least 1")
 

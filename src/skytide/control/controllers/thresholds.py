@@ -1,4 +1,4 @@
-"""Thresholds for the load of each worker, or of all on average (P4 §IV-A and B, SPEC E6)."""
+"""Thresholds for the load of each worker, or for the mean load of all (P4 §IV-A and B, SPEC E6)."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -10,13 +10,13 @@ from skytide.errors.checks import is_whole, refused
 
 @dataclass(frozen=True)
 class Thresholds(WorkersByLoad):
-    """What both kinds have in common."""
+    """The options that both kinds have in common."""
 
     intervals: int = 3
-    """A threshold has to be violated so many times in a row."""
+    """How many times in a row a threshold has to be violated."""
 
     def __post_init__(self) -> None:
-        """Refuse what makes no sense."""
+        """Refuse options that make no sense."""
         super().__post_init__()
         if not is_whole(self.intervals, 1):
             raise refused("intervals", self.intervals, "not a number of intervals", "choose 1 or more")
@@ -24,7 +24,7 @@ class Thresholds(WorkersByLoad):
 
 @dataclass(frozen=True)
 class LocalThresholds(Thresholds):
-    """Scale out when a worker is over the upper threshold for some intervals, in when one is under the lower.
+    """Scales out when a worker is over the upper threshold for some intervals, and in when one is under the lower.
 
     >>> judge = LocalThresholds(intervals=2).judge()
     >>> judge.judge({"1": 0.5, "2": 0.91}, now_s=0)
@@ -40,7 +40,7 @@ class LocalThresholds(Thresholds):
 
 @dataclass(frozen=True)
 class GlobalThresholds(Thresholds):
-    """Scale out when the mean load of all workers is over the upper threshold for some intervals, in when it is under the lower."""
+    """Scales out when the mean load of all workers is over the upper threshold for some intervals, and in when it is under the lower."""
 
     def judge(self, resume: State | None = None) -> Judge:
         """Return the judge."""
@@ -71,7 +71,7 @@ class _Counting(Judge):
         self._violations[name] = now
         return now if abs(now) >= self._config.intervals else 0
 
-    def _said(self, count: int) -> str:
+    def _violation(self, count: int) -> str:
         side = f"over {self._config.upper:.2f}" if count > 0 else f"under {self._config.lower:.2f}"
         return f"{side} for {abs(count)} interval{'s' if abs(count) > 1 else ''}"
 
@@ -85,7 +85,7 @@ class _Local(_Counting):
             if self._rests(host, now_s):
                 self._violations[host] = 0  # what is measured while operators move says nothing
             elif count := self._count(host, load):
-                why = f"load {load:.2f} of worker {host} {self._said(count)}"
+                why = f"load {load:.2f} of worker {host} {self._violation(count)}"
                 verdicts.append(Verdict(host, "out" if count > 0 else "in", load, why))
         return verdicts
 
@@ -95,7 +95,7 @@ ALL = "all"
 
 class _Global(_Counting):
     def acted(self, hosts: Collection[str], *, touched: Collection[str], now_s: float) -> None:
-        """Let all rest: the mean is of all of them."""
+        """Let all hosts rest, as the mean is over all of them."""
         super().acted(hosts, touched=[ALL], now_s=now_s)
 
     def judge(self, loads: Mapping[str, float], *, now_s: float) -> list[Verdict]:
@@ -104,7 +104,7 @@ class _Global(_Counting):
             return []
         mean = sum(loads.values()) / len(loads)
         count = self._count(ALL, mean)
-        why = f"mean load {mean:.2f} of {len(loads)} worker{'s' if len(loads) > 1 else ''} {self._said(count)}"
+        why = f"mean load {mean:.2f} of {len(loads)} worker{'s' if len(loads) > 1 else ''} {self._violation(count)}"
         if count > 0:
             over = {host: load for host, load in loads.items() if load > self._config.target}
             return [Verdict(host, "out", load, why) for host, load in over.items()]

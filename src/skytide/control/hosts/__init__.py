@@ -1,1 +1,1 @@
-"""Hosts of a cluster judged one by one, and operators placed on them (P4)."""
+"""Judges the hosts of a cluster one by one, and places operators on them (P4)."""

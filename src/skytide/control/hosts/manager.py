@@ -1,4 +1,4 @@
-"""FUGU's central manager: which operators move to which host, by what a judge says of each host (P4 §II, SPEC E6)."""
+"""FUGU's central manager: which operators move to which host, by the verdicts of a judge on each host (P4 §II, SPEC E6)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -11,10 +11,10 @@ from skytide.records import Allocation, Decision, Evaluation, Observation
 
 @dataclass(frozen=True)
 class Placed(Allocation):
-    """Hosts, and where operators are."""
+    """An allocation that also knows on which hosts operators are."""
 
     where: tuple[tuple[str, str], ...] = ()
-    """Of each operator, its host."""
+    """Each operator with its host."""
 
 
 @dataclass(frozen=True)
@@ -22,21 +22,21 @@ class HostsSeen(Observation):
     """What was measured of hosts and of the operators on them."""
 
     items: tuple[Item, ...] = ()
-    """Operators, with what each took in the interval."""
+    """Operators, with the resources that each took in the interval."""
     spare: tuple[str, ...] = ()
-    """Names that hosts would have which are not in use."""
+    """Names of hosts that are not in use."""
     network: float = float("inf")
     memory: float = float("inf")
-    """Of a host."""
+    """The capacity of a host."""
 
 
 @dataclass(frozen=True)
 class Manager(Controller):
-    """Overloaded hosts give operators away, the largest overload first; then hosts that have little to do are emptied."""
+    """Moves operators away from overloaded hosts, the largest overload first, and then empties hosts that have little to do."""
 
     technique: WorkersByLoad
     fill: float | None = None
-    """Up to which load a host is filled; None: up to the target."""
+    """The load up to which a host is filled; None: up to the target."""
 
     def build(self, resume: State | None = None) -> "ManagerLogic":
         """Return the logic, from a snapshot if there is one."""
@@ -44,10 +44,10 @@ class Manager(Controller):
 
 
 class ManagerLogic(ControllerLogic):
-    """Loads in, places out."""
+    """Turns loads into places for operators."""
 
     def __init__(self, config: Manager, resume: State | None = None) -> None:
-        """Begin, or go on."""
+        """Start with a new judge, or continue from a snapshot."""
         self._judge, self._target = config.technique.judge(resume), config.technique.target
         self._fill = config.fill or config.technique.target
 
@@ -56,7 +56,7 @@ class ManagerLogic(ControllerLogic):
         return self._judge.snapshot()
 
     def decide(self, seen: Evaluation, *, now_s: float) -> Decision:
-        """Do what the judge says as far as there is room."""
+        """Return places for operators that carry out the verdicts of the judge as far as there is room."""
         now, present = seen.seen, seen.seen.allocation
         assert isinstance(now, HostsSeen) and isinstance(present, Placed)
         loads = dict(now.loads)
@@ -82,17 +82,17 @@ class ManagerLogic(ControllerLogic):
             self._judge.acted([verdict.host], touched={verdict.host} | touched, now_s=now_s)
         placed = replace(present, workers=len(view.room), where=tuple(sorted(view.where.items())))
         return Decision(
-            placed, "; ".join(reasons) or f"loads {min(loads.values()):.2f} to {max(loads.values()):.2f} call for nothing"
+            placed, "; ".join(reasons) or f"loads {min(loads.values()):.2f} to {max(loads.values()):.2f} call for no change"
         )
 
     def _moves(self, verdict: Verdict, view: "_View", over: set[str]) -> dict[str, str]:
-        """Return where operators of a host can go: those above the target, as far as there is room, or else all of them."""
+        """Return where operators of a host can go: of an overloaded host those above the target, if there is room; of a released one all."""
         items = view.on(verdict.host)
         bins = [view.bin(host) for host in view.room if host != verdict.host and host not in over]
         if verdict.action == "in":
             packing = first_fit(items, bins)
             return {} if packing.left else packing.places
-        # An operator that is too large for any other host stays, and all others leave it.
+        # An operator that is too large for any other host stays, and all others leave.
         going = set(leaving(items, max(self._target, *(item.cpu for item in items))))
         spare = [Bin(name, self._fill, view.seen.network, view.seen.memory, spare=True) for name in view.spare]
         return first_fit([item for item in items if item.name in going], [*bins, *spare]).places
@@ -100,12 +100,12 @@ class ManagerLogic(ControllerLogic):
 
 @dataclass
 class _View:
-    """What is where while a decision is made."""
+    """Where operators are, and how much room hosts have, while a decision is made."""
 
     seen: HostsSeen
     where: dict[str, str]
     room: dict[str, float]
-    """Of each host in use."""
+    """The room of each host in use."""
     spare: list[str]
 
     def on(self, host: str) -> list[Item]:
@@ -117,7 +117,7 @@ class _View:
         return Bin(host, self.room[host], self.seen.network - network, self.seen.memory - memory, tuple(item.name for item in held))
 
     def move(self, moves: dict[str, str], fill: float) -> set[str]:
-        """Move operators, take and release hosts; return the hosts that got some."""
+        """Move operators, take and release hosts, and return the hosts that received operators."""
         cpu = {item.name: item.cpu for item in self.seen.items}
         self.where |= moves
         for name, host in moves.items():

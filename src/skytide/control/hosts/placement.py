@@ -1,4 +1,4 @@
-"""Which operators leave a host, and where they go: subset sum and bin packing (P4 §II, SPEC E6)."""
+"""Chooses which operators leave a host, and where they go: subset sum and bin packing (P4 §II, SPEC E6)."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -8,24 +8,24 @@ from skytide.errors import InvalidInput
 
 @dataclass(frozen=True)
 class Item:
-    """An operator, and what it takes of a host."""
+    """An operator, and the resources it needs."""
 
     name: str
     cpu: float
     network: float = 0.0
     memory: float = 0.0
     neighbours: tuple[str, ...] = ()
-    """Operators that it sends to or gets from."""
+    """Operators that it sends to or receives from."""
 
     def __post_init__(self) -> None:
-        """Refuse what takes less than nothing."""
+        """Refuse negative loads."""
         if not (self.cpu >= 0 and self.network >= 0 and self.memory >= 0):
-            raise InvalidInput(value=repr(self), reason="an operator takes nothing or more", remedy="choose no negative load")
+            raise InvalidInput(value=repr(self), reason="a load is negative", remedy="choose loads of 0 or more")
 
 
 @dataclass(frozen=True)
 class Bin:
-    """A host, and what is free of it."""
+    """A host, and its free resources."""
 
     name: str
     cpu: float
@@ -34,7 +34,7 @@ class Bin:
     holds: tuple[str, ...] = ()
     """Operators that are there already."""
     spare: bool = False
-    """Not in use yet: taken only for what fits nowhere else."""
+    """Not in use yet: used only for what fits nowhere else."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Packing:
     """Where items go."""
 
     places: dict[str, str]
-    """Of each item that was placed, the bin."""
+    """The bin of each item that was placed."""
     left: tuple[str, ...] = ()
     """Items that fit nowhere."""
 
@@ -66,7 +66,7 @@ class _Open:
 
 
 def first_fit(items: Sequence[Item], bins: Sequence[Bin]) -> Packing:
-    """Place the items, the largest on CPU first, each in the first bin with room; a bin with a neighbour is tried before others.
+    """Return a packing of the items by descending CPU load, each in the first bin with room; bins with a neighbour are tried first.
 
     >>> hosts = [Bin("a", 0.3), Bin("b", 0.5, holds=("scan",)), Bin("c", 1.0, spare=True)]
     >>> first_fit([Item("small", 0.2, neighbours=("scan",)), Item("large", 0.6)], hosts).places
@@ -76,7 +76,7 @@ def first_fit(items: Sequence[Item], bins: Sequence[Bin]) -> Packing:
 
 
 def best_fit(items: Sequence[Item], bins: Sequence[Bin]) -> Packing:
-    """Place the items, the largest on CPU first, each in the bin in which it leaves the least CPU free.
+    """Return a packing of the items by descending CPU load, each in the bin in which it leaves the least CPU free.
 
     >>> best_fit([Item("small", 0.2)], [Bin("a", 0.9), Bin("b", 0.25)]).places
     {'small': 'b'}
@@ -85,7 +85,7 @@ def best_fit(items: Sequence[Item], bins: Sequence[Bin]) -> Packing:
 
 
 def _pack(items: Sequence[Item], bins: Sequence[Bin], rank: Callable[[Item, _Open], tuple[bool, float]]) -> Packing:
-    """Place the items in decreasing CPU load, each in the bin of the lowest rank, the first of them if several have it."""
+    """Return a packing of the items by descending CPU load, each in the bin with the lowest rank, the first of them if there are several."""
     _distinct([item.name for item in items])
     _distinct([known.name for known in bins])
     open_bins = [_Open(known, known.cpu, known.network, known.memory, set(known.holds), not known.spare) for known in bins]
@@ -102,7 +102,7 @@ def _pack(items: Sequence[Item], bins: Sequence[Bin], rank: Callable[[Item, _Ope
     return Packing(places, tuple(left))
 
 
-RESOLUTION = 1_000  # sums that differ by less than a step of the load are not told apart: the smaller one is gone on with
+RESOLUTION = 1_000  # steps of the load: of sums within the same step, only the smallest is kept
 
 
 @dataclass(frozen=True)
@@ -113,24 +113,24 @@ class _Sum:
 
 
 def leaving(items: Sequence[Item], target: float) -> list[str]:
-    """Return the operators that leave an overloaded host, so that the most load up to the target stays (subset sum).
+    """Return the operators that leave an overloaded host, so that as much load as possible up to the target stays (subset sum).
 
     >>> leaving([Item("a", 0.5), Item("b", 0.3), Item("c", 0.29)], target=0.6)
     ['a']
     """
     _distinct([item.name for item in items])
     sums = {0: _Sum(0.0)}
-    for item in sorted(items, key=lambda item: (-item.cpu, item.name)):  # large ones first, so that few have to leave
+    for item in sorted(items, key=lambda item: (-item.cpu, item.name)):  # large operators first, so that few have to leave
         for known in list(sums.values()):
             cpu = known.cpu + item.cpu
             step = int(cpu * RESOLUTION)
             if cpu <= target and (step not in sums or cpu < sums[step].cpu):
                 sums[step] = _Sum(cpu, item, known)
     stay = {item.name for item in items if item.cpu == 0}
-    most = max(sums.values(), key=lambda known: known.cpu)
-    while most.last is not None and most.before is not None:
-        stay.add(most.last.name)
-        most = most.before
+    best = max(sums.values(), key=lambda known: known.cpu)
+    while best.last is not None and best.before is not None:
+        stay.add(best.last.name)
+        best = best.before
     return [item.name for item in items if item.name not in stay]
 
 

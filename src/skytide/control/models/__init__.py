@@ -1,1 +1,1 @@
-"""What a size would bring, what a plan costs, and the best way through the steps to come."""
+"""Models of an operator and of the costs of plans, and the search for the best plan."""

@@ -1,40 +1,40 @@
-"""What a plan costs: quality of service, resources and changes (P2 section 3.3.1), on scales that follow from what is seen.
+"""The cost of a plan: quality of service, resources and changes (P2 section 3.3.1), on scales that follow from what is observed.
 
-- Quality: P2's cost of a configuration over its cost where demand is just met, less 1, and nothing is gained beyond that: for the
+- Quality: P2's cost of a configuration relative to its cost where demand is just met, minus 1, with no gain beyond that: for
   throughput alpha (T_S/T_A - 1), for a latency R and its bound alpha (exp(R/bound - 1) - 1). No size can keep a bound below the
-  time for a tuple, so that twice this time counts where it is longer.
-- Resources: beta times workers (or watts) over those of now or of the highest need, whichever is more.
+  service time of a tuple, so the bound counts as at least twice that time.
+- Resources: beta times workers (or watts), relative to those of now or of the highest need, whichever is more.
 - Changes: gamma times the square of the change on the same scale. P2's balance of beta and gamma was found with about 5 replicas, so
-  the scale is a fifth of the workers. A change of any size costs a little besides: the thousandth worker is not worth a
+  the scale is a fifth of the workers. A change of any size has a small cost of its own: the thousandth worker is not worth a
   reconfiguration.
 """
 
 from dataclasses import dataclass
-from math import ceil
 
 import numpy as np
 from numpy.typing import NDArray
 
 from skytide.control.models.operator import power_w, waiting_s
 from skytide.control.models.optimiser import Problem
+from skytide.control.models.sizing import rounded_up
 from skytide.records import Allocation
 
 Floats = NDArray[np.float64]
 P2_REPLICAS = 5
 ANY_CHANGE = 0.1
-MAX_WORKERS = 1e6  # workers: whoever seems to need more has measured wrong, and the guard has the last word
+MAX_WORKERS = 1e6  # a higher need is an error of measurement, and the guard has the last word
 STEEPEST = 20.0  # exponent beyond which a latency is just far too long
-ALL = 128  # so many workers are all considered one by one, more of them are thinned out
+ALL = 128  # up to this range, every number of workers is considered; beyond, only some
 OFFSETS = np.unique(np.rint(1.35 ** np.arange(40)).astype(np.int64))
 
 
 @dataclass(frozen=True)
 class Demand:
-    """What the steps to come ask for."""
+    """What the next steps require."""
 
     rates_hz: tuple[float, ...]
     service_s: float
-    """Time of a worker for a tuple at the present frequency."""
+    """Time of a worker per tuple at the present frequency."""
     arrival_cv: float
     service_cv: float
     correction: float
@@ -57,16 +57,16 @@ class Objective:
     scaled: bool
 
     def used(self, allocation: Allocation, demand: Demand) -> float:
-        """Return the utilisation of an allocation of the present frequency in the first step."""
+        """Return the utilisation of an allocation at the present frequency in the first step."""
         return demand.rates_hz[0] * demand.service_s / max(1, allocation.workers)
 
     def latency_s(self, allocation: Allocation, demand: Demand) -> float:
-        """Return the latency of an allocation of the present frequency in the first step."""
+        """Return the latency of an allocation at the present frequency in the first step."""
         used, service_s, workers = map(np.array, (self.used(allocation, demand), demand.service_s, max(1.0, allocation.workers)))
         return float(self._latency_s(used, service_s, workers, demand))
 
     def overload(self, present: Allocation, demand: Demand) -> Allocation | None:
-        """Return the largest configuration if not even that one can serve the first step."""
+        """Return the largest configuration if even that cannot serve the first step, otherwise None."""
         if self.maximum is None:
             return None
         fastest = max(self.frequencies_ghz, default=None)
@@ -76,11 +76,11 @@ class Objective:
         return self._allocation(present, self.maximum, fastest)
 
     def problem(self, present: Allocation, demand: Demand) -> tuple[list[Allocation], Problem]:
-        """Return the configurations that are worth a look, and what they cost."""
+        """Return the configurations to consider, and their costs."""
         now_ghz = self._frequency(present)
         fastest = max(self.frequencies_ghz, default=now_ghz)
         needs = np.minimum(np.array(demand.rates_hz) * demand.service_s * now_ghz / fastest / (1 - self.headroom), MAX_WORKERS)
-        counts = candidates(present.workers, [ceil(need - 1e-9) for need in needs], self.minimum, self.maximum)
+        counts = candidates(present.workers, [rounded_up(need) for need in needs], self.minimum, self.maximum)
         frequencies = np.array(self.frequencies_ghz or (now_ghz,))
         workers = np.repeat(counts, len(frequencies)).astype(float)
         ghz = np.tile(frequencies, len(counts))
@@ -136,7 +136,7 @@ class Objective:
 
 
 def candidates(present: int, needs: list[int], minimum: int, maximum: int | None) -> NDArray[np.int64]:
-    """Return the numbers of workers to look at: all of few; of many, those about the present and the needed ones, ever fewer with distance.
+    """Return the numbers of workers to consider: all if there are few; if many, those near the present and needed ones, sparser with distance.
 
     >>> candidates(2, [3], 1, 6).tolist()
     [1, 2, 3, 4, 5, 6]

@@ -1,4 +1,4 @@
-"""What a size would bring: throughput, latency and power of an operator (P2 section 3.2, SPEC E2). All work on arrays, too."""
+"""Models the latency and power of an operator by its size (P2 section 3.2, SPEC E2). All functions work on arrays too."""
 
 from typing import Any
 
@@ -8,11 +8,11 @@ from numpy.typing import ArrayLike, NDArray
 Floats = NDArray[np.float64]
 
 FASTEST_LOAD = 0.999
-"""Kingman's formula has no end at a utilisation of 1: from here on what is said is only "very long", and the longer the more load."""
-BASE_V, VOLTS_A_GHZ = 0.65, 0.2
+"""Kingman's formula grows without bound towards a utilisation of 1: from here on the wait grows in proportion to the load."""
+BASE_V, VOLTS_PER_GHZ = 0.65, 0.2
 """Supply voltage of a server processor between about 1 and 3 GHz: nearly a straight line (0.89 V at 1.2 GHz, 1.05 V at 2 GHz)."""
 EFFECTIVE_CAPACITANCE = 2.58
-"""In watts by GHz and square volt: 12 cores at 2 GHz then take the 68.25 W that P2 section 5.3.2 measured."""
+"""In watts per GHz and square volt: so 12 cores at 2 GHz take the 68.25 W that P2 section 5.3.2 measured."""
 
 
 def effective_service_s(interarrival_s: ArrayLike, service_s: ArrayLike, workers: ArrayLike) -> Floats:
@@ -47,11 +47,11 @@ def waiting_s(utilisation: ArrayLike, arrival_cv: float, service_cv: float, idea
 
 
 def power_w(workers: ArrayLike, frequency_ghz: ArrayLike) -> Floats:
-    """Return the power that cores take beyond an idle machine: Ceff n f V(f)^2, P2 (9), with a voltage that grows evenly with f.
+    """Return the power that cores take beyond an idle machine: Ceff n f V(f)^2, P2 (9), with a voltage that is linear in f.
 
     >>> float(power_w(12, 2.0).round(2)), float(power_w(12, 1.2).round(2))
     (68.27, 29.43)
     """
     frequency = np.asarray(frequency_ghz, dtype=float)
-    result: Floats = EFFECTIVE_CAPACITANCE * np.asarray(workers) * frequency * (BASE_V + VOLTS_A_GHZ * frequency) ** 2
+    result: Floats = EFFECTIVE_CAPACITANCE * np.asarray(workers) * frequency * (BASE_V + VOLTS_PER_GHZ * frequency) ** 2
     return result

@@ -1,7 +1,7 @@
-"""The best way through a few steps to come, exactly (P2 section 3.3, SPEC E2).
+"""Finds the exact best path through the next few steps (P2 section 3.3, SPEC E2).
 
-What a step costs depends on the configuration it uses, and on how far that is from the one before. So the best way from a step on
-depends only on where it starts: dynamic programming finds it in h C^2 operations, where P2's branch and bound looks at up to C^h ways.
+The cost of a step depends on the configuration it uses, and on how far that is from the one before. So the best path from a step on
+depends only on where it starts: dynamic programming finds it in h C^2 operations, where P2's branch and bound explores up to C^h paths.
 """
 
 from dataclasses import dataclass
@@ -17,23 +17,23 @@ class Problem:
     """Costs of C configurations over h steps."""
 
     step: Floats
-    """Of using a configuration in a step, h x C."""
+    """Cost of using a configuration in a step, h x C."""
     first: Floats
-    """Of changing from what there is now to a configuration, C."""
+    """Cost of changing from the present configuration to another, C."""
     between: Floats
-    """Of changing from one configuration to another, C x C."""
+    """Cost of changing from one configuration to another, C x C."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The cheapest way: a configuration for each step, and what they cost together."""
+    """The cheapest path: a configuration for each step, and their total cost."""
 
     path: tuple[int, ...]
     cost: float
 
 
 def plan(problem: Problem) -> Plan:
-    """Find the cheapest way; of equal ones that with the earlier configurations.
+    """Return the cheapest path; of equally cheap ones, that with the earlier configurations.
 
     >>> between = np.abs(np.subtract.outer(np.arange(3.0), np.arange(3.0)))
     >>> plan(Problem(np.array([[3.0, 2.0, 9.0], [9.0, 9.0, 0.0]]), between[0], between))
@@ -43,10 +43,10 @@ def plan(problem: Problem) -> Plan:
     choices: list[NDArray[np.int64]] = []
     rows = np.arange(len(onward))
     for step in problem.step[-2::-1]:
-        all_ways = problem.between + onward
-        best = all_ways.argmin(axis=1)
+        paths = problem.between + onward
+        best = paths.argmin(axis=1)
         choices.append(best)
-        onward = step + all_ways[rows, best]
+        onward = step + paths[rows, best]
     from_now = problem.first + onward
     path = [int(from_now.argmin())]
     for best in reversed(choices):

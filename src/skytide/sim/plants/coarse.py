@@ -5,10 +5,11 @@ from collections.abc import Sequence
 from skytide.errors import InvalidInput
 from skytide.records import Allocation, Observation
 from skytide.sim.coarse import CoarseStage
+from skytide.sim.drive import ROUNDING_S
 
 
 class CoarsePlant:
-    """Rates in steps of equal length, and workers that are there some time after they were asked for; they go at once.
+    """Rates in steps of equal length, and workers that start some time after they are requested; they go at once.
 
     `observe(now)` plays up to now.
     """
@@ -18,7 +19,7 @@ class CoarsePlant:
     def __init__(
         self, stage: CoarseStage, rates_hz: Sequence[float], step_s: float, *, workers: int = 1, lead_s: float = 0.0
     ) -> None:
-        """Start with so many workers."""
+        """Start with a number of workers."""
         if not rates_hz or step_s <= 0:
             raise InvalidInput(
                 value=f"{len(rates_hz)} rates", reason="no time would pass", remedy="give rates, and steps above 0 s"
@@ -26,7 +27,7 @@ class CoarsePlant:
         self.lead_s = lead_s
         self.length_s = len(rates_hz) * step_s
         self.worker_s = 0.0
-        """What has to be paid for: workers from the moment they are asked for."""
+        """The worker time to pay for: from the moment workers are requested."""
         self.backlog = 0.0
         self._stage, self._rates_hz, self._step_s = stage, rates_hz, step_s
         self._workers, self._coming = workers, list[tuple[float, int]]()
@@ -34,7 +35,7 @@ class CoarsePlant:
 
     @property
     def finished(self) -> bool:
-        """Whether all rates were played."""
+        """Return whether all rates have been played."""
         return self._at >= len(self._rates_hz)
 
     def current(self) -> Allocation:
@@ -42,21 +43,21 @@ class CoarsePlant:
         return Allocation(self._workers)
 
     def apply(self, wanted: Allocation, now_s: float) -> str:
-        """Ask for more, call off what was asked for, or let workers go."""
+        """Request workers, cancel requests, or release workers; return what was done."""
         if wanted.workers <= self._workers:
             going, self._workers, self._coming = self._workers - wanted.workers, wanted.workers, []
             return f"{going} go"
         asked = wanted.workers - self._workers
-        there = [(at_s, min(n, asked)) for at_s, n in self._coming]  # what is on its way goes on, as far as it is still wanted
+        there = [(at_s, min(n, asked)) for at_s, n in self._coming]  # requested workers still come, as far as they are wanted
         self._coming = [(at_s, n) for at_s, n in there if n]
         if not self._coming or self._coming[-1][1] < asked:
             self._coming.append((now_s + self.lead_s, asked))
         return f"{asked} more, there within {self.lead_s:g} s"
 
     def observe(self, now_s: float) -> Observation | None:
-        """Play until now, and give what was measured since the last time."""
-        began_s, came, done, work_s, could_s, fewest = self._at * self._step_s, 0.0, 0.0, 0.0, 0.0, 0
-        while self._at < len(self._rates_hz) and (self._at + 1) * self._step_s <= now_s + 1e-9:
+        """Play up to now, and return what was measured since the last call."""
+        began_s, came, done, work_s, could_s, min_workers = self._at * self._step_s, 0.0, 0.0, 0.0, 0.0, 0
+        while self._at < len(self._rates_hz) and (self._at + 1) * self._step_s <= now_s + ROUNDING_S:
             self._join(self._at * self._step_s)
             arrived = self._rates_hz[self._at] * self._step_s
             played = self._stage.step(arrived, self._workers, self._step_s)
@@ -67,7 +68,7 @@ class CoarsePlant:
             done += self.backlog + arrived - left
             self.backlog = left
             came, work_s, could_s = came + arrived, work_s + played.utilisation * capacity_s, could_s + capacity_s
-            fewest = min(fewest or self._workers, self._workers)
+            min_workers = min(min_workers or self._workers, self._workers)
             self.worker_s += self._step_s * max([self._workers, *(self._workers + n for _, n in self._coming)])
             self._at += 1
         interval_s = self._at * self._step_s - began_s
@@ -76,7 +77,7 @@ class CoarsePlant:
         return Observation(
             at_s=self._at * self._step_s,
             interval_s=interval_s,
-            allocation=Allocation(fewest),
+            allocation=Allocation(min_workers),
             arrival_rate_hz=came / interval_s,
             processed_rate_hz=done / interval_s,
             utilisation=work_s / could_s,
@@ -86,8 +87,8 @@ class CoarsePlant:
         )
 
     def _join(self, now_s: float) -> None:
-        """Let those in whose time has come; each wish counts from the workers that are there."""
-        while self._coming and self._coming[0][0] <= now_s + 1e-9:
+        """Add the workers whose time has come; each request counts from the workers that are there."""
+        while self._coming and self._coming[0][0] <= now_s + ROUNDING_S:
             _, more = self._coming.pop(0)
             self._workers += more
             self._coming = [(at_s, n - more) for at_s, n in self._coming if n > more]

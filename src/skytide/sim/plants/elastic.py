@@ -1,6 +1,6 @@
 """Elastic-PPQ in virtual time (P0): both levels of a continuous query on a stream, resized while they run by the common loop.
 
-The plant plays the stream when it is asked what it saw: `observe(now)` plays up to now. So a run is nothing but control cycles.
+The plant plays the stream when it is observed: `observe(now)` plays up to now. So a run consists of control cycles alone.
 """
 
 import heapq
@@ -16,14 +16,14 @@ from skytide.loop.cycle import Cycle
 from skytide.records import Allocation, Observation
 from skytide.routing import AS_PID, Policy, SlotUse, Splitting
 from skytide.sim.costs import Costs
-from skytide.sim.drive import drive
+from skytide.sim.drive import ROUNDING_S, drive
 from skytide.sim.pane_stage import PaneStage, Result, use_between
 from skytide.sim.traffic import Step, Traffic
 from skytide.sim.window_stage import WindowStage
 from skytide.windows import Windows
 
 INTERVAL_S, PERIOD_S = 2.5, 0.25  # P0 §5: between two decisions, and between two samples of the PID
-THREADS = 60  # of P0's machine with 64 cores, one thread a core
+THREADS = 60  # on P0's machine with 64 cores, one thread per core
 PATIENCE = 4.0  # stream lengths after which a run that does not end is given up
 
 
@@ -31,19 +31,19 @@ class WindowLevel:
     """The window level as a controller sees it: how busy it is, and which windows have come out, in order."""
 
     def __init__(self, stage: WindowStage, first: int, last: int) -> None:
-        """Expect windows from the first up to the last."""
+        """Expect windows from the first to the last."""
         self.stage, self.last = stage, last
         self.released_s: list[float] = []
-        """Of each window in turn, when it came out: when it and all before it were done."""
+        """When each window came out, in order: when it and all before it were done."""
         self._first, self._seen, self._task_s = first, 0, 0.0
 
     @property
     def finished(self) -> bool:
-        """Whether all windows are out."""
+        """Return whether all windows are out."""
         return self._first + len(self.released_s) > self.last
 
     def measure(self, now_s: float, interval_s: float) -> tuple[dict[int, float], float]:
-        """Return the busy time of each slot since this was asked last, and the utilisation: with that, what waiting tasks will take."""
+        """Return the busy time of each slot since the last call, and the utilisation, which includes the time that waiting tasks will take."""
         finished = self.stage.done[self._seen :]
         self._seen = len(self.stage.done)
         if finished:
@@ -55,7 +55,7 @@ class WindowLevel:
         return busy_s, work_s / (len(self.stage.scheduler.slots) * interval_s)
 
     def release(self) -> list[tuple[int, float]]:
-        """Return the windows that came out since this was asked last, and when."""
+        """Return the windows that came out since the last call, and when."""
         out = []
         while (at_s := self.stage.out_s.get(self._first + len(self.released_s))) is not None:
             before_s = self.released_s[-1] if self.released_s else 0.0
@@ -65,7 +65,7 @@ class WindowLevel:
 
 
 class ElasticPlant:
-    """A stream, a pane level and a window level (none, to look at the pane level alone): metrics and actuator in one."""
+    """A stream, a pane level and a window level (or none, to study the pane level alone): metrics and actuator in one."""
 
     acts = True
     lead_s = 0.0  # threads sleep until they are needed (P0 §4.1)
@@ -82,7 +82,7 @@ class ElasticPlant:
         period_s: float = PERIOD_S,
         slowdown: Callable[[float], float] = lambda _: 1.0,
     ) -> None:
-        """Start idle; `slowdown` says how many times as long work takes at a time, because others use the machine too."""
+        """Start idle; `slowdown` returns how many times as long work takes at a time, because other programs use the machine too."""
         self.panes = PaneStage(costs, strategy, slots[0], stream, period_s)
         self.now_s = 0.0
         self._stream, self._slowdown, self.period_s = stream, slowdown, period_s
@@ -90,7 +90,7 @@ class ElasticPlant:
         self._coming: list[tuple[float, int, Result]] = []
         self._order = 0
         self.splitting_factor = 1.0
-        """How many partitions the panes had that closed in the latest interval in which some did, on average."""
+        """The mean number of partitions of the panes that closed in the latest interval in which any did."""
         self._seen = _Seen()
         self._empty: list[int] = []
         self.windows: WindowLevel | None = None
@@ -104,17 +104,17 @@ class ElasticPlant:
 
     @property
     def finished(self) -> bool:
-        """Whether the stream is over and all of its results are out."""
+        """Return whether the stream is over and all of its results are out."""
         over = self._at == len(self._stream.steps)
         return over and (self.windows.finished if self.windows else all(s.free_s <= self.now_s for s in self.panes.slots.values()))
 
     @property
     def completed_s(self) -> float:
-        """Return when the last result came out, of those that did."""
+        """Return when the latest result came out."""
         return self.windows.released_s[-1] if self.windows else max(slot.free_s for slot in self.panes.slots.values())
 
     def windows_per_second(self) -> NDArray[np.int64]:
-        """Return how many windows came out in each second, up to the last whole one of the stream."""
+        """Return how many windows came out in each second, up to the last whole second of the stream."""
         released = [] if self.windows is None else self.windows.released_s
         return np.bincount(np.array(released, int), minlength=int(self._stream.length_s))[: int(self._stream.length_s)]
 
@@ -127,7 +127,7 @@ class ElasticPlant:
         return Allocation(panes + windows, pane_slots=panes, window_slots=windows)
 
     def apply(self, wanted: Allocation, now_s: float) -> str:
-        """Resize both levels at once."""
+        """Resize both levels at once, and return what was done."""
         before = self.current()
         panes = wanted.pane_slots if self.windows and wanted.pane_slots else wanted.workers
         for result in self.panes.resize(panes, now_s):
@@ -137,10 +137,10 @@ class ElasticPlant:
         return f"{before.workers} to {self.current().workers} threads"
 
     def observe(self, now_s: float) -> Observation:
-        """Play the stream until now, and give what was measured since the last time."""
+        """Play the stream up to now, and return what was measured since the last call."""
         began_s, allocation = self.now_s, self.current()
         self._play(now_s)
-        interval_s = max(now_s - began_s, 1e-9)
+        interval_s = max(now_s - began_s, ROUNDING_S)
         seen, before = self._look(now_s), self._seen
         self._seen = seen
         uses = {n: use_between(before.slots.get(n, (0.0, 0.0, 0)), seen.slots[n]) for n in self.panes.router.slots}
@@ -167,19 +167,21 @@ class ElasticPlant:
             latency_s=latency_s,
             loads=tuple((slot, taken_s / interval_s) for slot, taken_s in busy_s.items()),
             pane_utilisation=pane_utilisation,
-            splitting_factor=splitting_factor if self.windows else None,  # alone, P0's controller takes panes as whole
+            splitting_factor=splitting_factor
+            if self.windows
+            else None,  # for the pane level alone, P0's controller assumes that panes are not split
             window_utilisation=window_utilisation,
         )
 
     def _play(self, now_s: float) -> None:
         steps = self._stream.steps
-        while self._at < len(steps) and steps[self._at].end_s <= now_s + 1e-9:
+        while self._at < len(steps) and steps[self._at].end_s <= now_s + ROUNDING_S:
             self._step(steps[self._at])
             self._at += 1
-        if self._at == len(steps):  # the stream is over: only the clock goes on
+        if self._at == len(steps):  # the stream is over: only the clock continues
             self._send_empty(None)
             last = steps[-1]
-            while self.now_s + self.period_s <= now_s + 1e-9:
+            while self.now_s + self.period_s <= now_s + ROUNDING_S:
                 self._step(Step(self.now_s + self.period_s, (), last.open_from, 0))
         self._serve(now_s)
         self.now_s = now_s
@@ -195,12 +197,12 @@ class ElasticPlant:
         self._serve(step.end_s)
 
     def _send(self, result: Result) -> None:
-        """Let a result come to the window level when its slot is done with it."""
+        """Send a result to the window level when its slot is done with it."""
         self._order += 1
         heapq.heappush(self._coming, (result.at_s, self._order, result))
 
     def _send_empty(self, before: int | None) -> None:
-        """Tell the window level of closed panes that had no tuple."""
+        """Send empty results to the window level for closed panes without tuples."""
         while self._empty and (before is None or self._empty[-1] < before):
             pane = self._empty.pop()
             self._send(Result(self.now_s, pane, 0, 0.0, 1, self._stream.cloud(pane), self.now_s))
@@ -219,17 +221,17 @@ class ElasticPlant:
         return _Seen(self.panes.tuples, processed, scheduled, len(self.panes.samples), len(self.panes.results), slots)
 
     def sampled_utilisation(self, first: int = 0, last: int | None = None) -> float | None:
-        """Return the plain mean of some of the PID's samples, as P0's controller reads it; None if there is none."""
+        """Return the plain mean of some of the PID's samples, as P0's controller reads it; None if there are none."""
         samples = [s.utilisation for s in self.panes.samples[first:last] if s.utilisation is not None]
         return sum(samples) / len(samples) if samples else None
 
     def _pane_utilisation(self, before: "_Seen", now: "_Seen", uses: list[SlotUse], interval_s: float) -> float:
-        """Return the mean of the samples; if there is none, how busy the slots were."""
+        """Return the mean of the samples; if there are none, how busy the slots were."""
         measured = self.sampled_utilisation(before.samples, now.samples)
         return min(1.0, sum(use.busy_s for use in uses) / (len(uses) * interval_s)) if measured is None else measured
 
     def _splitting(self, first: int) -> float:
-        """Return how many partitions the panes had that closed in the interval, on average; if none did, what was known before."""
+        """Return the mean number of partitions of the panes that closed in the interval; if none did, the previous value."""
         partitions = {result.pane: result.partitions for result in self.panes.results[first:]}
         if partitions:
             self.splitting_factor = sum(partitions.values()) / len(partitions)
@@ -251,6 +253,6 @@ class _Seen:
 def run_elastic(
     plant: ElasticPlant, controller: Controller, length_s: float, *, interval_s: float = INTERVAL_S, threads: int = THREADS
 ) -> list[Cycle]:
-    """Let a controller drive a plant until all results are out, and give its cycles."""
+    """Let a controller drive a plant until all results are out, and return the cycles."""
     guard = Guard.bounds(2 if plant.windows else 1, threads)
     return drive(plant, controller, guard, interval_s=interval_s, at_most_s=PATIENCE * length_s)

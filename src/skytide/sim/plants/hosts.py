@@ -1,8 +1,8 @@
-"""FUGU in virtual time: hosts, the operators of many queries, and what it costs to move them (P4 §II and V).
+"""FUGU in virtual time: hosts, the operators of many queries, and the costs of moving them (P4 §II and V).
 
-Each query is a filter, which sees all events, and a window over the events of its sector. `skytide.control.hosts.manager` says which operators
-go where. One step is one measurement point, in which loads are fluid: what a host cannot do stays as a backlog with its operators, so
-nothing is lost.
+Each query is a filter, which sees all events, and a window over the events of its sector. `skytide.control.hosts.manager` decides which
+operators go where. One step is one measurement point, in which loads are fluid: what a host cannot do stays as a backlog with its
+operators, so nothing is lost.
 """
 
 from dataclasses import dataclass, replace
@@ -18,24 +18,24 @@ from skytide.control.hosts.placement import Bin, Item, first_fit
 from skytide.control.models.operator import kingman
 from skytide.errors import InvalidInput
 from skytide.records import Allocation
-from skytide.sim.drive import drive
+from skytide.sim.drive import ROUNDING_S, drive
 from skytide.workloads.identity import derive
 
 Floats = NDArray[np.float64]
 
 HOSTS, QUERIES, INTERVAL_S = 10, 35, 5.0  # P4 §V: up to 10 hosts, 35 queries, about 700 points in at least an hour
-MEAN_LOAD = 2.9  # hosts that all operators keep busy on average: P4's 0.5 hosts less for 0.05 more utilisation, at 0.52 to 0.57
-WINDOW_S = (1, 60)  # P4: at random; the range is ours
-# Ours as well, as P4 does not say them:
-MOVE_S, MOVED_EVENT_S = 2.0, 50e-6  # to redirect and to start an operator, and to extract, send and replay an event of its state
+MEAN_LOAD = 2.9  # hosts that all operators keep busy on average: P4 has 0.5 fewer hosts at a utilisation of 0.57 than at 0.52
+WINDOW_S = (1, 60)  # random in P4; the range is ours
+# These are ours as well, as P4 does not print them:
+MOVE_S, MOVED_EVENT_S = 2.0, 50e-6  # time to redirect and start an operator, and to extract, send and replay an event of its state
 HOP_S = 0.001  # between two hosts
-STEADIEST = 0.95  # up to this load a queue is taken as steady; what is above is told by the backlog
+MAX_STEADY = 0.95  # up to this load a queue counts as steady; the backlog accounts for what is above
 NETWORK_HZ, MEMORY_EVENTS = 100_000.0, 1e7  # of a host
 
 
 @dataclass(frozen=True)
 class Day:
-    """How many events come in each second, by measurement point and by sector."""
+    """Events per second, by measurement point and sector."""
 
     name: str
     rate_hz: Floats
@@ -43,7 +43,7 @@ class Day:
     """Squared coefficient of variation of the time between two events."""
 
     def __post_init__(self) -> None:
-        """Refuse what is no day."""
+        """Refuse tables that are not rates."""
         if self.rate_hz.ndim != 2 or not self.rate_hz.size or not np.isfinite(self.rate_hz).all() or self.rate_hz.min() < 0:
             raise InvalidInput(
                 value=f"the rates of {self.name!r}", reason="not rates by point and sector", remedy="give a table of rates >= 0"
@@ -55,34 +55,34 @@ class Operators:
     """The filters of all queries, then their windows."""
 
     load: Floats
-    """By point and operator, the share of a host it takes."""
+    """The share of a host that each operator takes, by point."""
     rate_hz: Floats
-    """By point and operator, events a second."""
+    """Events per second of each operator, by point."""
     window_s: Floats
-    """By operator; 0 for filters, which have no state."""
+    """The window of each operator; 0 for filters, which have no state."""
     event_s: Floats
-    """By operator, what an event costs."""
+    """The time per event of each operator."""
 
     @property
     def queries(self) -> int:
-        """How many."""
+        """Return the number of queries."""
         return int(self.load.shape[1]) // 2
 
     def item(self, number: int, cpu: float, point: int) -> Item:
-        """Return an operator as bin packing sees it."""
+        """Return an operator as an item for bin packing."""
         rate_hz, other = float(self.rate_hz[point, number]), (number + self.queries) % (2 * self.queries)
         return Item(str(number), cpu, rate_hz, rate_hz * float(self.window_s[number]), (str(other),))
 
 
 def operators(day: Day, seed: int, queries: int = QUERIES, mean_load: float = MEAN_LOAD) -> Operators:
-    """Draw the queries: window size and sector at random. Costs are such that queries drawn at random take the mean load together."""
+    """Return the operators of random queries, with random windows and sectors. Costs are chosen so that random queries have the mean load."""
     sectors = day.rate_hz.shape[1]
     draws = [derive(seed, "query", number) for number in range(queries)]
     window_s = np.array([rng.integers(WINDOW_S[0], WINDOW_S[1] + 1) for rng in draws], dtype=float)
     sector = np.array([rng.integers(sectors) for rng in draws])
     total_hz = day.rate_hz.sum(axis=1)
-    # To put an event into a window is dearer than to look at its sector, and the more so the longer the window: on average both
-    # operators of a query take the same.
+    # Putting an event into a window costs more than looking at its sector, and more the longer the window is: on average both
+    # operators of a query take the same time.
     look_s = mean_load / (2 * queries * total_hz.mean())
     put_s = look_s * sectors * (0.5 + window_s / sum(WINDOW_S))
     rate_hz = np.hstack([np.repeat(total_hz[:, None], queries, axis=1), day.rate_hz[:, sector]])
@@ -92,14 +92,14 @@ def operators(day: Day, seed: int, queries: int = QUERIES, mean_load: float = ME
 
 @dataclass
 class Point:
-    """What was measured in an interval, and how many operators moved at its end."""
+    """The measurements of an interval, and how many operators moved at its end."""
 
     hosts: int
     load_min: float
     load_mean: float
     load_max: float
     latency_s: float
-    """From an event to its result, on average over the queries."""
+    """Mean time from an event to its result, over all queries."""
     moved: int = 0
 
 
@@ -113,13 +113,13 @@ class Fugu:
         """Place all operators by first fit on hosts that are filled up to a load."""
         self.operators, self._scv = operators, arrival_scv
         self.backlog_s: Floats = np.zeros(operators.load.shape[1])
-        """By operator, work that waits."""
+        """The waiting work of each operator."""
         self.done_s = 0.0
         self.points: list[Point] = []
         self.where: NDArray[np.int64] = np.zeros(operators.load.shape[1], dtype=np.int64)
-        """By operator, the place of its host."""
+        """The place of each operator's host."""
         self.names: list[str | None] = [None] * HOSTS
-        """Of each host in use: a host that is allocated again has another name."""
+        """The name of each host in use: a host that is allocated again has another name."""
         self._pause_s = np.zeros(operators.load.shape[1])
         self.allocated = self._named = 0
         items = [operators.item(number, float(load), 0) for number, load in enumerate(operators.load[0])]
@@ -130,7 +130,7 @@ class Fugu:
 
     @property
     def finished(self) -> bool:
-        """Whether the day is over."""
+        """Return whether the day is over."""
         return len(self.points) >= len(self.operators.load)
 
     def current(self) -> Placed:
@@ -139,9 +139,9 @@ class Fugu:
         return Placed(sum(name is not None for name in self.names), where=tuple(where))
 
     def observe(self, now_s: float) -> HostsSeen | None:
-        """Let all intervals pass that have ended by now, and return what was measured since the last call; loads are those of the last."""
+        """Play all intervals that end by now, and return what was measured since the last call; loads are those of the last interval."""
         passed: list[HostsSeen] = []
-        while not self.finished and (len(self.points) + 1) * INTERVAL_S <= now_s + 1e-9:
+        while not self.finished and (len(self.points) + 1) * INTERVAL_S <= now_s + ROUNDING_S:
             passed.append(self._pass(len(self.points)))
         if not passed:
             return None
@@ -149,9 +149,9 @@ class Fugu:
         return replace(passed[-1], interval_s=len(passed) * INTERVAL_S, arrival_rate_hz=came_hz, processed_rate_hz=done_hz)
 
     def apply(self, wanted: Allocation, now_s: float) -> str:
-        """Move operators; hosts are taken and released as that asks for."""
+        """Move operators, taking and releasing hosts as needed, and return what was done."""
         if not isinstance(wanted, Placed):
-            raise InvalidInput(value=repr(wanted), reason="it does not say where operators go", remedy="ask the manager")
+            raise InvalidInput(value=repr(wanted), reason="it has no places for operators", remedy="ask the manager")
         offered = self._offered()
         slots = {name: slot for slot, name in [*enumerate(self.names), *offered.items()] if name is not None}
         point, moved = max(0, len(self.points) - 1), 0
@@ -199,7 +199,7 @@ class Fugu:
         return np.bincount(self.where, values, HOSTS).astype(np.float64)
 
     def _latency_s(self, point: int) -> float:
-        """Return the mean latency of the queries: waiting and service at both hosts, the way between them, and pauses for moves."""
+        """Return the mean latency of the queries: waiting and service at both hosts, the hop between them, and pauses for moves."""
         load, rate_hz = self.operators.load[point], self.operators.rate_hz[point]
         pause_s = np.minimum(self._pause_s, INTERVAL_S)
         rho, events_hz = self._by_host(load), self._by_host(rate_hz)
@@ -227,7 +227,7 @@ class Fugu:
         return {slot: str(self._named + 1 + at) for at, slot in enumerate(free)}
 
     def name_hosts(self, offered: dict[int, str]) -> None:
-        """Release hosts without operators, and name those that got their first."""
+        """Release hosts without operators, and name those that got their first operator."""
         used = set(self.where.tolist())
         for slot in range(HOSTS):
             if slot not in used:
@@ -239,13 +239,13 @@ class Fugu:
 
 
 def steady_wait_s(rho: Floats, service_s: Floats, arrival_scv: float) -> Floats:
-    """Return the mean wait in a steady queue (SPEC E2), with service times that vary as much as their mean."""
-    waits: Floats = kingman(np.minimum(rho, STEADIEST), arrival_scv**0.5, 1.0) * service_s
+    """Return the mean wait in a steady queue (SPEC E2) with service times whose standard deviation equals their mean."""
+    waits: Floats = kingman(np.minimum(rho, MAX_STEADY), arrival_scv**0.5, 1.0) * service_s
     return waits
 
 
 def backlog_wait_s(backlog_s: Floats, rho: Floats, interval_s: float) -> Floats:
-    """Return the mean wait behind a backlog over an interval, in which it grows or shrinks steadily (fluid queue).
+    """Return the mean wait behind a backlog over an interval in which it grows or shrinks steadily (fluid queue).
 
     >>> backlog_wait_s(np.array([2.0, 2.0, 0.0]), np.array([0.0, 1.2, 1.2]), 5.0)
     array([0.4, 2.5, 0.5])
@@ -257,7 +257,7 @@ def backlog_wait_s(backlog_s: Floats, rho: Floats, interval_s: float) -> Floats:
 
 @dataclass(frozen=True)
 class FuguOutcome:
-    """A day in figures, as P4 has them."""
+    """The figures of a day, as in P4."""
 
     load_min: float
     load_mean: float
@@ -272,7 +272,7 @@ class FuguOutcome:
 
 
 def run_fugu(day: Day, technique: WorkersByLoad, seed: int, fill: float | None = None) -> tuple[FuguOutcome, list[Point]]:
-    """Play a day with one technique; hosts are filled up to its target, or to another load."""
+    """Play a day with a technique, and return its outcome and its points; hosts are filled up to its target, or to another load."""
     plant = Fugu(operators(day, seed), fill or technique.target, day.arrival_scv)
     drive(plant, Manager(technique, fill), Guard.bounds(1, HOSTS), interval_s=INTERVAL_S)
     points = plant.points

@@ -1,8 +1,8 @@
-"""An elastic operator by counts: what all controllers are compared on, and P2's plant (P2 sections 2 to 5).
+"""An elastic operator by counts: the plant on which all controllers are compared, and P2's plant (P2 sections 2 to 5).
 
-Tuples come at given rates, wait in a queue, and are served by workers that each take some clock ticks for one. Workers that are asked
-for come after a lead time; after a change, those keys that moved wait for their new worker, and where that is new, until it has warmed
-up. It all goes in short steps of virtual time, by numbers of tuples instead of single ones, so a day takes about a second.
+Tuples come at given rates, wait in a queue, and are served by workers that take some clock ticks per tuple. Requested workers come after
+a lead time; after a change, keys that moved wait for their new worker, and if that has just started, until it has warmed up. Time passes
+in short steps, by numbers of tuples instead of single ones, so a day takes about a second.
 """
 
 from collections.abc import Sequence
@@ -14,10 +14,11 @@ from numpy.typing import NDArray
 from skytide.control.models.operator import kingman, power_w
 from skytide.errors import InvalidInput
 from skytide.records import Allocation, Observation
+from skytide.sim.drive import ROUNDING_S
 from skytide.workloads.identity import derive
 
 Floats = NDArray[np.float64]
-QUEUE_LOAD = 0.98  # beyond this load, what waits is counted one by one and needs no formula
+QUEUE_LOAD = 0.98  # beyond this load, waiting tuples are counted and need no formula
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,7 @@ class PlayedStep:
     arrived: float
     served: float
     blocked: bool
-    """Whether tuples had to wait for a free worker at its end."""
+    """Whether tuples were waiting for a free worker at its end."""
 
 
 @dataclass
@@ -43,7 +44,7 @@ class _Interval:
     busy_s: float = 0.0
     there_s: float = 0.0
     waited_s: float = 0.0
-    """Of all tuples together, from arrival to result."""
+    """The total time of all tuples from arrival to result."""
 
 
 class Operator:
@@ -70,9 +71,9 @@ class Operator:
         service_cv: float = 0.5,
         seed: int = 0,
     ) -> None:
-        """Take in what comes in each step, and what a tuple costs a worker of the frequency of the start (always, or in each step).
+        """Create a plant from the rate of each step, and the time per tuple of a worker at the initial frequency (constant, or for each step).
 
-        `lead_s` passes until a worker that was asked for is there, `cold_s` until it works, and `move_s` until keys have moved.
+        `lead_s` is the time until a requested worker is there, `cold_s` until it works, and `move_s` until keys have moved.
         """
         rates, costs = np.asarray(rates_hz, float), np.broadcast_to(np.asarray(service_s, float), np.shape(rates_hz))
         _check(rates, costs, step_s)
@@ -87,70 +88,70 @@ class Operator:
         self._start_ghz = self._now.frequency_ghz
         self._coming: list[tuple[float, int]] = []
         self._ready = self._held = 0.0
-        self._stall_s, self._stalled, self._cold = 0.0, 0.0, 0  # for how long, what share of the keys, and how many workers
+        self._stall_s, self._stalled, self._cold = 0.0, 0.0, 0  # how long, what share of the keys, and how many workers
         self._at = 0
         self._interval = _Interval(0.0)
         self.arrived = self.served = 0.0
         self.steps: list[PlayedStep] = []
         """What happened in each step so far."""
         self.worker_s = 0.0
-        """What has to be paid for: workers from the moment they are asked for."""
+        """The worker time to pay for: from the moment workers are requested."""
 
     @property
     def length_s(self) -> float:
-        """How long tuples come."""
+        """Return how long tuples come."""
         return len(self._come) * self._step_s
 
     @property
     def now_s(self) -> float:
-        """The time that was reached."""
+        """Return the time that has been reached."""
         return self._at * self._step_s
 
     @property
     def backlog(self) -> float:
-        """Tuples that wait."""
+        """Return the number of waiting tuples."""
         return self._ready + self._held
 
     @property
     def lead_s(self) -> float:
-        """How long it takes until an added worker works."""
+        """Return how long it takes until an added worker works."""
         return self._lead_s + self._cold_s
 
     def current(self) -> Allocation:
-        """Return what is there now."""
+        """Return the present allocation."""
         return self._now
 
     def apply(self, wanted: Allocation, now_s: float) -> str:
-        """Ask for workers, give them back, or set the frequency, which is done at once."""
+        """Request workers, release them, or set the frequency, which takes no time; return what was done."""
         coming = sum(count for _, count in self._coming)
         more = max(1, wanted.workers) - self._now.workers - coming
         self._now = replace(self._now, frequency_ghz=wanted.frequency_ghz or self._now.frequency_ghz)
         if more > 0:
             self._coming.append((now_s + self._lead_s, more))
             self._join(now_s)
-            return f"asked for {more} more, there in {self._lead_s:g} s"
-        called_off = self._call_off(-more)
-        leaving = -more - called_off
+            return f"requested {more} more, there in {self._lead_s:g} s"
+        cancelled = self._cancel(-more)
+        leaving = -more - cancelled
         if leaving > 0:
             self._stall(leaving / self._now.workers, self._move_s)
             self._now = self._now.with_workers(self._now.workers - leaving)
-        return f"{leaving} given back" + (f", {called_off} called off" if called_off else "")
+        return f"{leaving} released" + (f", {cancelled} cancelled" if cancelled else "")
 
     def advance(self, until_s: float) -> None:
-        """Let time pass, in whole steps; after the last rate nothing comes any more."""
-        while self._at * self._step_s < until_s - 1e-9:
+        """Let time pass in whole steps; after the last rate no tuples come."""
+        while self._at * self._step_s < until_s - ROUNDING_S:
             self._join(self._at * self._step_s)
             self._step()
             self._at += 1
 
     @property
     def finished(self) -> bool:
-        """Whether nothing comes any more."""
+        """Return whether no more tuples come."""
         return self._at >= len(self._come)
 
     def observe(self, now_s: float) -> Observation | None:
-        """Let time pass until now, and return what was measured since the last call."""
-        self.advance(min(now_s, max(self.length_s, self.now_s)))  # after the last rate there is nothing to look at
+        """Play up to now, and return what was measured since the last call."""
+        self.advance(min(now_s, max(self.length_s, self.now_s)))  # after the last rate there is nothing to observe
         seen, length_s = self._interval, self.now_s - self._interval.began_s
         if length_s <= 0:
             return None
@@ -210,8 +211,8 @@ class Operator:
         self.worker_s += (workers + sum(count for _, count in self._coming)) * step_s
 
     def _join(self, now_s: float) -> None:
-        """Let those workers in whose time has come."""
-        while self._coming and self._coming[0][0] <= now_s + 1e-9:
+        """Add the workers whose time has come."""
+        while self._coming and self._coming[0][0] <= now_s + ROUNDING_S:
             _, count = self._coming.pop(0)
             self._now = self._now.with_workers(self._now.workers + count)
             self._stall(count / self._now.workers, self._move_s + self._cold_s, cold=count)
@@ -222,24 +223,24 @@ class Operator:
             self._stalled = min(1.0, self._stalled + share)
             self._cold = min(self._cold + cold, self._now.workers - 1)
 
-    def _call_off(self, most: int) -> int:
-        """Drop wishes that were not met yet, the latest first."""
-        left = most
+    def _cancel(self, limit: int) -> int:
+        """Cancel up to `limit` requests that have not been met yet, the latest first, and return how many."""
+        left = limit
         while left > 0 and self._coming:
             ready_s, count = self._coming.pop()
             if count > left:
                 self._coming.append((ready_s, count - left))
             left -= min(count, left)
-        return most - left
+        return limit - left
 
 
 def _check(rates: Floats, costs: Floats, step_s: float) -> None:
-    """Refuse what cannot be played."""
+    """Refuse series that cannot be played."""
     wrong = None
     if rates.ndim != 1 or not len(rates) or not np.isfinite(rates).all() or (rates < 0).any():
         wrong = ("rates_hz", "not a series of rates", "give a finite rate of 0 or more for each step")
     elif not np.isfinite(costs).all() or (costs <= 0).any():
-        wrong = ("service_s", "not a time for a tuple", "give one above 0, or one for each step")
+        wrong = ("service_s", "not a time per tuple", "give a time above 0, or one for each step")
     elif not step_s > 0:
         wrong = ("step_s", "no time would pass", "choose more than 0")
     if wrong:

@@ -1,4 +1,4 @@
-"""What a query keeps to go on after a crash: files below one folder, manifests that name them, and Spark's own notes beside."""
+"""What a query keeps to continue after a crash: files below one folder, manifests that name them, and Spark's own notes."""
 
 from skytide.spark.checkpoint.files import Files, fresh_name, sequence_of
 from skytide.spark.checkpoint.place import Place, checkpoint_place, place_of

@@ -11,7 +11,7 @@ from skytide.spark.checkpoint.store import MANIFESTS, Store, manifest_name
 
 
 class Row(NamedTuple):
-    """A state that one can go back to."""
+    """A state that a query can go back to."""
 
     sequence: int
     batch: int
@@ -20,7 +20,7 @@ class Row(NamedTuple):
     newest_us: int | None
     """The newest event time."""
     size: int
-    """Bytes of the manifest and all files that it rests on; states share files."""
+    """The bytes of its manifest and of all files that it needs; states share files."""
 
 
 def states_of(checkpoint: str | os.PathLike[str]) -> list[Row]:
@@ -42,7 +42,7 @@ def states_of(checkpoint: str | os.PathLike[str]) -> list[Row]:
 
 
 def go_back(checkpoint: str | os.PathLike[str], sequence: int) -> None:
-    """Take Spark's notes and ours back to a state: a query that starts again repeats what came after it, under the same numbers."""
+    """Take Spark's notes and ours back to a state: a query that starts again repeats what came after it, with the same numbers."""
     files, store = _opened(checkpoint)
     state = next((state for state in store.states() if state.sequence == sequence), None)
     if state is None:

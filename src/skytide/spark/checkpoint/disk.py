@@ -1,4 +1,4 @@
-"""Files of a disk of this machine, or one that is mounted: plain calls of the system, forced to the disk where that matters."""
+"""Files on a disk, local or mounted: plain system calls, forced to the disk where that matters."""
 
 import contextlib
 import errno
@@ -21,7 +21,7 @@ class Disk:
     """What `Files` needs of a file system, done by a local one."""
 
     def write(self, path: str, data: Any, *, durable: bool) -> None:
-        """Write a file that takes its name when it is complete; if durable its content is on the disk then, and its name after `settle`."""
+        """Write a file that gets its name when it is complete; if durable, its content is on the disk then, and its name after `settle`."""
         draft = _draft(path)
         try:
             _write(draft, data, durable)
@@ -31,13 +31,13 @@ class Disk:
             raise
 
     def settle(self, folders: Iterable[str]) -> None:
-        """Force the names of files in some folders to the disk: all at once, as each time costs as much as a file."""
+        """Force the names of files in some folders to the disk: all at once, as each folder costs as much as a file."""
         for folder in folders:
             with contextlib.suppress(FileNotFoundError):
                 sync_folder(folder)
 
     def create(self, path: str, data: Any) -> bool:
-        """Write a file unless there is one of that name, and say whether that happened: of several writers one wins."""
+        """Write a file unless its name is taken, and return whether it was written: of several writers, one wins."""
         draft = _draft(path)
         try:
             _write(draft, data, True)
@@ -48,22 +48,22 @@ class Disk:
             except OSError as error:
                 if error.errno not in _NO_LINKS:
                     raise
-                return _create_in_place(path, data)  # its checksum tells if it was cut off
+                return _create_in_place(path, data)  # its checksum shows whether it was cut off
         finally:
             _remove(draft)
             sync_folder(os.path.dirname(path))
         return True
 
     def open(self, path: str) -> Any:
-        """Open a file to read any part of it."""
+        """Return an open file, to read any part of it."""
         return pa.OSFile(path)
 
     def map(self, path: str) -> Any:
-        """Open a file whose bytes are read where they lie, as long as somebody looks at them."""
+        """Return an open file whose bytes are read in place, as long as somebody uses them."""
         return pa.memory_map(path)
 
     def entries(self, folder: str) -> list[Entry]:
-        """Return what is in a folder, drafts included; nothing if there is no such folder."""
+        """Return what is in a folder, including drafts; nothing if there is no such folder."""
         found = []
         with contextlib.suppress(FileNotFoundError, NotADirectoryError), os.scandir(folder) as listing:
             for entry in listing:
@@ -73,7 +73,7 @@ class Disk:
         return found
 
     def exists(self, path: str) -> bool:
-        """Say whether there is such a file or folder."""
+        """Return whether there is such a file or folder."""
         return os.path.lexists(path)
 
     def move(self, source: str, target: str) -> None:
@@ -91,7 +91,7 @@ class Disk:
             shutil.rmtree(path)
 
     def lock(self, path: str, *, alone: bool) -> "Held | None":
-        """Hold a file until it is closed or the process ends, together with others or alone; None if others do not let us."""
+        """Lock a file until it is closed or the process ends, shared or alone, and return it; None if others hold it."""
         _make_folder(os.path.dirname(path))
         held = Held(os.open(path, os.O_RDWR | os.O_CREAT, 0o666))
         try:
@@ -103,18 +103,18 @@ class Disk:
 
 
 class Held:
-    """A file that is open, and locked."""
+    """An open, locked file."""
 
     def __init__(self, number: int) -> None:
         """Hold an open file by its number."""
         self.number: int | None = number
 
     def fileno(self) -> int:
-        """Return the number, as other open files do."""
+        """Return the number of the open file, or -1 if it is closed."""
         return -1 if self.number is None else self.number
 
     def close(self) -> None:
-        """Let it go."""
+        """Unlock and close the file."""
         if self.number is not None:
             os.close(self.number)
             self.number = None

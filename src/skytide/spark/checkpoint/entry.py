@@ -1,4 +1,4 @@
-"""What a listing of a folder tells."""
+"""An entry in the listing of a folder."""
 
 from typing import NamedTuple
 

@@ -23,12 +23,12 @@ _FRESH = re.compile(r"\.?(\d+)(?:--?\d+)*-[0-9a-f]{32}\.[a-z]+(?:\.[0-9a-f]{32})
 class Files:
     """Files below a folder that is named by a path or a URI. Small enough to travel to the tasks.
 
-    A URI is written as Hadoop writes it: a space is a space, and `%20` are three characters of a name. Files are never changed: readers
-    see a file whole or not at all. Options are those of Arrow's file system for the scheme, such as `endpoint_override` for `s3a`.
+    A URI is written as in Hadoop: a space is a space, and `%20` are three characters of a name. Files never change: readers
+    see a whole file or none. Options are those of Arrow's file system for the scheme, such as `endpoint_override` for `s3a`.
     """
 
     def __init__(self, uri: str | os.PathLike[str], options: Mapping[str, Any] | None = None) -> None:
-        """Use a folder, which is made when the first file is written."""
+        """Use a folder, which is created with its first file."""
         self.options = dict(options or {})
         scheme, rest = _divided(os.fspath(uri))
         if scheme == "file":
@@ -41,20 +41,16 @@ class Files:
             self._system = Remote(fs)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Travel as the folder's name and the options."""
+        """Pickle only the folder's name and the options."""
         return Files, (self.uri, self.options)
 
     def __repr__(self) -> str:
-        """Show where; options may hold secrets."""
+        """Return the folder only: options may hold secrets."""
         return f"Files({self.uri!r})"
-
-    def below(self, folder: str) -> "Files":
-        """Return the files of a folder in this one."""
-        return Files(f"{self.uri}/{folder}", self.options)
 
     @property
     def is_local(self) -> bool:
-        """Whether the folder is on a disk, its own or a mounted one."""
+        """Whether the folder is on a disk, local or mounted."""
         return isinstance(self._system, Disk)
 
     def write_table(self, name: str, table: pa.Table, *, durable: bool = True) -> None:
@@ -62,7 +58,7 @@ class Files:
         self.write_batches(name, table.schema, table.to_batches(), durable=durable)
 
     def write_batches(self, name: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch], *, durable: bool = True) -> None:
-        """Write record batches as an Arrow file, of which `read_batches` reads any by their numbers."""
+        """Write record batches as an Arrow file, from which `read_batches` reads any by their numbers."""
         data = pa.BufferOutputStream()
         with pa.ipc.new_file(data, schema) as writer:
             for batch in batches:
@@ -76,28 +72,28 @@ class Files:
         self.put(name, data.getvalue(), durable=durable)
 
     def read_table(self, name: str) -> pa.Table:
-        """Read all of an Arrow file."""
+        """Return all of an Arrow file."""
         with self._system.open(self._path(name)) as file:
             return pa.ipc.open_file(file).read_all()
 
     def read_batches(self, name: str, first: int = 0, count: int | None = None) -> list[pa.RecordBatch]:
-        """Read some record batches of an Arrow file, and no others."""
+        """Return some record batches of an Arrow file, reading no others."""
         with self._system.open(self._path(name)) as file:
             reader = pa.ipc.open_file(file)
             last = reader.num_record_batches if count is None else first + count
             return [reader.get_batch(number) for number in range(first, last)]
 
     def map_table(self, name: str) -> pa.Table:
-        """Read an Arrow file that stays open: on a disk of this machine nothing is copied."""
+        """Return all of an Arrow file that stays open: from a local disk nothing is copied."""
         return pa.ipc.open_file(self._system.map(self._path(name))).read_all()
 
     def map_batches(self, name: str, numbers: Iterable[int]) -> list[pa.RecordBatch]:
-        """Read some record batches of an Arrow file, by their numbers, in the same way."""
+        """Return some record batches of an Arrow file, by their numbers, in the same way."""
         reader = pa.ipc.open_file(self._system.map(self._path(name)))
         return [reader.get_batch(number) for number in numbers]
 
     def put(self, name: str, data: Any, *, durable: bool = True) -> None:
-        """Write bytes under a name, in place of what has it; `durable`: a power failure does not lose them after `settle`."""
+        """Write bytes under a name, replacing what has it; if durable, a power failure does not lose them after `settle`."""
         self._system.write(self._path(name), data, durable=durable)
 
     def settle(self, folders: Iterable[str]) -> None:
@@ -105,23 +101,23 @@ class Files:
         self._system.settle(map(self._path, folders))
 
     def create(self, name: str, data: Any) -> bool:
-        """Write bytes under a name that nothing has yet; say whether that was so."""
+        """Write bytes under a name unless it is taken, and return whether they were written."""
         return self._system.create(self._path(name), data)
 
     def read(self, name: str) -> bytes:
-        """Read bytes."""
+        """Return the bytes of a file."""
         with self._system.open(self._path(name)) as file:
             return bytes(file.read())
 
     def read_if_there(self, name: str) -> bytes | None:
-        """Read bytes, or return None if there is no such file."""
+        """Return the bytes of a file, or None if there is no such file."""
         try:
             return self.read(name)
         except (FileNotFoundError, NotADirectoryError):
             return None
 
     def exists(self, name: str) -> bool:
-        """Say whether there is such a file or folder."""
+        """Return whether there is such a file or folder."""
         return self._system.exists(self._path(name))
 
     def entries(self, folder: str = "") -> list[Entry]:
@@ -133,7 +129,7 @@ class Files:
         return [f"{folder}/{e.name}" for e in self.entries(folder) if not e.is_folder and not e.name.startswith(".")]
 
     def move(self, name: str, target: str) -> None:
-        """Rename a file, in place of what has that."""
+        """Rename a file, replacing what has the new name."""
         self._system.move(self._path(name), self._path(target))
 
     def delete(self, name: str) -> None:
@@ -145,7 +141,7 @@ class Files:
         self._system.delete_folder(self._path(folder))
 
     def lock(self, name: str, *, alone: bool) -> Any:
-        """Hold a file until what is returned is closed; None where that cannot be."""
+        """Lock a file, and return what holds it until it is closed; None if that is not possible."""
         return self._system.lock(self._path(name), alone=alone)
 
     def _path(self, name: str) -> str:
@@ -153,7 +149,7 @@ class Files:
 
 
 def fresh_name(folder: str, sequence: int, *numbers: int, kind: str = "arrow") -> str:
-    """Return a name that no other attempt uses, with the sequence it belongs to at its head.
+    """Return a name that no other attempt uses, beginning with the sequence it belongs to.
 
     >>> sequence_of(fresh_name("panes", 12, -3))
     12
@@ -163,7 +159,7 @@ def fresh_name(folder: str, sequence: int, *numbers: int, kind: str = "arrow") -
 
 
 def sequence_of(name: str) -> int | None:
-    """Return the sequence at the head of a fresh name, or of a draft of such a file; None if the name is of another kind.
+    """Return the sequence that a fresh name, or its draft, begins with; None if the name is of another kind.
 
     >>> sequence_of("panes/2024-report.arrow")
     """
@@ -172,7 +168,7 @@ def sequence_of(name: str) -> int | None:
 
 
 def _divided(uri: str) -> tuple[str, str]:
-    """Return the scheme of a URI, and all that comes after it; for a file its path."""
+    """Return the scheme of a URI, and what comes after it; for a file, its path."""
     found = _URI.match(uri)
     if not found or (found[2] is None and found[3] is None):
         return "file", uri

@@ -8,7 +8,7 @@ FORMAT = 3
 
 
 class Damaged(Exception):
-    """A manifest is cut off, or not what was written."""
+    """A manifest was cut off or changed."""
 
 
 class OtherFormat(Exception):
@@ -16,7 +16,7 @@ class OtherFormat(Exception):
 
 
 class Manifest(NamedTuple):
-    """What a manifest says."""
+    """The content of a manifest."""
 
     written_us: int
     """When it was written, by the clock of the driver."""
@@ -35,18 +35,18 @@ def packed(body: str, written_us: int) -> bytes:
 
 
 def unpacked(data: bytes) -> Manifest:
-    """Read a manifest, or raise if it is damaged or of another format."""
+    """Return the content of a manifest; raise if it is damaged or of another format."""
     try:
         head, _, body = data.decode().partition("\n")
         known: dict[str, Any] = json.loads(head)
         format_number = int(known["format"])
     except (ValueError, KeyError, TypeError) as error:
-        raise Damaged(f"no manifest: {error}") from None
+        raise Damaged(f"not a manifest: {error}") from None
     if format_number != FORMAT:
         newer = "a newer" if format_number > FORMAT else "an older"
-        raise OtherFormat(f"written by {newer} skytide, in format {format_number}, where this one reads {FORMAT} only")
+        raise OtherFormat(f"written by {newer} skytide, in format {format_number}, while this one reads only {FORMAT}")
     if not body.endswith("\n") or known.get("checksum") != _checksum(body[:-1]):
-        raise Damaged("its checksum is another one: it was cut off or changed")
+        raise Damaged("its checksum does not match: it was cut off or changed")
     return Manifest(int(known.get("written_us", 0)), body[:-1])
 
 

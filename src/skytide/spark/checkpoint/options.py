@@ -1,4 +1,4 @@
-"""How Arrow reaches what Hadoop reaches: the settings of Hadoop's file systems as options of Arrow's."""
+"""The settings of Hadoop's file systems as options of Arrow's, so that both reach the same files."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,7 +9,7 @@ Setting = Callable[[str], str | None]
 
 
 def arrow_options(uri: str, setting: Setting) -> dict[str, Any]:
-    """Return the options of Arrow's file system for a URI, by what Hadoop is told.
+    """Return the options of Arrow's file system for a URI, from the settings of Hadoop's.
 
     >>> arrow_options("s3a://b/x", {"fs.s3a.endpoint": "http://127.0.0.1:9000", "fs.s3a.path.style.access": "true"}.get)
     {'endpoint_override': '127.0.0.1:9000', 'scheme': 'http'}
@@ -23,22 +23,22 @@ def arrow_options(uri: str, setting: Setting) -> dict[str, Any]:
 
 
 def _s3(bucket: str, setting: Setting) -> dict[str, Any]:
-    def told(key: str) -> str | None:
+    def of_bucket(key: str) -> str | None:
         return setting(f"fs.s3a.bucket.{bucket}.{key}") or setting(f"fs.s3a.{key}")
 
     options: dict[str, Any] = {}
     for name, key in (("access_key", "access.key"), ("secret_key", "secret.key"), ("session_token", "session.token")):
-        if value := told(key):
+        if value := of_bucket(key):
             options[name] = value
-    if region := told("endpoint.region"):
+    if region := of_bucket("endpoint.region"):
         options["region"] = region
-    if "AnonymousAWSCredentialsProvider" in (told("aws.credentials.provider") or ""):
+    if "AnonymousAWSCredentialsProvider" in (of_bucket("aws.credentials.provider") or ""):
         options["anonymous"] = True
-    secure = told("connection.ssl.enabled") != "false"
-    if endpoint := told("endpoint"):
+    secure = of_bucket("connection.ssl.enabled") != "false"
+    if endpoint := of_bucket("endpoint"):
         scheme, _, address = endpoint.rpartition("://")
         options["endpoint_override"] = address.rstrip("/")
-        if told("path.style.access") != "true":
+        if of_bucket("path.style.access") != "true":
             options["force_virtual_addressing"] = True
         if scheme:
             secure = scheme == "https"

@@ -14,10 +14,10 @@ OWNER, IN_USE = "owner.json", "in-use"
 
 
 class Owner:
-    """Takes a checkpoint over, which fences off whoever had it before; held until it is released or the process ends."""
+    """Takes a checkpoint over, which shuts out whoever had it before; held until it is released or the process ends."""
 
     def __init__(self, files: Files) -> None:
-        """Take over."""
+        """Take the checkpoint over."""
         self._files, self._token = files, uuid.uuid4().hex
         self._held = files.lock(IN_USE, alone=False)
         note = {"token": self._token, "host": socket.gethostname(), "process": os.getpid(), "since_us": time.time_ns() // 1_000}
@@ -30,18 +30,18 @@ class Owner:
             raise taken_over(self._files)
 
     def release(self) -> None:
-        """Say that the checkpoint is not in use any more."""
+        """Let go of the checkpoint: it is no longer in use."""
         if self._held is not None:
             self._held.close()
 
 
 def taken_over(files: Files) -> SkytideError:
-    """Return the error of a driver that another one has fenced off."""
+    """Return the error for a driver that another one has shut out."""
     now = _read(files)
     by = f"process {now['process']} on {now['host']}" if "host" in now and "process" in now else "another driver"
     return SkytideError(
         f"{files.uri}: {by} took this checkpoint over, so this query stops; "
-        "run one query on a checkpoint, and start a second one with a checkpoint of its own"
+        "run one query per checkpoint, and start a second one with a checkpoint of its own"
     )
 
 

@@ -1,4 +1,4 @@
-"""Where a checkpoint is: one place for Spark's notes and ours, which both sides and all hosts can reach, or it is refused at the start."""
+"""Where a checkpoint is: one place for Spark's notes and ours. If not all of Spark, this process and all hosts can reach it, it is refused."""
 
 import os
 import re
@@ -33,7 +33,7 @@ class Place:
 
     @property
     def spark(self) -> str:
-        """Where Spark's notes are."""
+        """The folder of Spark's notes."""
         return f"{self.uri}/spark"
 
     def files(self, folder: str) -> Files:
@@ -42,9 +42,9 @@ class Place:
 
 
 def checkpoint_place(spark: SparkSession, checkpoint: Any) -> Place:
-    """Find out where a checkpoint is that a user named, and refuse it if Spark, this process or a task cannot read and write there.
+    """Return the place of a checkpoint; refuse it if Spark, this process or a task cannot read and write there.
 
-    A path without a scheme is on Spark's default file system; there, if that is the local one, it starts from Python's current folder.
+    A path without a scheme is on Spark's default file system; if that is the local one, it is relative to Python's current folder.
     """
     place = place_of(spark, checkpoint, "checkpoint")
     uri, token = place.uri, uuid.uuid4().hex
@@ -63,7 +63,7 @@ def checkpoint_place(spark: SparkSession, checkpoint: Any) -> Place:
 
 
 def place_of(spark: SparkSession, folder: Any, name: str) -> Place:
-    """Return the place of a folder that a user gave an option of this name; nothing is written."""
+    """Return the place of a folder that was given as the option `name`; nothing is written."""
     uri = _qualified(spark, _text(folder, name), name)
     return Place(uri, arrow_options(uri, _setting(spark)))
 
@@ -96,7 +96,7 @@ def _qualified(spark: SparkSession, text: str, name: str) -> str:
 def _not_sparks(spark: SparkSession, value: str, scheme: str, error: Exception) -> InvalidInput:
     package = _PACKAGES.get(scheme.lower())
     if scheme in ("s3", "s3n"):
-        remedy = "write s3a:// in its place"
+        remedy = "write s3a:// instead"
     elif package:
         version = spark._jvm.org.apache.hadoop.util.VersionInfo.getVersion()  # type: ignore[union-attr]
         remedy = (
@@ -124,7 +124,7 @@ def _check_spark_sees(spark: SparkSession, file: str) -> None:
 
 
 def _check_executors_see(spark: SparkSession, files: Files, token: str) -> None:
-    """Refuse a place that tasks on a cluster cannot reach, or where they see another folder of the same name."""
+    """Refuse a place that tasks on a cluster cannot reach, or where they see a different folder of the same name."""
     context = spark.sparkContext
     if re.match(r"local(\[|$)", context.master or ""):
         return
@@ -145,7 +145,7 @@ def _check_executors_see(spark: SparkSession, files: Files, token: str) -> None:
 
 
 def _probed(files: Files, token: str, number: int) -> tuple[int, str, str | None]:
-    """Read what the driver wrote and write beside it, in a task."""
+    """Return why a task cannot read what the driver wrote, or write next to it; None if it can."""
     host = os.uname().nodename
     try:
         if files.read_if_there(f"{PROBES}/{token}") != token.encode():

@@ -1,7 +1,7 @@
 """Files of object stores and of HDFS, through Arrow.
 
-A file of an object store appears whole when it is closed, so it is written under its name at once: a draft would have to be copied.
-Its data are put together before it is opened: closing one half written, because something failed, would publish that half.
+A file in an object store appears as a whole when it is closed, so it is written under its name at once: a draft would have to be copied.
+All its data is ready before it is opened: closing a half-written file, because something failed, would publish that half.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ class Remote:
         self._renames = fs.type_name == "hdfs"
 
     def write(self, path: str, data: Any, *, durable: bool) -> None:
-        """Write a file that readers see whole or not at all; what the store has confirmed is durable."""
+        """Write a file that readers see as a whole or not at all; what the store has confirmed is durable."""
         if not self._renames:
             return self._put(path, data)
         folder, name = posixpath.split(path)
@@ -35,12 +35,12 @@ class Remote:
         self.move(draft, path)
 
     def settle(self, folders: Iterable[str]) -> None:
-        """Do nothing: what is put is there to stay."""
+        """Do nothing: what the store has confirmed is there to stay."""
 
     def create(self, path: str, data: Any) -> bool:
-        """Write a file unless there is one of that name, and say whether that happened.
+        """Write a file unless its name is taken, and return whether it was written.
 
-        Between the look and the put another writer may come in: two drivers are kept apart by the owner of the checkpoint.
+        Another writer may come in between: the owner of the checkpoint keeps two drivers apart.
         """
         if self.exists(path):
             return False
@@ -48,11 +48,11 @@ class Remote:
         return True
 
     def open(self, path: str) -> Any:
-        """Open a file to read any part of it."""
+        """Return an open file, to read any part of it."""
         return self._fs.open_input_file(path)
 
     def map(self, path: str) -> Any:
-        """Read a whole file, as somebody will look at all of it."""
+        """Return an open file that has been read as a whole."""
         with self._fs.open_input_file(path) as file:
             return pa.BufferReader(file.read_buffer())
 
@@ -66,18 +66,18 @@ class Remote:
         ]
 
     def exists(self, path: str) -> bool:
-        """Say whether there is such a file or folder."""
+        """Return whether there is such a file or folder."""
         return bool(self._fs.get_file_info(path).type != pafs.FileType.NotFound)
 
     def move(self, source: str, target: str) -> None:
         """Rename a file, in place of what has that name; on an object store by a copy, which appears whole."""
         if self._renames:
             self._fs.create_dir(posixpath.dirname(target), recursive=True)
-            self.delete_file(target)  # HDFS renames onto nothing
+            self.delete_file(target)  # HDFS does not replace when it renames
             self._fs.move(source, target)
         else:
             if not self.exists(source):
-                raise FileNotFoundError(source)  # Arrow does not tell this from other failures of a copy
+                raise FileNotFoundError(source)  # Arrow does not distinguish this from other failures of a copy
             self._fs.copy_file(source, target)
             self.delete_file(source)
 
@@ -92,7 +92,7 @@ class Remote:
             self._fs.delete_dir(path)
 
     def lock(self, path: str, *, alone: bool) -> None:
-        """Hold nothing: these stores have no locks."""
+        """Return None: these stores have no locks."""
 
     def _put(self, path: str, data: Any) -> None:
         with self._fs.open_output_stream(path) as file:

@@ -1,4 +1,4 @@
-"""What Spark notes of a query, beside our own: which tuples a batch has (`offsets`), which batches are done (`commits`), files read."""
+"""What Spark notes about a query: which tuples a batch has (`offsets`), which batches are done (`commits`), which files were read."""
 
 import json
 import re
@@ -19,14 +19,14 @@ class SparkNotes:
         self._files = files
 
     def remove_drafts(self) -> None:
-        """Remove what a killed driver was about to note: Spark refuses to begin where such a draft of its first note lies."""
+        """Remove what a killed driver was about to note: Spark refuses to begin if there is such a draft of its first note."""
         for folder in ("offsets", "commits"):
             for entry in self._files.entries(folder):
                 if _DRAFT.fullmatch(entry.name):
                     self._files.delete(f"{folder}/{entry.name}")
 
     def back_to(self, batch: int) -> None:
-        """Let Spark go on after a batch, as if no later one were done. The next one keeps its tuples, if Spark had chosen them."""
+        """Let Spark continue after a batch, as if no later one were done. The next one keeps its tuples, if Spark had chosen them."""
         planned = batch + 1 if batch + 1 in self._numbers("offsets") else batch
         ends = self._source_ends(planned)
         self._check(batch, ends)
@@ -36,11 +36,11 @@ class SparkNotes:
             self._delete_after(f"sources/{number}", end)
 
     def _check(self, batch: int, ends: dict[int, int]) -> None:
-        """Refuse what Spark could not go on from."""
+        """Refuse what Spark could not continue from."""
         lost = [folder for folder in ("offsets", "commits") if batch >= 0 and batch not in self._numbers(folder)]
         if lost and (self._numbers("offsets") or self._numbers("commits")):
             raise SkytideError(
-                f"{self._files.uri}/{lost[0]}: Spark has no note of batch {batch} any more, so it cannot go on after it; "
+                f"{self._files.uri}/{lost[0]}: Spark no longer has a note of batch {batch}, so it cannot continue after it; "
                 "go back to a later one (Spark keeps as many as spark.sql.streaming.minBatchesToRetain says)"
             )
         for number, end in ends.items():
@@ -48,12 +48,12 @@ class SparkNotes:
             start = max((each for each in compact if each <= end), default=0)
             if not set(range(start, end + 1)) <= entries:
                 raise SkytideError(
-                    f"{self._files.uri}/sources/{number}: Spark has put its notes on files together since (a file .compact), and removed "
-                    f"those up to {end} that are needed to go back so far; go back to a later state"
+                    f"{self._files.uri}/sources/{number}: Spark has merged its notes on files since (into a file .compact), and removed "
+                    f"those up to {end} that are needed to go back that far; go back to a later state"
                 )
 
     def _source_ends(self, batch: int) -> dict[int, int]:
-        """Return for each source that keeps a log of files the number of the last entry that a batch has read."""
+        """Return the number of the last entry that a batch has read, for each source that keeps a log of files."""
         if batch < 0:
             return {int(e.name): -1 for e in self._files.entries("sources") if e.name.isdigit() and self._is_file_log(int(e.name))}
         text = self._files.read_if_there(f"offsets/{batch}") or b""
@@ -68,12 +68,12 @@ class SparkNotes:
         return self._log(folder)[0]
 
     def _log(self, folder: str) -> tuple[set[int], set[int]]:
-        """Return the numbers of all entries, and of those that stand for the ones before them too."""
+        """Return the numbers of all entries, and of those that replace all before them."""
         found = [match for name in self._files.names(folder) if (match := _ENTRY.fullmatch(name.rpartition("/")[2]))]
         return {int(match[1]) for match in found}, {int(match[1]) for match in found if match[2]}
 
     def _delete_after(self, folder: str, last: int) -> None:
-        """Remove later entries and their checksums, the latest first: what is cut off leaves notes that fit together."""
+        """Remove later entries and their checksums, latest first: if that is cut off, the notes still fit together."""
         later = []
         for entry in self._files.entries(folder):
             match = _ENTRY.fullmatch(entry.name)

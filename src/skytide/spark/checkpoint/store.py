@@ -1,7 +1,7 @@
 """The state of a continuous query: immutable files, and manifests that name those in force.
 
-A manifest is created once, before a sink is given what it says, and never changed: a repeated batch finds it and does the same again.
-The latest `KEPT` manifests stay, with all their files, to go back to.
+A manifest is created once, before a sink gets its output, and never changes: a repeated batch finds it and does the same again.
+The latest `KEPT` manifests stay, with all their files, so that a query can go back to them.
 """
 
 import json
@@ -20,7 +20,7 @@ from skytide.spark.checkpoint.owner import Owner, taken_over
 from skytide.spark.checkpoint.spark_notes import SparkNotes
 
 KEPT = 5
-SWEEP_EVERY = 16  # commits; in between only files are removed that a manifest named
+SWEEP_EVERY = 16  # commits; in between, only files that a manifest named are removed
 FOLDERS = ("panes", "memory", "keys", "results", "verdicts", "late", "invalid", "suspects")
 MANIFESTS, EMITTED, IDENTITY = "manifests", "emitted", "checkpoint.json"
 
@@ -30,7 +30,7 @@ _log = logging.getLogger(__name__)
 
 
 class Kept(NamedTuple):
-    """A manifest that is there."""
+    """A manifest that is kept."""
 
     state: State
     written_us: int
@@ -39,11 +39,11 @@ class Kept(NamedTuple):
 class Store:
     """The manifests below a folder, and the files they name.
 
-    The driver of a query takes the store over and knows the states from then on; anybody else reads them anew each time.
+    The driver of a query takes the store over and knows the states from then on; anybody else reads them each time.
     """
 
     def __init__(self, files: Files | str) -> None:
-        """Use a folder, which is made when the first file is written."""
+        """Use a folder, which is created with its first file."""
         self.files = files if isinstance(files, Files) else Files(files)
         self._owner: Owner | None = None
         self._kept: dict[int, Kept] = {}
@@ -52,18 +52,18 @@ class Store:
         self._records = 0
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Travel as the folder; what arrives is not the owner."""
+        """Pickle only the folder: a copy is not the owner."""
         return Store, (self.files,)
 
     @property
     def folder(self) -> str:
-        """Where the files are."""
+        """The folder of the files."""
         return self.files.uri
 
     def take_over(self, notes: SparkNotes | None = None) -> None:
-        """Become the one that records; whoever did before is fenced off.
+        """Become the one that records, and shut out whoever did before.
 
-        Manifests that cannot be read are put aside, and Spark's notes are taken back to the state before them.
+        Manifests that cannot be read are put aside, and Spark's notes go back to the state before them.
         """
         self.release()
         self._owner = Owner(self.files)
@@ -76,17 +76,17 @@ class Store:
         self._records = 0
 
     def release(self) -> None:
-        """Let others go back to an earlier state from now on."""
+        """Allow others to go back to an earlier state from now on."""
         if self._owner is not None:
             self._owner.release()
 
     def identity(self) -> str:
-        """Return what tells this checkpoint from all others, also from later ones in the same folder."""
+        """Return what distinguishes this checkpoint from all others, even from later ones in the same folder."""
         self.files.create(IDENTITY, json.dumps({"id": uuid.uuid4().hex}).encode())
         return str(json.loads(self.files.read(IDENTITY))["id"])
 
     def record(self, state: State) -> None:
-        """Note a state before anything of it goes to a sink. The same state may be noted again, another one under its number not."""
+        """Record a state before its output goes to a sink. The same state may be recorded again, but no other under its number."""
         self._check_owner()
         body, name = json.dumps(state.to_json()), manifest_name(state.sequence)
         self.files.settle(
@@ -97,17 +97,17 @@ class Store:
         self._note(body)
 
     def emitted(self) -> int:
-        """Return the sequence up to which the sinks have been given everything; the latest one of all may be missing here."""
+        """Return the sequence up to which the sinks are known to have everything; they may have the latest one, too."""
         stored = self._emitted if self._owner else self._read_emitted()
         return max(stored, self.latest().sequence - 1)
 
     def mark_emitted(self, sequence: int) -> None:
-        """Note that the sinks have been given everything up to a sequence."""
+        """Note that the sinks have everything up to a sequence."""
         self.files.put(EMITTED, str(sequence).encode(), durable=False)
         self._emitted = sequence
 
     def recorded(self, batch: int) -> State | None:
-        """Return what was recorded of a batch of Spark's, if it was: then it is done again as it is written there."""
+        """Return what was recorded of one of Spark's batches, if anything was: then the batch is repeated as recorded."""
         found = [state for state in self.states() if state.batch == batch and not state.flushed]
         return found[-1] if found else None
 
@@ -117,8 +117,8 @@ class Store:
         fitting = [state for state in states if state.batch == batch - 1]
         if not fitting or states[-1].batch > batch:
             raise SkytideError(
-                f"{self.folder}: holds the state after batch {states[-1].batch}, but Spark goes on with batch {batch}; "
-                "what Spark and skytide note belongs together: restore the whole checkpoint folder, start with another one, "
+                f"{self.folder}: holds the state after batch {states[-1].batch}, but Spark continues with batch {batch}; "
+                "the notes of Spark and skytide belong together: restore the whole checkpoint folder, start with another one, "
                 "or take both back with `skytide checkpoint back`"
             )
         return fitting[-1]
@@ -128,8 +128,10 @@ class Store:
         return next(reversed(self.states()), State())
 
     def latest_before_source(self, position: int) -> State:
-        """Return the state that a batch starts from which begins at a position of skytide's own source."""
-        for name in reversed(self.files.names(MANIFESTS)):  # seldom more than one: this is asked in every batch, by another process
+        """Return the state from which a batch starts that begins at a position of skytide's own source."""
+        for name in reversed(
+            self.files.names(MANIFESTS)
+        ):  # rarely more than one is read, as every batch asks this, in another process
             found = self._read(name, {})
             if found is not None and found.state.source_end <= position:
                 return found.state
@@ -146,7 +148,7 @@ class Store:
         return [self._kept[sequence] for sequence in sorted(self._kept)]
 
     def forget_after(self, sequence: int) -> None:
-        """Remove later manifests; the sinks will be given what comes after once more."""
+        """Remove later manifests; the sinks will get what comes after once more."""
         emitted = min(self._read_emitted(), sequence)
         for name in reversed(self.files.names(MANIFESTS)):
             number = manifest_sequence(name)
@@ -156,15 +158,15 @@ class Store:
 
     def _check_owner(self) -> None:
         if self._owner is None:
-            raise SkytideError(f"{self.folder}: only who took the checkpoint over may record; call take_over() first")
+            raise SkytideError(f"{self.folder}: only the one that took the checkpoint over may record; call take_over() first")
         self._owner.check()
 
     def _note(self, body: str) -> None:
-        """Know a state as it will be read after a restart, and remove what nobody can ask for any more."""
+        """Keep a state as it will be read after a restart, and remove what is no longer needed."""
         state = State.from_json(json.loads(body))
         self._kept[state.sequence] = Kept(state, time.time_ns() // 1_000)
         for sequence in sorted(self._kept)[:-KEPT]:
-            self.files.delete(manifest_name(sequence))  # before its files: a manifest that is there can be gone back to
+            self.files.delete(manifest_name(sequence))  # before its files: one can go back to any manifest that is there
             del self._kept[sequence]
         latest = max(self._kept)
         needed = {name for kept in self._kept.values() for name in kept.state.files()}
@@ -178,7 +180,7 @@ class Store:
         self._records += 1
 
     def _sweep(self, latest: int) -> None:
-        """Remove what tries left that never were recorded; files that are not ours stay."""
+        """Remove what attempts left that were never recorded; files that are not ours stay."""
         for folder in FOLDERS:
             for entry in self.files.entries(folder):
                 name, sequence = f"{folder}/{entry.name}", sequence_of(entry.name)
@@ -190,12 +192,12 @@ class Store:
                 self.files.delete(f"{MANIFESTS}/{entry.name}")
 
     def _read_all(self, damaged: dict[int, Damaged]) -> dict[int, Kept]:
-        """Read all manifests, and note those that are damaged."""
+        """Return all manifests that can be read; those that are damaged go into `damaged`."""
         found = {name: self._read(name, damaged) for name in self.files.names(MANIFESTS)}
         return {kept.state.sequence: kept for kept in found.values() if kept is not None}
 
     def _read(self, name: str, damaged: dict[int, Damaged]) -> Kept | None:
-        """Read a manifest, or return None if it is none, is damaged, or was removed meanwhile by the owner."""
+        """Return a manifest, or None if the file is not one, is damaged, or was removed by the owner meanwhile."""
         sequence = manifest_sequence(name)
         if sequence is None:
             return None
@@ -213,7 +215,7 @@ class Store:
             return unpacked(self.files.read(name))
         except OtherFormat as error:
             raise SkytideError(
-                f"{self.folder}/{name}: {error}; go on with that version, or start with another checkpoint folder"
+                f"{self.folder}/{name}: {error}; continue with that version, or start with another checkpoint folder"
             ) from None
 
     def _body(self, name: str) -> str | None:
@@ -227,16 +229,16 @@ class Store:
         return int(text) if re.fullmatch(rb"-?\d+", text) else -1
 
     def _fall_back(self, damaged: dict[int, Damaged], notes: SparkNotes | None) -> None:
-        """Put damaged manifests aside, and go on from the state before if they were the latest."""
+        """Put damaged manifests aside, and continue from the state before them if they were the latest."""
         latest = max(self._kept, default=-1)
         later = sorted(sequence for sequence in damaged if sequence > latest)
         if later and later[0] != latest + 1:
             raise SkytideError(
-                f"{self.folder}: no manifest can be read ({damaged[later[0]]}), and what came before is not kept any more; "
+                f"{self.folder}: no manifest can be read ({damaged[later[0]]}), and what came before is no longer kept; "
                 "restore the checkpoint folder from a copy, or start with another one"
             )
         for sequence, error in sorted(damaged.items()):
-            outcome = f"falls back to the state before it, of sequence {latest}" if sequence > latest else "is not needed to go on"
+            outcome = f"falls back to the state before it, of sequence {latest}" if sequence > latest else "does not need it"
             _log.warning("%s/%s: %s; skytide %s", self.folder, manifest_name(sequence), error, outcome)
         if later:
             if notes is not None:
@@ -252,7 +254,7 @@ def manifest_name(sequence: int) -> str:
 
 
 def manifest_sequence(name: str) -> int | None:
-    """Return the sequence of a manifest, or None if the file is none."""
+    """Return the sequence of a manifest, or None if the file is not one."""
     found = _MANIFEST.fullmatch(posixpath.basename(name))
     return int(found[1]) if found else None
 

@@ -61,10 +61,10 @@ class Plan:
     columns: pa.Schema
     """The columns of the tuples, as the query reads them."""
     helpers: tuple[str, ...]
-    """Those that hold expressions, and do not go to the sink."""
+    """Columns that hold expressions, and do not go to the sink."""
     store: Store
     wording: str = ""
-    """The query as it was asked, before expressions became columns."""
+    """The query as it was written, before expressions became columns."""
     late_wanted: bool = False
     invalid_wanted: bool = False
     step: KeyedStep | None = None
@@ -82,7 +82,7 @@ class Plan:
         }
 
     def check_store(self) -> None:
-        """Refuse to go on with the state of another query."""
+        """Refuse to continue from the state of another query."""
         before, now = self.store.latest().identity, self.identity()
         for what in now:
             if before.get(what, now[what]) != now[what]:
@@ -106,7 +106,7 @@ class Plan:
         )
 
     def window_task(self, work: RunWindows, parquet: ParquetSink | None) -> WindowTask:
-        """Return the task of the window level that lets the ended windows out."""
+        """Return the task of the window level that answers the windows that ended."""
         return WindowTask(
             query=self.query,
             windows=self.rules.windows,
@@ -124,7 +124,7 @@ class Plan:
         return KeyTask(self.step, self.store.files, work, parquet)
 
     def outlet(self, sinks: Sinks) -> Outlet:
-        """Return what gives the sinks their parts."""
+        """Return what hands the sinks their parts."""
         time = self.columns.field(self.time).type
         results = self.step.results if self.step else result_columns(self.query, self.columns, time, self.helpers)
         rows = pa.schema([field for field in self.columns if field.name not in self.helpers])
@@ -132,10 +132,10 @@ class Plan:
 
 
 class Engine:
-    """Runs batches, and says how it is doing meanwhile."""
+    """Runs batches, and knows how the query is doing."""
 
     def __init__(self, plan: Plan, sinks: Sinks, notes: SparkNotes | None = None) -> None:
-        """Go on from where the plan's store stands; `notes` are Spark's own, which have to fit."""
+        """Continue from the state in the plan's store; `notes` are Spark's own, which have to match it."""
         plan.check_store()
         plan.store.take_over(notes)
         if notes is not None:
@@ -146,24 +146,24 @@ class Engine:
         self._lock = threading.Lock()
         self._recent: deque[WindowRow] = deque(maxlen=RECENT_WINDOWS)
         self.latest_output: tuple[int, Output] | None = None
-        """The latest that had results, and its number."""
+        """The latest output that had results, and its number."""
         self._noticed = False
         self.seconds: dict[str, float] = {}
-        """Where the time went over all batches: of the steps, and within the tasks of the two levels."""
+        """Where the time of all batches went: by step, and within the tasks of the levels."""
 
     def run_batch(self, jobs: Jobs, batch: Any, batch_id: int) -> None:
-        """Run one batch, or let out once more what an earlier try of it decided."""
+        """Run one batch, or emit once more what an earlier attempt at it decided."""
         store = self.plan.store
         recorded = store.recorded(batch_id)
         before = store.before(batch_id)
         self._drive(BatchStarted(batch_id, before, time.time(), recorded, store.emitted()), jobs, batch)
 
     def flush(self, jobs: Jobs) -> None:
-        """Let the last windows out, after the last batch of a stream that has ended."""
+        """Emit the last windows, after the last batch of a stream that has ended."""
         self._drive(StreamEnded(self.plan.store.latest(), time.time(), self.plan.store.emitted()), jobs)
 
     def finish_flush(self, jobs: Jobs) -> None:
-        """Let out what a flush that was cut off still owes."""
+        """Emit what a flush that was cut off still has to emit."""
         self._drive(Restarted(self.plan.store.latest(), time.time(), self.plan.store.emitted()), jobs)
 
     def resize(self, pane_slots: int | None = None, window_slots: int | None = None, slots: int | None = None) -> None:
@@ -171,7 +171,7 @@ class Engine:
         self._machine.resize(pane_slots, window_slots, slots)
 
     def rebalance(self) -> None:
-        """Spread keys anew with the next batch, as evenly as can be."""
+        """Spread keys anew with the next batch, as evenly as possible."""
         self._machine.rebalance_now = True
 
     def status(self) -> Status:

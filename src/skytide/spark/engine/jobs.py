@@ -10,6 +10,7 @@ from pyspark.sql.types import StructType
 
 from skytide.batch import InSource, PaneReport, Sent, Way
 from skytide.keyed import SlotReport
+from skytide.records import Status
 from skytide.spark.checkpoint import Files
 from skytide.spark.engine import pane_level, window_level
 from skytide.spark.engine.key_level import KeyTask
@@ -18,18 +19,22 @@ from skytide.spark.engine.pinning import Pins
 from skytide.spark.engine.tasks import one_task, tasks
 from skytide.spark.query.binding import map_in_arrow, spark_schema
 
+DESCRIPTION = "spark.job.description"
+STANDING = "\nso far "
+"""Where Spark's own description of a batch ends, and ours begins."""
+
 
 class Jobs(Protocol):
     """How the engine gets work done: its port to Spark."""
 
     def panes(self, batch: Any, task: PaneTask, way: Way) -> PaneReport:
-        """Run the pane level over the tuples of a batch, which reach their slots in some way."""
+        """Run the pane level over the tuples of a batch, and return its report; `way` says how tuples reach slots."""
 
     def window_task(self, work: Callable[[], Iterator[pa.RecordBatch]]) -> str:
         """Run a task of the window level, and return its report; several threads may do that at once."""
 
     def keys(self, task: KeyTask) -> tuple[SlotReport, ...]:
-        """Run the level of keys, a task for each slot."""
+        """Run the level of keys, one task per slot, and return their reports."""
 
     def stored(self, store: Files, files: tuple[str, ...], columns: pa.Schema) -> Any:
         """Return the rows of stored files as a sink takes them."""
@@ -39,14 +44,14 @@ class Jobs(Protocol):
 
 
 class SparkJobs:
-    """Jobs in a Spark session; `known` are the fields of the tuples, whose Spark types are kept."""
+    """Jobs in a Spark session."""
 
     def __init__(self, spark: SparkSession, known: StructType, pins: Pins) -> None:
-        """Run jobs in this session; `pins` say where slots with a memory ran before."""
+        """Run jobs in a session; `known` are fields whose Spark types are kept, `pins` know where slots ran before."""
         self._spark, self._known, self._pins = spark, known, pins
 
     def panes(self, batch: DataFrame, task: PaneTask, way: Way) -> PaneReport:
-        """One task for each slot."""
+        """Run the pane level, one task per slot, and return its report."""
         if isinstance(way, InSource):
             reports = batch  # the source has run the pane level already
         elif isinstance(way, Sent):
@@ -60,9 +65,9 @@ class SparkJobs:
         return pane_level.read_reports(reports.toArrow())
 
     def _sent(self, batch: DataFrame, task: PaneTask, way: Sent) -> DataFrame:
-        """One task for each partition of the batch, which gives tuples their slots, and then one for each slot."""
+        """Return the reports of one task per partition of the batch, which sends tuples to slots, followed by one per slot."""
         slots, splitting, state = task.plan.slots, way.splitting, task.plan.router
-        parts = self._spark.sparkContext.defaultParallelism  # so many split tasks there are, about
+        parts = self._spark.sparkContext.defaultParallelism  # about as many as there are split tasks
 
         def split(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             router = splitting.build(slots, state)
@@ -78,29 +83,37 @@ class SparkJobs:
         return map_in_arrow(sent, run, spark_schema(StructType([]), REPORT))
 
     def window_task(self, work: Callable[[], Iterator[pa.RecordBatch]]) -> str:
-        """A job of one task."""
+        """Run a job of one task, and return its report."""
         reports = one_task(self._spark, work, spark_schema(StructType([]), REPORT)).toArrow()
         return str(reports["report"][0].as_py())
 
     def keys(self, task: KeyTask) -> tuple[SlotReport, ...]:
-        """A job with a task for each slot."""
+        """Run a job with one task per slot, and return their reports."""
         return tuple(map(SlotReport.from_text, self.slot_tasks(task.slots, task.run)))
 
     def slot_tasks(self, slots: int, work: Callable[[int], Iterator[pa.RecordBatch]]) -> list[str]:
-        """Run a task for each slot, and return what they report."""
+        """Run one task per slot, and return what they report."""
         numbers = self._pins.numbers(self._spark, slots)
         reports: list[str] = tasks(numbers, work, spark_schema(StructType([]), REPORT)).toArrow()["report"].to_pylist()
         return reports
 
     def stored(self, store: Files, files: tuple[str, ...], columns: pa.Schema) -> DataFrame:
-        """A lazy DataFrame that reads the files."""
+        """Return a lazy DataFrame that reads the files."""
         read = window_level.read_results
         return one_task(self._spark, lambda: read(store, files, columns), spark_schema(self._known, columns))
 
     def rows(self, table: pa.Table) -> DataFrame:
-        """A DataFrame of the table."""
+        """Return a DataFrame of the table."""
         bounds = StructType(self._known.fields[:2])  # otherwise a time without a zone would be taken for local time
         return self._spark.createDataFrame(table, spark_schema(bounds, table.schema))
+
+
+def describe(spark: SparkSession, status: Status) -> None:
+    """Add to Spark's own description of the jobs of a batch, which its pages show, where the query stood before it."""
+    context = spark.sparkContext
+    known = (context.getLocalProperty(DESCRIPTION) or "").partition(STANDING)[0]
+    late = f", {status.late:,} of {status.tuples:,} tuples late"
+    context.setJobDescription(f"{known}{STANDING}{status.windows_out:,} windows out{late}, {status.open_panes:,} panes open")
 
 
 def _partition() -> int:

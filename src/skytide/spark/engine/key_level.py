@@ -1,7 +1,7 @@
-"""The level of keys: a task for each slot that lets tuples in, works on them key by key, and remembers what later ones need.
+"""The level of keys: one task per slot, which lets tuples in, works on them key by key, and remembers what later ones need.
 
-What is remembered lies in chunks that never change, so a worker that has seen one need not read it again, whoever wrote it; and a group of
-keys can be worked on by any slot from the next batch on.
+What is remembered lies in chunks that never change, so a worker that has seen one need not read it again, whoever wrote it; and any slot can
+work on a group of keys from the next batch on.
 """
 
 import time
@@ -23,8 +23,8 @@ from skytide.spark.checkpoint.files import fresh_name
 from skytide.spark.engine.pane_level import REPORT
 from skytide.spark.sinks.parquet import ParquetSink
 
-HEAVIEST = 8
-"""Of so many keys a slot reports how often they came."""
+KEYS_REPORTED = 8
+"""The number of most frequent keys that a slot reports."""
 _remembered: dict[tuple[str, str], Chunk] = {}
 """Chunks that this process has seen, by folder and file."""
 
@@ -44,12 +44,12 @@ class KeyTask:
         return self.work.keyed.table.count
 
     def run(self, slot: int) -> Iterator[pa.RecordBatch]:
-        """Do what a slot has to do, and report."""
+        """Do the work of a slot, and yield its report."""
         yield pa.RecordBatch.from_arrays([pa.array([_Slot(self, slot).report().to_text()])], schema=REPORT)
 
 
 def chunks_of(task: KeyTask, slot: int, kind: str) -> Chunks:
-    """Return what a slot remembers of its keys."""
+    """Return the chunks of a kind that a slot remembers of its keys."""
     return _Slot(task, slot).chunks(kind)
 
 
@@ -97,7 +97,7 @@ class _Slot:
         )
 
     def _tuples(self) -> tuple[pa.Table, NDArray[np.uint64]]:
-        """Return the tuples of this slot's keys, of all that were let in."""
+        """Return those of the tuples that were let in whose keys belong to this slot, and their hashes."""
         empty = self._step.columns.append(pa.field(HASH, pa.int64())).empty_table()
         mine = [empty]
         for file, pieces in _by_file(self._work.pieces).items():
@@ -133,13 +133,13 @@ class _Slot:
         return chunk
 
     def _forget_others(self) -> None:
-        """Let go of chunks of this query that nobody needs any more."""
+        """Forget chunks of this query that nobody needs any more."""
         live, mine = self._work.keyed.files(), self._task.store.uri
         for name in [name for name in _remembered if name[0] == mine and name[1] not in live]:
             del _remembered[name]
 
     def _together(self, chunks: Chunks, kind: str) -> Chunk:
-        """Put chunks into one, without what no later window needs."""
+        """Return chunks as one, without what no later window needs."""
         windows = self._step.windows
         if kind == STATES:
             return gathered(chunks, all_keys(chunks), STATE_COLUMNS, 1)
@@ -175,5 +175,5 @@ def _all(hashes: NDArray[np.uint64]) -> NDArray[np.bool_]:
 def _heaviest(hashes: NDArray[np.uint64]) -> dict[int, tuple[int, int]]:
     """Return the keys that came most often: how often, and where the first of their tuples is."""
     keys, places, counts = np.unique(hashes, return_index=True, return_counts=True)
-    most = np.argsort(-counts, kind="stable")[:HEAVIEST]
+    most = np.argsort(-counts, kind="stable")[:KEYS_REPORTED]
     return {int(keys[n]): (int(counts[n]), int(places[n])) for n in most.tolist()}

@@ -26,22 +26,22 @@ from skytide.windows import Windows
 REPORT = pa.schema([("report", pa.string())])
 SLOT, KIND, SEEN = "__skytide_slot", "__skytide_kind", "__skytide_seen"
 ROUTED = pa.schema([(SLOT, pa.int32()), (KIND, pa.int8()), (SEEN, pa.string())])
-"""What a split task adds to tuples: their slot and their kind; and to one empty row what it saw of arrivals and keys."""
+"""What a split task adds to tuples: their slot and kind; and to one empty row, what it saw of arrivals and keys."""
 IN_TIME, SUSPECT, LATE, INVALID = range(4)
-"""The kinds of tuples. Suspects are in time, and so far ahead that their time may turn out to be wrong."""
+"""The kinds of tuples. Suspects are in time, but so far ahead that their time may turn out to be wrong."""
 
 Times = NDArray[np.int64]
 
 
 class Tuples(NamedTuple):
-    """Some tuples that a task is given."""
+    """Some of the tuples of a task."""
 
     rows: pa.RecordBatch
     newest_us: int | None = None
-    """The newest one before them, which another task may have seen."""
+    """The time of the newest tuple before them, which another task may have seen."""
     order: Order = Order.ARRIVAL
     hold_us: int | None = None
-    """A time that tuples may have which the source keeps waiting."""
+    """The earliest time of tuples that have come, but that the source keeps waiting."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class PaneTask:
     invalid_wanted: bool = False
 
     def run(self, tuples: Iterable[Tuples], slot: int, source_end: int = 0) -> Iterator[pa.RecordBatch]:
-        """Reduce tuples pane by pane, write what is kept, and report."""
+        """Reduce tuples pane by pane, write what is kept, and yield a report."""
         work, watch = _Work(self, slot), _Watch(self)
         holds = []
         for some in tuples:
@@ -69,11 +69,11 @@ class PaneTask:
         yield work.report(watch.arrivals, source_end, min(holds, default=None))
 
     def run_partition(self, batches: Iterable[pa.RecordBatch], slot: int) -> Iterator[pa.RecordBatch]:
-        """Reduce the tuples of a partition of any DataFrame: Spark may have put them together in any order, so it says nothing of delays."""
+        """Reduce the tuples of a partition of any DataFrame, and yield a report; Spark may have put them in any order, so their order says nothing about delays."""
         yield from self.run((Tuples(batch, order=Order.TOGETHER) for batch in batches), slot)
 
     def split(self, batches: Iterable[pa.RecordBatch], router: Router, part: int, share: float) -> Iterator[pa.RecordBatch]:
-        """Assign each tuple its slot by the plan of the driver's router, of whose threshold this task has a `share`."""
+        """Yield tuples with their slots, by the plan of the driver's router, of whose threshold this task has a `share`."""
         watch, choice = _Watch(self), _Choice(self, router, router.apart(part, share))
         for batch in batches:
             rows, times, kinds = watch.judge(batch, order=Order.TOGETHER)
@@ -90,7 +90,7 @@ class PaneTask:
         yield pa.RecordBatch.from_arrays([*nothing, *marks], names=[*self.columns.names, *ROUTED.names])
 
     def run_routed(self, batches: Iterable[pa.RecordBatch], slot: int) -> Iterator[pa.RecordBatch]:
-        """Reduce tuples that a split task sent here, and pass on what it saw."""
+        """Reduce tuples that split tasks sent here, and yield a report with what they saw."""
         work, arrivals, keys = _Work(self, slot), Arrivals(), Frequencies()
         for batch in batches:
             table = pa.Table.from_batches([batch])
@@ -107,7 +107,7 @@ class PaneTask:
 
 
 class _Watch:
-    """Looks at tuples as they come: which are late, which belong to no window, and what that tells of the stream."""
+    """Looks at tuples as they come: which are late, which belong to no window, and what that says about the stream."""
 
     def __init__(self, task: PaneTask) -> None:
         self._task = task
@@ -116,7 +116,7 @@ class _Watch:
     def judge(
         self, batch: pa.RecordBatch, newest_us: int | None = None, order: Order = Order.ARRIVAL
     ) -> tuple[pa.Table, Times, NDArray[np.int8]]:
-        """Return tuples with their times and kinds; `newest_us` was the newest before them, as far as another task knows."""
+        """Return tuples with their times and kinds; `newest_us` was the newest before them, as far as other tasks know."""
         task, plan = self._task, self._task.plan
         rows = pa.Table.from_batches([batch]).cast(task.columns)  # Spark writes its session's time zone into the type
         times = times_us(rows, task.time)
@@ -171,14 +171,14 @@ class _Choice:
         return self._keys.route(keys)
 
     def keys_seen(self) -> Frequencies:
-        """Return how often keys came here, of as many as the driver wants to know of."""
-        return self._counter.frequencies().most(self._keys.config.remembered) if self._keys else Frequencies()
+        """Return how often keys came here: as many of the most frequent as the driver wants to know."""
+        return self._counter.frequencies().top(self._keys.config.remembered) if self._keys else Frequencies()
 
 
 class _Work:
     """What a slot does with its tuples.
 
-    Every attempt writes files of its own, so that one that was left behind by an earlier try of the batch harms nothing.
+    Every attempt writes files of its own, so what an earlier attempt at the batch left behind does no harm.
     """
 
     def __init__(self, task: PaneTask, slot: int) -> None:
@@ -228,7 +228,7 @@ class _Work:
         return pa.RecordBatch.from_arrays([pa.array([report.to_text()])], schema=REPORT)
 
     def _write_panes(self, file: str) -> list[PanePart]:
-        """Write what is kept of all panes to one file."""
+        """Write what is kept of all panes to one file, and return where each lies."""
         parts: list[PanePart] = []
         batches: list[pa.RecordBatch] = []
         for pane, reducer in sorted(self._panes.items()):
@@ -250,15 +250,15 @@ def read_reports(reports: pa.Table) -> PaneReport:
 
 
 def _slots_by_pane(panes: Times, router: Router, queued: dict[int, int]) -> NDArray[np.int32]:
-    """Choose a slot for each tuple, in order of arrival within its pane."""
+    """Return a slot for each tuple, in order of arrival within its pane."""
     slots = np.empty(len(panes), np.int32)
     if not len(panes):
         return slots
     order = np.argsort(panes, kind="stable")
     numbers, starts = np.unique(panes[order], return_index=True)
     for pane, places in zip(numbers.tolist(), np.split(order, starts[1:]), strict=True):
-        given = router.route(pane, len(places), queued)
-        slots[places] = np.repeat(np.array(list(given), np.int32), list(given.values()))
+        counts = router.route(pane, len(places), queued)
+        slots[places] = np.repeat(np.array(list(counts), np.int32), list(counts.values()))
     return slots
 
 
@@ -269,7 +269,7 @@ def times_us(rows: pa.Table, time: str) -> Times:
 
 
 def by_pane(rows: pa.Table, time: str, windows: Windows) -> Iterator[tuple[int, pa.Table]]:
-    """Divide rows by the pane they belong to; those without a time belong to none."""
+    """Yield the rows of each pane; those without a time belong to none."""
     if rows[time].null_count:
         rows = rows.filter(rows[time].is_valid())
     yield from _split(rows, windows.pane_of(times_us(rows, time)))

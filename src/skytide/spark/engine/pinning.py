@@ -1,6 +1,6 @@
-"""Tasks that find their worker again: a slot of an operator on keys runs on the executor that has its chunks in memory.
+"""Tasks that return to their worker: a slot of an operator on keys runs on the executor that has its chunks in memory.
 
-Spark gives tasks to any free executor. Those with a preferred location wait a moment for it, `spark.locality.wait`, and go elsewhere then.
+Spark gives tasks to any free executor. A task with a preferred location waits for it a while (`spark.locality.wait`), then goes elsewhere.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 
 def places(before: Mapping[int, str], executors: Sequence[str], slots: int) -> dict[int, str]:
-    """Return an executor for each slot: where it was, as long as no executor has more slots than it must.
+    """Return an executor for each slot: the one it had, as long as no executor gets more slots than necessary.
 
     >>> places({}, ["a", "b"], 3)
     {0: 'a', 1: 'a', 2: 'b'}
@@ -42,7 +42,7 @@ class Pins:
         self._numbers: Any = None
 
     def numbers(self, spark: SparkSession, slots: int) -> DataFrame:
-        """Return the numbers of slots, each in a partition that its executor is preferred for."""
+        """Return the numbers of slots, each in a partition that prefers its executor."""
         executors = [] if self._local else self._executors()
         if not executors:
             return spark.range(0, slots, 1, slots)
@@ -54,7 +54,7 @@ class Pins:
         return DataFrame(session.createDataFrame(self._numbers, kind), spark)
 
     def _executors(self) -> list[str]:
-        """Return those that take tasks."""
+        """Return the executors that take tasks."""
         backend, known = self._scala.schedulerBackend(), self._scala.schedulerBackend().getExecutorIds()
         names = [known.apply(place) for place in range(known.size())]
         active = [name for name in sorted(names, key=int) if backend.isExecutorActive(name)]

@@ -14,7 +14,7 @@ Work = Callable[[], Iterator[pa.RecordBatch]]
 
 
 def run_windows(jobs: Jobs, task: WindowTask) -> WindowReport:
-    """Let the ended windows out, as it was decided."""
+    """Answer the windows that ended, spread as was decided, and return the report."""
     spreading = task.work.spreading
     if isinstance(spreading, OnDriver):
         return WindowReport.from_text(next(task.run())["report"][0].as_py())

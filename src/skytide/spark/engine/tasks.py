@@ -15,7 +15,7 @@ BUFFER_ROWS = 65_536  # reduced together: large enough to spread the cost of a c
 
 
 class Reducer:
-    """Keeps of rows that come in piece by piece what can still matter."""
+    """Reduces rows that come in piece by piece to what can still matter."""
 
     def __init__(self, query: Query) -> None:
         """Start with no rows."""
@@ -26,7 +26,7 @@ class Reducer:
         self._parts: list[pa.Table] = []
 
     def add(self, rows: pa.Table) -> None:
-        """Take in some rows; they are reduced when enough of them wait."""
+        """Take in some rows; they are reduced when enough have come."""
         self.tuples += rows.num_rows
         self._raw.append(rows)
         self._raw_rows += rows.num_rows
@@ -49,7 +49,7 @@ class Reducer:
 
 
 def keep(query: Query) -> Task:
-    """Return the task that keeps of a partition what can still matter, reducing as the rows come in."""
+    """Return the task that reduces a partition to what can still matter, as its rows come in."""
 
     def run(batches: Batches) -> Batches:
         reducer = Reducer(query)
@@ -67,10 +67,10 @@ def one_task(spark: SparkSession, work: Callable[[], Batches], schema: StructTyp
 
 
 def tasks(numbers: DataFrame, work: Callable[[int], Batches], schema: StructType) -> DataFrame:
-    """Return the rows of work that needs no input but the number of its task, which is alone in a partition."""
+    """Return the rows of work that needs no input but the number of its task; each number is alone in a partition."""
 
     def run(batches: Batches) -> Batches:
-        # All of the input has to be read: a worker that leaves some unread is not used again, and the next one starts from nothing.
+        # All of the input has to be read: a worker that leaves some unread is not used again, and a new one would start from nothing.
         mine = [number for batch in batches for number in batch.column(0).to_pylist()]
         for number in mine:
             yield from work(number)
@@ -79,7 +79,7 @@ def tasks(numbers: DataFrame, work: Callable[[int], Batches], schema: StructType
 
 
 def whole(answer: Callable[[pa.Table], pa.Table]) -> Task:
-    """Return the task that answers for all rows of a partition at once."""
+    """Return the task that computes an answer from all rows of a partition at once."""
 
     def run(batches: Batches) -> Batches:
         rows = list(batches)

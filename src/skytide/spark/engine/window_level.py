@@ -19,7 +19,7 @@ from skytide.windows import Windows, pane_bounds, tuples_per_window, windows_wit
 
 BOUNDS = ("window_start", "window_end")
 COUNTS = b"skytide.tuples"
-"""Where a memory notes how many tuples its panes had."""
+"""The metadata in which a memory notes how many tuples its panes had."""
 WINDOWS_AT_ONCE = 1024  # answered together: enough to spread the cost of a call, few enough to hold their rows
 
 
@@ -51,12 +51,12 @@ class Memory:
         return replace(self, panes=self.panes[stays], tuples=self.tuples[stays])
 
     def to_table(self) -> pa.Table:
-        """Return all as one table."""
+        """Return the memory as one table."""
         return self.rows.replace_schema_metadata({COUNTS: np.stack([self.panes, self.tuples]).tobytes()})
 
     @staticmethod
     def from_table(table: pa.Table) -> "Memory":
-        """Return what `to_table` gave as a memory."""
+        """Return the memory from what `to_table` returned."""
         counts = (table.schema.metadata or {}).get(COUNTS, b"")
         panes, tuples = np.frombuffer(counts, np.int64).reshape(2, -1)
         return Memory(table.replace_schema_metadata(None), panes, tuples)
@@ -66,8 +66,8 @@ class Memory:
 class WindowTask:
     """What the tasks of the window level need to know, and what they do.
 
-    One task does all, unless the work is worth spreading: then parts of panes are merged first, each pane on its own; then slices of
-    the memory are compared with the new panes, each slice on its own; and the last task puts together what they found.
+    One task does everything, unless the work is worth spreading: then the parts of panes are merged first, each pane on its own; then
+    slices of the memory are compared with the new panes, each slice on its own; and the last task puts their findings together.
     """
 
     query: Query
@@ -79,10 +79,10 @@ class WindowTask:
     helpers: tuple[str, ...] = ()
     """Columns that do not belong to the results."""
     parquet: ParquetSink | None = None
-    """Where the results are made ready, instead of in a file for the sink to read."""
+    """Where the results are staged, instead of in a file that the sink reads."""
 
     def run(self) -> Iterator[pa.RecordBatch]:
-        """Do all: add panes and answer windows in order; report the sizes of the results and the files, this attempt's own."""
+        """Do everything: add panes, answer windows in order, and yield a report with the files of this attempt."""
         began = time.perf_counter()
         sliding = sliding_memory(self.query)
         memory = self._memory(sliding).with_panes(self.work.tuples)
@@ -95,14 +95,14 @@ class WindowTask:
         yield self._written(wanted, bounded, replace(memory, rows=rows), began)
 
     def merge(self, pane: int) -> Iterator[pa.RecordBatch]:
-        """Merge the parts of a pane."""
+        """Merge the parts of a pane, and yield a report."""
         began, kept = time.perf_counter(), self._kept(pane)
         name = fresh_name("panes", self.work.sequence)
         self.store.write_table(name, kept.combine_chunks())
         yield _row(StepReport(name, kept.num_rows, time.perf_counter() - began))
 
     def compare(self, first: int, last: int) -> Iterator[pa.RecordBatch]:
-        """Compare a slice of the memory with the new panes; the empty slice stands for the new panes among themselves."""
+        """Compare a slice of the memory with the new panes, and yield a report; the empty slice stands for the new panes among themselves."""
         began = time.perf_counter()
         sliding = Incremental(self.query)
         panes = self._panes()
@@ -115,7 +115,7 @@ class WindowTask:
         yield _row(StepReport(name, len(killed), time.perf_counter() - began))
 
     def assemble(self, verdicts: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
-        """Put verdicts together (those of the slices in order, that of the new panes last), and answer windows in order."""
+        """Combine verdicts (those of the slices in order, that of the new panes last), answer windows in order, and yield a report."""
         began = time.perf_counter()
         sliding = Incremental(self.query)
         memory = self._memory(sliding).with_panes(self.work.tuples)
@@ -155,7 +155,7 @@ class WindowTask:
         self.store.write_table(memory_file, memory.forget(self.windows.panes_of(self.work.ended.stop).start).to_table())
         empty = result_columns(self.query, self.rows, self.time_type).empty_table()
         rows = pa.concat_tables([empty, *(table for _, table in answers)])
-        rows = rows.drop_columns([name for name in self.helpers if name in rows.column_names])  # aggregates have left them behind
+        rows = rows.drop_columns([name for name in self.helpers if name in rows.column_names])  # aggregates no longer have them
         if self.parquet:
             results = self.parquet.stage(rows, self.work.sequence)
         else:
@@ -168,7 +168,7 @@ class WindowTask:
 def slide_over(
     sliding: Sliding, memory: pa.Table, panes: Panes, windows: Windows, wanted: Indices
 ) -> Iterator[tuple[Indices, Answers, pa.Table]]:
-    """Answer windows in order, some at once: give their numbers, their answers, and the memory after them."""
+    """Answer windows in order, some at a time: yield their numbers, their answers, and the memory after them."""
     numbers, done = np.array([pane for pane, _ in panes], dtype=np.int64), 0
     for some in np.split(wanted, range(WINDOWS_AT_ONCE, len(wanted), WINDOWS_AT_ONCE)) if len(wanted) else ():
         closed = int(np.searchsorted(numbers, pane_bounds(windows, some[-1:])[1][0]))
@@ -182,7 +182,7 @@ def _row(report: WindowReport | StepReport) -> pa.RecordBatch:
 
 
 def with_bounds(answers: Answers, windows: Windows, wanted: Indices, time_type: pa.DataType) -> pa.Table:
-    """Put the bounds of their windows before the columns of answers."""
+    """Return answers with the bounds of their windows as the first columns."""
     rows, start = answers.rows, np.repeat(wanted * windows.slide_us, answers.counts)
     for place, (name, times_us) in enumerate(zip(BOUNDS, (start, start + windows.length_us), strict=True)):
         rows = rows.add_column(place, pa.field(name, time_type), pa.array(times_us, pa.int64()).cast(time_type))
@@ -190,6 +190,6 @@ def with_bounds(answers: Answers, windows: Windows, wanted: Indices, time_type: 
 
 
 def read_results(store: Files, names: tuple[str, ...], columns: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Return some columns of the rows of some files."""
+    """Yield some columns of the rows of some files."""
     for name in names:
         yield from store.read_table(name).select(columns.names).to_batches()

@@ -1,4 +1,4 @@
-"""A folder on the driver's machine through which a `Fleet` and the readers of its queries talk: Spark keeps them in two processes."""
+"""A folder on the driver's machine through which a `Fleet` and the readers of its queries communicate: Spark runs them in two processes."""
 
 import json
 import os
@@ -17,14 +17,14 @@ CONTROL, STATUS, STREAMS = "control.json", "status.json", "streams.arrow"
 
 @dataclass(frozen=True)
 class Control:
-    """What people asked for: profiles of streams, and which are suspended or not any more."""
+    """What people want: profiles of streams, and which of them are suspended, or no longer."""
 
     profiles: Mapping[str, Profile] = field(default_factory=dict)
     suspended: Mapping[str, bool] = field(default_factory=dict)
 
 
 class Board:
-    """The folder."""
+    """The folder, with a file for what people want, and files for how the fleet is doing."""
 
     def __init__(self, path: str) -> None:
         """Use a folder that exists."""
@@ -32,13 +32,13 @@ class Board:
         self._seen: tuple[int, int] | None = None
         self._control = Control()
 
-    def ask(self, control: Control) -> None:
-        """Write what people ask for; readers see it with their next batch."""
+    def write_control(self, control: Control) -> None:
+        """Write what people want; readers see it with their next batch."""
         profiles = {name: profile.to_json() for name, profile in control.profiles.items()}
         self._write(CONTROL, json.dumps({"profiles": profiles, "suspended": dict(control.suspended)}).encode())
 
-    def asked(self) -> Control:
-        """Return what people ask for."""
+    def control(self) -> Control:
+        """Return what people want."""
         try:
             known = os.stat(self._file(CONTROL))
         except OSError:
@@ -50,7 +50,7 @@ class Board:
             self._control, self._seen = Control(profiles, values["suspended"]), (known.st_ino, known.st_mtime_ns)
         return self._control
 
-    def tell(self, status: Mapping[str, Any], streams: pa.Table | None = None) -> None:
+    def write_status(self, status: Mapping[str, Any], streams: pa.Table | None = None) -> None:
         """Write how the fleet is doing, and now and then how each stream is."""
         self._write(STATUS, json.dumps(status).encode())
         if streams is not None:
@@ -58,7 +58,7 @@ class Board:
             feather.write_feather(streams, data, compression="lz4")
             self._write(STREAMS, data.getvalue())
 
-    def told(self) -> dict[str, Any] | None:
+    def status(self) -> dict[str, Any] | None:
         """Return how the fleet is doing, or None before the first batch."""
         try:
             with open(self._file(STATUS), "rb") as file:
@@ -78,7 +78,7 @@ class Board:
         return os.path.join(self.path, name)
 
     def _write(self, name: str, data: Any) -> None:
-        if not os.path.isdir(self.path):  # whoever would look is gone
+        if not os.path.isdir(self.path):  # nobody is there to read it any more
             return
         number, draft = tempfile.mkstemp(dir=self.path)
         with open(number, "wb") as file:

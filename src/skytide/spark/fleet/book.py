@@ -10,7 +10,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 WIDTH = 3
-"""The numbers of a position."""
+"""How many numbers a position has."""
 NOWHERE = -1
 """The split of a stream that has none yet."""
 
@@ -21,18 +21,18 @@ def _numbers(*shape: int) -> NDArray[np.int64]:
 
 @dataclass(frozen=True)
 class Book:
-    """All streams, a row each. What is in it is never changed: a later book is another one."""
+    """All streams, one row each. A book never changes: a later one is another object."""
 
     names: tuple[str, ...] = ()
     at: NDArray[np.int64] = field(default_factory=lambda: _numbers(0, WIDTH))
     """Up to where each stream was let in."""
     identity: NDArray[np.int64] = field(default_factory=lambda: _numbers(0))
     head: NDArray[np.int64] = field(default_factory=lambda: _numbers(0))
-    """A check sum of how a stream begins, which tells when it was replaced; 0 if nothing is known."""
+    """A checksum of how a stream begins, which shows whether it was replaced; 0 if nothing is known."""
     split: NDArray[np.int32] = field(default_factory=lambda: np.zeros(0, np.int32))
     suspended: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, np.bool_))
     behind: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, np.bool_))
-    """Streams of which something was kept waiting by us."""
+    """Streams of which we kept something waiting."""
     away: NDArray[np.int32] = field(default_factory=lambda: np.zeros(0, np.int32))
     """For how many looks a stream has been missing: it keeps its place, as it may come back."""
 
@@ -42,7 +42,7 @@ class Book:
         return {name: row for row, name in enumerate(self.names)}
 
     def joined(self, names: Sequence[str]) -> "Book":
-        """Return a book with more streams, at their very beginning."""
+        """Return the book with more streams, at their very beginning."""
         if not names:
             return self
         more = len(names)
@@ -58,7 +58,7 @@ class Book:
         )
 
     def keeping(self, rows: NDArray[np.bool_]) -> "Book":
-        """Return a book with some of the streams."""
+        """Return the book with only some of its streams."""
         if rows.all():
             return self
         names = tuple(name for name, kept in zip(self.names, rows.tolist(), strict=True) if kept)
@@ -66,7 +66,7 @@ class Book:
         return Book(names, **columns)
 
     def with_(self, **values: Any) -> "Book":
-        """Return a book with other values in some columns."""
+        """Return the book with other values in some columns."""
         book = replace(self, **values)
         if "names" not in values:
             vars(book)["rows"] = self.rows  # which are the same
@@ -82,7 +82,7 @@ class Book:
 
     @staticmethod
     def from_table(table: pa.Table) -> "Book":
-        """Return what `to_table` gave as a book."""
+        """Return the book from what `to_table` returned."""
         columns = {name: np.array(table[name]) for name in ("identity", "head", "split", "suspended", "behind", "away")}
         return Book(tuple(table["name"].to_pylist()), positions_from_columns("at", table), **columns)
 
@@ -93,5 +93,5 @@ def positions_to_columns(name: str, positions: NDArray[np.int64]) -> dict[str, N
 
 
 def positions_from_columns(name: str, table: pa.Table) -> NDArray[np.int64]:
-    """Return what `positions_to_columns` gave as positions."""
+    """Return positions from what `positions_to_columns` returned."""
     return np.column_stack([np.array(table[f"{name}{number}"]) for number in range(WIDTH)]).reshape(-1, WIDTH)

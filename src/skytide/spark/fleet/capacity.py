@@ -8,20 +8,20 @@ from skytide.spark.fleet.reports import Report
 START_HZ = 200_000.0
 MIN_HZ = 1_000.0
 USED = 0.7
-"""The share of the time between two batches that a split may be busy: what is around its task takes time as well."""
+"""The share of the time between two batches in which a split may be busy: what happens around its task takes time, too."""
 WEIGHT = 0.5
-"""How much the latest batch counts."""
+"""The weight of the latest batch."""
 MIN_BUSY_S = 0.02
-"""Shorter tasks tell nothing: what they cost is their start."""
+"""Shorter tasks say nothing: most of their time is their start."""
 
 
 class Capacity:
-    """Tuples a second of a split's own time, and the time between two batches."""
+    """How many tuples per second of its own time a split can take, and the time between two batches."""
 
     def __init__(self, interval_s: float, longest_s: float, fixed_hz: float | None = None) -> None:
-        """Expect a batch every so many seconds; one may be as long as the other bound if they come more rarely.
+        """Expect a batch every `interval_s`, or every `longest_s` at most if they come more rarely.
 
-        A capacity that is fixed is not measured.
+        A fixed capacity is not measured.
         """
         self._fixed = fixed_hz is not None
         self._interval_s, self._longest_s = interval_s, max(interval_s, longest_s)
@@ -29,20 +29,20 @@ class Capacity:
         self.hz = START_HZ if fixed_hz is None else fixed_hz / USED
 
     def measured(self, reports: Sequence[Report], now_s: float) -> None:
-        """Learn from what the tasks since the last time report."""
+        """Learn from what tasks have reported since the last call."""
         gap_s = 0.0 if self._asked_s is None else now_s - self._asked_s
         self._asked_s = now_s
-        told = [report for report in reports if report.busy_s >= MIN_BUSY_S]
-        if told and not self._fixed:
-            seen_hz = sum(report.tuples for report in told) / sum(report.busy_s for report in told)
+        long = [report for report in reports if report.busy_s >= MIN_BUSY_S]
+        if long and not self._fixed:
+            seen_hz = sum(report.tuples for report in long) / sum(report.busy_s for report in long)
             self.hz = max(MIN_HZ, (1 - WEIGHT) * self.hz + WEIGHT * seen_hz)
         busy_s = max((report.busy_s for report in reports), default=0.0)
-        if gap_s > self._interval_s and busy_s < gap_s / 2:  # nobody waited for us: so rarely batches are asked for
+        if gap_s > self._interval_s and busy_s < gap_s / 2:  # nobody waited for us: batches are due this rarely
             self._interval_s = min(gap_s, self._longest_s)
 
     @property
     def sustained_hz(self) -> float:
-        """Tuples a second of all time that a split takes: what plans have to count on, or it falls behind for good."""
+        """Tuples per second that a split can take in the long run: plans have to assume this, or it falls behind for good."""
         return self.hz * USED
 
     @property

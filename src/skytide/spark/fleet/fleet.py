@@ -25,7 +25,7 @@ from skytide.spark.fleet.feeds import STREAM
 from skytide.spark.fleet.reader import FleetReader
 from skytide.spark.fleet.settings import Settings, schema_text
 from skytide.spark.fleet.source import FORMAT, register_fleet
-from skytide.spark.fleet.standing import splits_of, status_of
+from skytide.spark.fleet.standing import splits_of
 from skytide.spark.watching import fleet_subject
 from skytide.watch.serving import export, serve
 from skytide.windows import Duration, duration_us
@@ -39,25 +39,25 @@ class Fleet(Printed):
     """Streams that come and go, read through one source. Made by `fleet`."""
 
     def __init__(self, settings: Settings) -> None:
-        """Open a board, through which this object and the readers of its queries talk."""
+        """Open a board, through which this object and the readers of its queries communicate."""
         path = tempfile.mkdtemp(prefix="skytide-fleet-")
-        atexit.register(shutil.rmtree, path, ignore_errors=True)  # a query may go on when nobody holds this object any more
+        atexit.register(shutil.rmtree, path, ignore_errors=True)  # a query may outlive this object
         self.settings = replace(settings, board=path)
         self._board, self._control = Board(path), Control()
 
     def lines(self) -> list[tuple[str, str]]:
-        """Return where it is, and how it is doing."""
+        """Return where the streams are, and how the fleet is doing."""
         return [("fleet", self.settings.place), *self.status().lines()]
 
     def __repr__(self) -> str:
-        """Write it in a few lines."""
+        """Return its place and its status in a few lines."""
         return str(self)
 
     def load(self, spark: SparkSession, *, checkpoint: str | os.PathLike[str] | None = None) -> DataFrame:
         """Return the streams as one streaming DataFrame: the columns of the schema, and `stream`, the name of each row's stream.
 
-        Where streams stand is noted in the `checkpoint` of the query if that is named here too; otherwise Spark's log holds it, which is as
-        good, and longer: some 5 bytes a stream and batch.
+        The positions of streams are noted in the `checkpoint` of the query if that is named here, too; otherwise in Spark's log, which is
+        as safe, but takes more space: some 5 bytes per stream and batch.
         """
         settings = self.settings
         if checkpoint is not None:
@@ -72,17 +72,17 @@ class Fleet(Printed):
 
     @property
     def partitions(self) -> int | None:
-        """The most splits there may be, if that was said."""
+        """The maximum number of splits, if one was given."""
         return self.settings.splits
 
     def way(self, splitting: Splitting | None) -> Way | None:
-        """Return how tuples reach slots inside the source: each stream is read in its split. Another splitting needs a shuffle."""
+        """Return how tuples reach slots inside the source: each stream is read in its split. Any other splitting needs a shuffle."""
         return InSplits() if splitting is None else None
 
     def expected_hz(self) -> float | None:
-        """Return what is expected of all streams together, by forecasts and declarations, in tuples a second."""
-        told = self._board.told()
-        return None if told is None else status_of(told).expected_hz
+        """Return how many tuples per second are expected of all streams together, by forecasts and declarations."""
+        status = self._board.status()
+        return None if status is None else FleetStatus(**status).expected_hz
 
     def reader(self, columns: StructType, notes: Files, trigger_us: int | None) -> FleetReader:
         """Return the reader for a query with the pane level in the splits."""
@@ -92,13 +92,13 @@ class Fleet(Printed):
         return FleetReader(settings, feed)
 
     def declare(self, stream: str, profile: Profile) -> None:
-        """Say what is known of a stream, from the next batch on; it need not have come yet."""
+        """Declare what is known of a stream, from the next batch on; the stream need not exist yet."""
         words("stream", stream, "sensor:7")
         kind_of("profile", profile, Profile, reason="not a profile", remedy="pass Profile(max_hz=5_000), or other characteristics")
-        self._ask(replace(self._control, profiles={**self._control.profiles, stream: profile}))
+        self._set_control(replace(self._control, profiles={**self._control.profiles, stream: profile}))
 
     def suspend(self, *streams: str) -> None:
-        """Let nothing in of some streams from the next batch on; they keep their place, also when the query is started again."""
+        """Let nothing of some streams in from the next batch on; they keep their place, even when the query is started again."""
         self._set_suspended(streams, True)
 
     def resume(self, *streams: str) -> None:
@@ -107,8 +107,7 @@ class Fleet(Printed):
 
     def status(self) -> FleetStatus:
         """Return how the fleet is doing, as of its query's latest look."""
-        told = self._board.told()
-        return status_of(told) if told else FleetStatus()
+        return FleetStatus(**(self._board.status() or {}))
 
     def splits(self) -> list[SplitStatus]:
         """Return which streams each split reads, and how it is doing, as of at most a second ago."""
@@ -123,11 +122,11 @@ class Fleet(Printed):
         return found
 
     def serve(self, address: str = "127.0.0.1", port: int | None = None, *, token: str | None = None) -> "Page":
-        """Show it on a live page, beside all else that this program serves there; `run.serve()` shows a query with its fleet."""
+        """Show the fleet on a live page, and return the page; `run.serve()` shows a query with its fleet."""
         return serve([fleet_subject(self)], address, port, token)
 
     def metrics(self, port: int, address: str = "127.0.0.1") -> "Exporter":
-        """Let Prometheus read how it is doing, beside all else that this program exports there."""
+        """Let Prometheus read how it is doing, and return the exporter."""
         return export([fleet_subject(self)], port, address)
 
     def _set_suspended(self, streams: tuple[str, ...], value: bool) -> None:
@@ -135,10 +134,10 @@ class Fleet(Printed):
             raise refused("streams", streams, "none is named", 'name some: fleet.suspend("sensor:7")')
         for stream in streams:
             words("stream", stream, "sensor:7")
-        self._ask(replace(self._control, suspended={**self._control.suspended, **dict.fromkeys(streams, value)}))
+        self._set_control(replace(self._control, suspended={**self._control.suspended, **dict.fromkeys(streams, value)}))
 
-    def _ask(self, control: Control) -> None:
-        self._board.ask(control)
+    def _set_control(self, control: Control) -> None:
+        self._board.write_control(control)
         self._control = control
 
 
@@ -158,24 +157,25 @@ def fleet(
     capacity_hz: float | None = None,
     invalid: str | os.PathLike[str] | None = None,
 ) -> Fleet:
-    """Describe many streams that are read together.
+    """Return many streams that are read together.
 
-    - Where: a folder with one growing file a stream; its `format` is "jsonl", "csv" (the first line of a file names the columns if there is
-      a `header`) or "arrow" (Arrow IPC streams), which is the extension of the files too. The name of a stream is its file's.
-      Or a Redis server, "redis://localhost:6379/0", whose keys match `streams` ("sensor:*"): each is a stream, and an entry has a field for
-      each column, or one field that holds JSON or CSV, if that is the `format`. Or Kafka, "kafka://localhost:9092", with some `topics`: each
-      partition is a stream, named `topic-partition`, and the value of a message is a JSON object, or CSV.
-    - What: the columns of the `schema`, as Spark writes them. Fields that are missing are NULL. A record that cannot be read is counted, and
+    - Where: a folder with one growing file per stream, named after the stream. Its `format`, which is also the extension of the files, is
+      "jsonl", "csv" (with a `header`, the first line of a file names the columns) or "arrow" (Arrow IPC streams).
+      Or a Redis server, "redis://localhost:6379/0", with the pattern `streams` ("sensor:*"): each key that matches is a stream. An entry
+      has one field per column, or, with the `format` "jsonl" or "csv", a single field with JSON or CSV.
+      Or Kafka, "kafka://localhost:9092", with some `topics`: each partition is a stream, named `topic-partition`, and the value of a
+      message is a JSON object, or CSV.
+    - What: the columns of the `schema`, as Spark writes them. Missing fields are NULL. A record that cannot be read is counted, and
       written to the folder `invalid`, if one is named.
-    - From when: `starting` "earliest", or "latest": what is there when a query first looks is passed over.
-    - How much: a batch has up to so many `splits` (tasks; by default as many as there are cores), of which only those are opened that are
-      needed. A split takes what it can do in an `interval`, which should be the trigger's; streams are moved away from one that is
-      more than the `latency` behind. Which ones move is up to the `strategy`: "drfm", or P1's others, "drf", "ari", "ard" and "par". What a split
-      can do is measured, unless `capacity_hz` says so many tuples a second.
+    - From when: `starting` "earliest"; or "latest", which skips what is there when a query first looks.
+    - How much: a batch has up to `splits` tasks (default: as many as there are cores); only as many as are needed are opened. A split
+      takes what it can do in an `interval`, which should be that of the trigger; streams move away from a split that is more than the
+      `latency` behind. The `strategy` decides which: "drfm", or P1's others, "drf", "ari", "ard" and "par". What a split can do is
+      measured, unless `capacity_hz` gives it in tuples per second.
     """
     text = os.fspath(place) if isinstance(place, str | os.PathLike) else None
     if not isinstance(text, str) or not text.strip():
-        raise refused("place", place, "names no place", 'name a folder, as "/data/feeds"')
+        raise refused("place", place, "not the name of a place", 'name a folder, such as "/data/feeds"')
     return Fleet(
         Settings(
             place=text,
@@ -198,12 +198,12 @@ def fleet(
 def _folder(name: str, folder: Any) -> str:
     text = os.fspath(folder) if isinstance(folder, str | os.PathLike) else None
     if not isinstance(text, str) or not text.strip():
-        raise refused(name, folder, "not the name of a folder", f'name one, as {name}="/data/{name}"')
+        raise refused(name, folder, "not the name of a folder", f'name one, such as {name}="/data/{name}"')
     return os.path.abspath(text)
 
 
 def _check_schema(spark: SparkSession, schema: str) -> None:
-    """Refuse columns that Spark cannot read, or that have the name of the one that is added."""
+    """Refuse columns that Spark cannot read, or that have the name of the column that is added."""
     try:
         columns = spark.createDataFrame([], schema).columns
     except PySparkException as error:
@@ -212,6 +212,6 @@ def _check_schema(spark: SparkSession, schema: str) -> None:
     if STREAM in map(str.lower, columns):
         raise InvalidInput(
             value=f"a column {STREAM}",
-            reason="rows get the name of their stream under that name",
+            reason="the name of each row's stream is added under that name",
             remedy="give the column another name",
         )

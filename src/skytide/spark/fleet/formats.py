@@ -17,8 +17,13 @@ from skytide.errors import InvalidInput
 
 NEWLINE, OPENING, CLOSING = b"\n{}"
 FEW_LINES = 16
-"""So few are tried one by one."""
-LONGEST_SHOWN = 4_096
+"""Up to this many are tried one by one."""
+MAX_SHOWN = 4_096
+"""The characters of a broken record that are kept."""
+MESSAGE_MARK = b"\xff\xff\xff\xff"
+"""How a message of an Arrow stream begins; after it comes its length, in as many bytes."""
+MESSAGE_HEAD = 8
+"""The bytes of both."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +34,7 @@ class Broken:
     """The number of the part it was in."""
     reason: str
     record: str
-    """Its text, or as much of it as anybody wants to see."""
+    """Its text, or the beginning of it."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +65,7 @@ class LineFormat(ABC):
         self.schema = schema
 
     def parse(self, parts: Sequence[tuple[int, bytes]]) -> Parsed:
-        """Return the rows of whole lines of several streams, in order, and the lines that are none."""
+        """Return the rows of whole lines of several streams, in order, and the lines that cannot be read."""
         whole = [part for number, data in parts if (part := _without_blanks(number, data)).lines]
         rows: list[tuple[pa.Table, Sequence[Part]]] = []
         broken: list[Broken] = []
@@ -75,7 +80,7 @@ class LineFormat(ABC):
         )
 
     def _add(self, parts: Sequence[Part], rows: list[tuple[pa.Table, Sequence[Part]]], broken: list[Broken]) -> None:
-        """Parse all at once; if that fails, find out by halves which records are to blame."""
+        """Parse everything at once; if that fails, find the records to blame by halves."""
         try:
             rows.append((self._table(b"".join(part.data for part in parts), sum(part.lines for part in parts)), parts))
             return
@@ -94,7 +99,7 @@ class LineFormat(ABC):
             raise _Other("not one record")
         for column in table.columns:
             if pa.types.is_string(column.type):
-                column.validate(full=True)  # bytes that are no text
+                column.validate(full=True)  # refuses bytes that are not text
         return table
 
     @abstractmethod
@@ -103,11 +108,11 @@ class LineFormat(ABC):
 
 
 class _Other(ValueError):
-    """Something that the parser accepts, and that is no record."""
+    """Something that the parser accepts, but that is not a record."""
 
 
 class JsonLines(LineFormat):
-    """An object a line. Fields that are not in the schema are passed over, and missing ones are NULL.
+    """One object per line. Fields that are not in the schema are ignored, and missing ones are NULL.
 
     >>> read = JsonLines(pa.schema([("x", pa.float64())])).parse([(0, b'{"x": 1.5}\\n{"x": oops}\\n'), (1, b'{"x": 2}\\n')])
     >>> read.rows["x"].to_pylist(), read.parts.tolist(), read.broken[0].record
@@ -130,7 +135,7 @@ class JsonLines(LineFormat):
 
 
 class Csv(LineFormat):
-    """Fields in the order of the schema, separated by commas; a record is one line, also where it quotes. An empty field is NULL.
+    """Fields in the order of the schema, separated by commas; a record is one line, even within quotes. An empty field is NULL.
 
     >>> Csv(pa.schema([("id", pa.string()), ("x", pa.int64())])).parse([(7, b'"a, b",1\\nc,\\n')]).rows.to_pylist()
     [{'id': 'a, b', 'x': 1}, {'id': 'c', 'x': None}]
@@ -161,9 +166,9 @@ class Csv(LineFormat):
 
 
 class Cells(Csv):
-    """Values that another program has put in the order of the schema, with a character between them that no text has.
+    """Values that another program has put in the order of the schema, separated by a character that no text has.
 
-    A character that would be taken for another one is written as a backslash and a letter; an empty text, which is not NULL, as well.
+    Characters with a meaning of their own are written as a backslash and a letter, and so is an empty text, which is not NULL.
     """
 
     name = "fields"
@@ -192,7 +197,7 @@ def _unescaped(text: str) -> str:
 
 
 def arrow_message_length(data: bytes) -> int | None:
-    """Return the length of the message that begins with some bytes: 0 at the end of a stream, None if its head is not all there.
+    """Return the length of the message that begins with some bytes: 0 at the end of a stream, None if its head is incomplete.
 
     >>> sink = pa.BufferOutputStream()
     >>> with pa.ipc.new_stream(sink, pa.schema([("x", pa.int64())])) as writer:
@@ -203,18 +208,19 @@ def arrow_message_length(data: bytes) -> int | None:
     >>> arrow_message_length(data[schema + batch :]), len(data) - schema - batch
     (0, 8)
     """
-    if len(data) < 8:
+    if len(data) < MESSAGE_HEAD:
         return None
-    if data[:4] != b"\xff\xff\xff\xff":
+    if not data.startswith(MESSAGE_MARK):
         raise ValueError("no message begins here")
-    length = int.from_bytes(data[4:8], "little")
+    length = int.from_bytes(data[len(MESSAGE_MARK) : MESSAGE_HEAD], "little")
     if length == 0:
         return 0
-    return 8 + length + _body_length(data[8 : 8 + length]) if len(data) >= 8 + length else None
+    end = MESSAGE_HEAD + length
+    return end + _body_length(data[MESSAGE_HEAD:end]) if len(data) >= end else None
 
 
 def _body_length(message: bytes) -> int:
-    """Read how long the body is: the fourth field of a flat buffer's table."""
+    """Return how long the body of a message is: the fourth field of a flat buffer's table."""
     table = int.from_bytes(message[:4], "little")
     vtable = table - int.from_bytes(message[table : table + 4], "little", signed=True)
     size = int.from_bytes(message[vtable : vtable + 2], "little")
@@ -233,12 +239,12 @@ def check_readable(schema: pa.Schema) -> None:
             raise InvalidInput(
                 value=f"column {column.name} of type {kind}",
                 reason="streams are read into plain columns only",
-                remedy="read it as a string, and take it apart on the DataFrame, for instance with from_json",
+                remedy="read it as a string, and parse that in the DataFrame, for instance with from_json",
             )
 
 
 def _readable(schema: pa.Schema) -> pa.Schema:
-    """Return the types that the JSON parser makes, from which ours can be cast."""
+    """Return types that the JSON parser reads, and that can be cast to ours."""
     return pa.schema([pa.field(column.name, pa.string() if pa.types.is_date(column.type) else column.type) for column in schema])
 
 
@@ -247,11 +253,11 @@ def _without_zones(schema: pa.Schema) -> pa.Schema:
 
 
 def _object(line: bytes) -> bytes:
-    """Return a line that is one object, written as the parser wants it; it crashes on some other values."""
+    """Return a line that is one object as the parser needs it; on some other values it crashes."""
     try:
         value = json.loads(line)
     except ValueError as error:
-        raise _Other(f"no JSON: {error}") from None
+        raise _Other(f"not JSON: {error}") from None
     if not isinstance(value, dict):
         raise _Other("JSON, but not an object")
     return json.dumps(value).encode() + b"\n"
@@ -275,4 +281,4 @@ def _halves(parts: Sequence[Part]) -> list[Sequence[Part]]:
 
 
 def _shown(record: bytes) -> str:
-    return record.rstrip(b"\n")[:LONGEST_SHOWN].decode("utf-8", "replace")
+    return record.rstrip(b"\n")[:MAX_SHOWN].decode("utf-8", "replace")

@@ -1,7 +1,7 @@
-"""Notes of what each batch lets in, which Spark's log only refers to: thousands of positions would bloat it.
+"""Notes on what each batch lets in, which Spark's log only refers to: thousands of positions would bloat it.
 
-A note is written before Spark is told of it, under a name of its own, and never changed: a batch that is repeated reads the same ranges,
-whatever has changed meanwhile. Where there is no folder for notes, the text of an offset holds the note itself.
+A note is written before Spark knows of it, under a name of its own, and never changes: a repeated batch reads the same ranges, whatever
+has changed meanwhile. Without a folder for notes, the text of an offset holds the note itself.
 """
 
 import base64
@@ -21,16 +21,16 @@ from skytide.spark.fleet.feeds import Range
 
 FOLDER = "notes"
 KEPT = 24
-"""So many notes before the latest one stay: as many as Spark or a checkpoint that goes back may ask for."""
-SWEEP_EVERY = 16
+"""How many notes before the latest one are kept: as many as Spark, or a checkpoint that goes back, may need."""
+SWEEP_EVERY = 16  # batches
 
 Offset = dict[str, Any]
-"""Where a fleet stands: "sequence", the batches so far; "tuples", about how many were let in; and where the note is."""
+"""Where a fleet stands: "sequence" counts the batches so far, "tuples" about what was let in, and "note" is where the note is."""
 
 
 @dataclass(frozen=True, eq=False)
 class Ranges:
-    """What a split reads, as columns: so it travels to its task in no time, however many streams there are."""
+    """What a split reads, as columns: so it travels to its task quickly, however many streams there are."""
 
     names: tuple[str, ...]
     begin: NDArray[np.int64]
@@ -89,7 +89,7 @@ class Note:
 
     @staticmethod
     def unpacked(data: bytes) -> "Note":
-        """Return what `packed` gave as a note."""
+        """Return the note from what `packed` returned."""
         table = pa.ipc.open_stream(data).read_all()
         return Note(Book.from_table(table), positions_from_columns("begin", table), np.array(table["was_behind"]))
 
@@ -98,29 +98,29 @@ NOTHING = Note(Book(), Book().at, np.zeros(0, np.bool_))
 
 
 class Notes(ABC):
-    """Where notes are."""
+    """The place of notes."""
 
     @abstractmethod
     def put(self, sequence: int, note: Note) -> Offset:
-        """Write a note, and return what an offset says of it."""
+        """Write a note, and return the part of an offset that refers to it."""
 
     @abstractmethod
     def get(self, offset: Offset) -> Note:
-        """Read the note of an offset."""
+        """Return the note of an offset."""
 
     def forget(self, sequence: int) -> None:
-        """Remove what nobody asks for any more after so many batches."""
+        """Remove what is no longer needed after this many batches."""
 
 
 class InlineNotes(Notes):
     """Notes in the text of the offsets."""
 
     def put(self, sequence: int, note: Note) -> Offset:
-        """Pack the note into the offset."""
+        """Return the note, packed for the offset."""
         return {"note": base64.b64encode(zlib.compress(note.packed(), 1)).decode()}
 
     def get(self, offset: Offset) -> Note:
-        """Unpack it."""
+        """Return the note that the offset holds."""
         return Note.unpacked(zlib.decompress(base64.b64decode(offset["note"])))
 
 
@@ -133,14 +133,14 @@ class FileNotes(Notes):
         self._forgotten = 0
 
     def put(self, sequence: int, note: Note) -> Offset:
-        """Write a file; Spark is told when it is on the disk."""
+        """Write a file, and return its name once it is on the disk."""
         name = fresh_name(FOLDER, sequence)
         self._files.put(name, note.packed())
         self._files.settle([FOLDER])
         return {"note": name}
 
     def get(self, offset: Offset) -> Note:
-        """Read the file."""
+        """Return the note in the file."""
         return Note.unpacked(self._files.read(offset["note"]))
 
     def forget(self, sequence: int) -> None:

@@ -1,7 +1,7 @@
-"""The reader of a fleet. On the driver it looks at all streams, plans and lets in; in the tasks, as copies, it reads.
+"""The reader of a fleet. On the driver it looks at all streams, plans, and lets tuples in; copies of it read in the tasks.
 
-`partitions` is the assignment of streams to splits. It follows from the note of the batch alone, so that a batch that is repeated reads the
-same ranges in the same splits, whatever the fleet looks like by then.
+`partitions` is the assignment of streams to splits. It follows from the note of the batch alone, so a repeated batch reads the same ranges
+in the same splits, whatever the fleet looks like by then.
 """
 
 import os
@@ -29,12 +29,14 @@ from skytide.spark.fleet.reports import Counts, Inbox, Reporter
 from skytide.spark.fleet.settings import Settings
 from skytide.spark.fleet.standing import standing, streams_table
 
-if TYPE_CHECKING:  # the pane level loads the compiled queries, which not everybody needs
+if TYPE_CHECKING:  # the pane level loads the compiled queries, which not every process needs
     from skytide.routing import Router
     from skytide.spark.engine.pane_level import PaneTask, Tuples
 
-TELL_STREAMS_S = 1.0
-"""How each stream is doing is told no more often than this."""
+STREAMS_EVERY_S = 1.0
+"""The minimum time between two reports of how each stream is doing."""
+MIN_PERIOD_S = 1.0
+"""The minimum time between two looks at rates and overload."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,18 +68,18 @@ class FleetReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._frozen: Look | None = None
         self._odd: Counts = Counter()
         self._redirections = 0
-        self._told_s = 0.0
+        self._streams_s = 0.0  # when each stream was last reported
 
     def _admission(self) -> Admission:
         return Admission(
             strategy=STRATEGIES[self.settings.strategy](),
             bound_s=self.settings.latency_us / 1e6,
-            period_s=max(1.0, self.settings.interval_us / 1e6),
+            period_s=max(MIN_PERIOD_S, self.settings.interval_us / 1e6),
             max_splits=self.max_splits,
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Travel as what it was made of: to the process that keeps it, and to the tasks."""
+        """Pickle only what it was made from, for the process that keeps it, and for the tasks."""
         return FleetReader, (self.settings, self.feed)
 
     @cached_property
@@ -90,14 +92,14 @@ class FleetReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return Inbox(reports) if reports else None
 
     def initialOffset(self) -> Offset:
-        """Begin with no stream at all: those that are there join with the first batch."""
+        """Return an offset without streams: those that exist join with the first batch."""
         return {"sequence": 0, "tuples": 0}
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
-        """Look at all streams, plan, and let in what the splits can take."""
+        """Look at all streams, plan, let in what the splits can take, and return the offset after that."""
         began, now_s = time.perf_counter(), self.clock()
         self._collect(now_s)
-        control = self._board.asked() if self._board else Control()
+        control = self._board.control() if self._board else Control()
         look = self._look(start, control)
         waiting = np.where(look.book.suspended, 0, look.waiting)
         plan = self._planner.plan(_sample(look, now_s), control.profiles, capacity_hz=self._capacity.sustained_hz)
@@ -105,7 +107,7 @@ class FleetReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ends = self.feed.cut(look, take)
         self._waiting = int((waiting - take).sum())
         offset = start
-        begins_late = self._from_latest(start)  # where the streams stand then has to be noted, though nothing is let in
+        begins_late = self._from_latest(start)  # then their positions have to be noted, though nothing is let in
         if begins_late or (ends != look.book.at).any():
             after = look.book.with_(at=ends, split=plan.splits, behind=take < waiting)
             note = Note(after, look.book.at, look.book.behind)
@@ -113,11 +115,11 @@ class FleetReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             offset |= self._notes.put(offset["sequence"], note)
             self._latest = offset, note
         self._redirections += len(plan.redirected)
-        self._tell(look, plan, waiting - take, offset, now_s, time.perf_counter() - began)
+        self._report(look, plan, waiting - take, offset, now_s, time.perf_counter() - began)
         return offset
 
     def reportLatestOffset(self) -> Offset | None:
-        """Tell how many tuples have come, which is how Spark's progress shows the backlog."""
+        """Return how many tuples have come, from which Spark's progress computes the backlog."""
         offset, _ = self._latest
         return {**offset, "tuples": offset["tuples"] + self._waiting} if offset["sequence"] else None
 
@@ -126,21 +128,21 @@ class FleetReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._freezing = True
 
     def partitions(self, start: Offset, end: Offset) -> list[Split]:
-        """Return what each split reads, as the note says."""
+        """Return what each split reads, by the note of the batch."""
         return [Split(split, end["sequence"], found) for split, found in self._note(end).splits().items()]
 
     def commit(self, end: Offset) -> None:
-        """Forget what came long before."""
+        """Forget the notes of batches long ago."""
         self._notes.forget(end["sequence"])
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read what a split is to read."""
+        """Yield the rows of a split."""
         assert isinstance(partition, Split)
         for records in self.records(partition):
             yield from records.named(partition.ranges).to_batches()
 
     def records(self, split: Split) -> Iterator[Records]:
-        """Read the ranges of a split, and report what there was to say."""
+        """Yield the records of a split, and report what happened."""
         began = time.perf_counter()
         invalid = Files(self.settings.invalid) if self.settings.invalid else None
         reporter = Reporter(split.ranges, split.sequence, split.split, _reports(self.settings), invalid)
@@ -150,24 +152,24 @@ class FleetReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         reporter.write(time.perf_counter() - began)
 
     def panes(self, start: Offset, end: Offset, task: "PaneTask", router: "Router") -> list[tuple[int, InputPartition]]:
-        """Return the splits of a batch, each a slot of the pane level; from the next one on there may be as many as the query has slots."""
+        """Return the splits of a batch, each a slot of the pane level; the next batch may have as many as the query has slots by then."""
         if task.plan.slots != self.max_splits:
             self.max_splits = task.plan.slots
             self._planner = self._admission().build(self._planner.snapshot())
         return list(enumerate(self.partitions(start, end)))
 
     def tuples(self, partition: InputPartition, task: "PaneTask") -> "Iterator[Tuples]":
-        """Read what a split is to read. Records that cannot be read are tuples without a time."""
+        """Yield the tuples of a split. Records that cannot be read are tuples without a time."""
         assert isinstance(partition, Split)
         from skytide.spark.fleet.rows import as_tuples
 
         yield from as_tuples(self.records(partition), partition.ranges, task)
 
     def times_us(self, start: Offset) -> None:
-        """Streams come as they like: nobody can tell how far they are in time."""
+        """Return None: nobody knows how far streams have come in time."""
 
     def position(self, offset: Offset) -> int:
-        """Return how many batches there were."""
+        """Return how many batches there were up to an offset."""
         return int(offset["sequence"])
 
     def _note(self, offset: Offset) -> Note:
@@ -185,7 +187,7 @@ class FleetReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             ) from None
 
     def _look(self, start: Offset, control: Control) -> Look:
-        """Look at the streams, from where a batch starts."""
+        """Return a look at the streams, from where a batch starts."""
         book = self._note(start).book
         if not self._sampled:
             self.feed, self._sampled = self.feed.sampled(self.feed.look(book).book), True
@@ -211,18 +213,18 @@ class FleetReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._odd.update(report.odd)
         self._capacity.measured(reports, now_s)
 
-    def _tell(self, look: Look, plan: Plan, buffered: NDArray[np.int64], offset: Offset, now_s: float, took_s: float) -> None:
+    def _report(self, look: Look, plan: Plan, buffered: NDArray[np.int64], offset: Offset, now_s: float, took_s: float) -> None:
         if self._board is None:
             return
-        told = standing(look, plan, buffered, self._odd, self._redirections, self._capacity.sustained_hz, offset, took_s)
+        status = standing(look, plan, buffered, self._odd, self._redirections, self._capacity.sustained_hz, offset, took_s)
         streams = None
-        if now_s - self._told_s >= TELL_STREAMS_S:
-            streams, self._told_s = streams_table(look.book, plan, buffered), now_s
-        self._board.tell(told, streams)
+        if now_s - self._streams_s >= STREAMS_EVERY_S:
+            streams, self._streams_s = streams_table(look.book, plan, buffered), now_s
+        self._board.write_status(status, streams)
 
 
 def _reports(settings: Settings) -> Files | None:
-    """Return the folder for what tasks report: one that they can reach, or none."""
+    """Return the folder for reports of tasks: one that they can reach, or None."""
     if settings.notes:
         return Files(settings.notes)
     return Files(settings.board) if settings.board and os.path.isdir(settings.board) else None

@@ -1,4 +1,4 @@
-"""What tasks report: how long they took, and what could not be read, which is kept aside if somebody wants to see it."""
+"""What tasks report: how long they took, and what could not be read, which is kept if somebody wants to see it."""
 
 import json
 from collections import Counter
@@ -10,7 +10,7 @@ from skytide.spark.fleet.feeds import Range, Records
 
 FOLDER = "reports"
 BROKEN = "broken"
-REMEMBERED = 1_000
+REMEMBERED = 1_000  # reports, so that each counts once
 
 Counts = Counter[tuple[str, str]]
 """How often something was odd, by stream and reason."""
@@ -28,7 +28,7 @@ class Report:
 
 
 class Reporter:
-    """Reports for one task. It writes under the name of its batch and split, so that a task that is repeated counts once."""
+    """Reports for one task, under the name of its batch and split, so that a repeated task counts once."""
 
     def __init__(self, ranges: Sequence[Range], sequence: int, split: int, reports: Files | None, invalid: Files | None) -> None:
         """Write to these folders, if there are any."""
@@ -39,7 +39,7 @@ class Reporter:
         self._kept: list[str] = []
 
     def add(self, records: Records) -> None:
-        """Take in what was read."""
+        """Count what was read."""
         self._tuples += records.rows.num_rows
         self._odd.update((each.stream, each.reason) for each in records.skipped)
         for broken in records.broken:
@@ -49,7 +49,7 @@ class Reporter:
                 self._kept.append(json.dumps({"stream": stream, "reason": broken.reason, "record": broken.record}))
 
     def write(self, busy_s: float) -> None:
-        """Write the report, and the records that are kept aside."""
+        """Write the report, and the records that could not be read."""
         name = f"{self._sequence:012}-{self._split}"
         if self._invalid is not None and self._kept:
             self._invalid.put(f"{name}.jsonl", ("\n".join(self._kept) + "\n").encode())
@@ -63,12 +63,12 @@ class Inbox:
     """Reads reports on the driver, each once."""
 
     def __init__(self, reports: Files) -> None:
-        """Read those that come to a folder."""
+        """Read from a folder."""
         self._reports = reports
         self._read: dict[str, None] = {}
 
     def new(self) -> list[Report]:
-        """Return the reports that have come since."""
+        """Return the reports that have come since the last call."""
         found = []
         for name in self._reports.names(FOLDER):
             data = self._reports.read_if_there(name)

@@ -12,10 +12,10 @@ from skytide.spark.fleet.feeds import STREAM, Range, Records
 
 
 def as_tuples(read: Iterable[Records], ranges: Sequence[Range], task: PaneTask) -> Iterator[Tuples]:
-    """Return records as tuples, in no order: those of streams that were kept waiting by us apart from the others.
+    """Yield records as tuples, in no order: those of streams that we kept waiting are separate from the others.
 
-    A stream that is still behind holds the punctuation at its newest tuple, as what is left of it may be no newer; one of which nothing
-    came holds it where it is.
+    A stream that is still behind holds the punctuation at its newest tuple, as the rest of it may be no newer; one of which nothing came
+    holds it where it is.
     """
     waited = np.array([each.was_behind or each.is_behind for each in ranges], np.bool_)
     holding = np.array([each.is_behind for each in ranges], np.bool_)
@@ -36,7 +36,7 @@ def as_tuples(read: Iterable[Records], ranges: Sequence[Range], task: PaneTask) 
 
 
 def _without_values(records: Records, ranges: Sequence[Range], schema: pa.Schema) -> pa.RecordBatch:
-    """Return a row without values for each record that cannot be read: such tuples belong to no window, and are counted as that."""
+    """Return a row without values for each record that cannot be read: such tuples belong to no window, and count as invalid."""
     names = pa.array([ranges[broken.part].stream for broken in records.broken], pa.string())
     columns = [names if field.name == STREAM else pa.nulls(len(names), field.type) for field in schema]
     return pa.RecordBatch.from_arrays(columns, schema=schema)

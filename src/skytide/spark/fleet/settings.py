@@ -1,8 +1,8 @@
-"""What a fleet is, as it travels to the source by its options."""
+"""The settings of a fleet, which the source gets as its options."""
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import Any
 
 import pyarrow as pa
@@ -11,6 +11,7 @@ from pyspark.sql.types import StructType
 from skytide.admission import STRATEGIES
 from skytide.errors import InvalidInput
 from skytide.errors.checks import given_if, is_whole, kind_of, one_of, read_real, real, refused, words
+from skytide.errors.limits import MAX_SLOTS
 from skytide.spark.fleet.feeds import Feed
 from skytide.spark.fleet.feeds.arrow_streams import ArrowFolder
 from skytide.spark.fleet.feeds.kafka import Kafka
@@ -24,7 +25,7 @@ FOLDER, REDIS, KAFKA = "a folder", "Redis", "Kafka"
 SCHEMES = {"file": FOLDER, "redis": REDIS, "rediss": REDIS, "kafka": KAFKA}
 FOLDERS = {kind.extension: kind for kind in (JsonFolder, CsvFolder, ArrowFolder)}
 KINDS = {FOLDER: tuple(FOLDERS), REDIS: tuple(Redis.parsers), KAFKA: tuple(Kafka.parsers)}
-"""The formats of each kind of place; the first is taken if none is named."""
+"""The formats of each kind of place; the first is the default."""
 STARTS = ("earliest", "latest")
 YES_OR_NO = {"true": True, "false": False}
 
@@ -50,19 +51,21 @@ class Settings:
     notes: str | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what no fleet can be."""
+        """Refuse settings that make no sense."""
         words("place", self.place, "/data/feeds")
         words("schema", self.schema, "ts timestamp, x double")
         one_of("starting", self.starting, STARTS)
         self._check_kind()
         one_of("strategy", self.strategy, STRATEGIES)
         if self.capacity_hz is not None:
-            real("capacity_hz", self.capacity_hz, above=0, meaning="tuples a second that a split takes, more than 0")
-        if self.splits is not None and not is_whole(self.splits, 1, 100_000):
-            raise refused("splits", self.splits, "out of range", "give the most tasks of a batch, from 1 to 100000")
+            real("capacity_hz", self.capacity_hz, above=0, meaning="tuples per second that a split takes, more than 0")
+        if self.splits is not None and not is_whole(self.splits, 1, MAX_SLOTS):
+            raise refused(
+                "splits", self.splits, "out of range", f"give the maximum number of tasks of a batch, from 1 to {MAX_SLOTS}"
+            )
 
     def _check_kind(self) -> None:
-        """Refuse what belongs to another kind of place."""
+        """Refuse settings that belong to another kind of place."""
         kind = self.kind
         for name, of in (("streams", REDIS), ("topics", KAFKA)):
             given_if(kind == of, name, getattr(self, name), because=f"a fleet in {kind}")
@@ -73,16 +76,16 @@ class Settings:
 
     @property
     def kind(self) -> str:
-        """What kind of place it is."""
+        """The kind of place that the streams are in."""
         scheme, found, _ = self.place.partition("://")
         kind = SCHEMES.get(scheme) if found else FOLDER
         if kind is None:
             known = ", ".join(f"{known}://" for known in SCHEMES)
-            raise refused("place", self.place, "no kind of place that is known", f"name a folder, or a server with {known}")
+            raise refused("place", self.place, "not a known kind of place", f"name a folder, or a server with {known}")
         return kind
 
     def feed(self, columns: StructType) -> Feed:
-        """Return the place of the streams, which have these columns; the last is the stream's name, which is not read."""
+        """Return the feed of the streams, which have these columns; the last, the stream's name, is not read."""
         schema = pa.schema(list(arrow_schema(columns))[:-1])
         check_readable(schema)
         format = self.format or KINDS[self.kind][0]
@@ -94,7 +97,7 @@ class Settings:
         return CsvFolder(path, schema, header=self.header) if format == "csv" else FOLDERS[format](path, schema)
 
     def options(self) -> dict[str, str]:
-        """Return the options that tell the source all this.
+        """Return the settings as options of the source.
 
         >>> Settings(place="/data/feeds", schema="ts timestamp, x double", splits=4).options()
         {'path': '/data/feeds', 'schema': 'ts timestamp, x double', 'splits': '4'}
@@ -104,7 +107,7 @@ class Settings:
 
     @staticmethod
     def from_options(options: Mapping[str, str]) -> "Settings":
-        """Read the options of the source.
+        """Return the settings from the options of the source.
 
         >>> Settings.from_options({"path": "/data/feeds", "schema": "x double", "speed": "3"})
         Traceback (most recent call last):
@@ -120,17 +123,15 @@ class Settings:
             if name not in values:
                 missing = "path" if name == "place" else name
                 raise InvalidInput(
-                    value=f"a fleet without {missing}", reason="it says what to read", remedy=f'give .option("{missing}", ...)'
+                    value=f"a fleet without {missing}",
+                    reason="nothing else says what to read",
+                    remedy=f'give .option("{missing}", ...)',
                 )
         return Settings(**values)
 
-    def with_(self, **values: Any) -> "Settings":
-        """Return the same with other values."""
-        return replace(self, **values)
-
 
 def _option(name: str, value: Any) -> tuple[str, str]:
-    """Return a setting as an option is named and written."""
+    """Return the name and the text of a setting as an option."""
     if name.endswith("_us"):
         return name.removesuffix("_us"), f"{value} us"
     return name, str(value).lower() if isinstance(value, bool) else str(value)
@@ -152,12 +153,12 @@ def _value(option: str, text: str) -> Any:
 
 
 def schema_text(schema: str | StructType) -> str:
-    """Return the columns of the streams as Spark's DDL writes them, and the stream's name after them."""
+    """Return the columns of the streams as Spark's DDL writes them."""
     kind_of(
         "schema",
         schema,
         (str, StructType),
-        reason="no columns",
+        reason="not columns",
         remedy='write them as "ts timestamp, x double", or as a StructType',
     )
     text = schema if isinstance(schema, str) else ", ".join(f"`{f.name}` {f.dataType.simpleString()}" for f in schema.fields)

@@ -21,7 +21,7 @@ class FleetSource(DataSource):
         return FORMAT
 
     def schema(self) -> str:
-        """Return the columns; Spark asks when the stream is loaded, so that wrong options are refused then."""
+        """Return the columns; Spark asks when the stream is loaded, so wrong options are refused then."""
         end_quietly()
         return f"{Settings.from_options(self.options).schema}, {STREAM} string"
 
@@ -35,5 +35,5 @@ class FleetSource(DataSource):
 
 
 def register_fleet(spark: SparkSession) -> None:
-    """Make the format known to a session."""
+    """Register the format in a session."""
     spark.dataSource.register(FleetSource)

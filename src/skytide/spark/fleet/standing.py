@@ -1,6 +1,5 @@
-"""How a fleet is doing, as its reader tells."""
+"""How a fleet is doing, as its reader sees it."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -8,7 +7,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from skytide.admission import Plan
-from skytide.records.fleet import FleetStatus, SplitStatus
+from skytide.records.fleet import SplitStatus
 from skytide.spark.fleet.book import Book
 from skytide.spark.fleet.feeds import Look
 from skytide.spark.fleet.notes import Offset
@@ -25,7 +24,7 @@ def standing(
     offset: Offset,
     took_s: float,
 ) -> dict[str, Any]:
-    """Return the status of a fleet as plain values."""
+    """Return the fields of a `FleetStatus`, as plain values."""
     away = look.book.away > 0
     reasons: dict[str, int] = {}
     for (_, reason), count in odd.items():
@@ -49,13 +48,8 @@ def standing(
     }
 
 
-def status_of(told: Mapping[str, Any]) -> FleetStatus:
-    """Return what a reader told as a record."""
-    return FleetStatus(**told)
-
-
 def streams_table(book: Book, plan: Plan, buffered: NDArray[np.int64]) -> pa.Table:
-    """Return how each stream is doing."""
+    """Return how each stream is doing, one row per stream."""
     return pa.table(
         {
             "stream": pa.array(book.names, pa.string()),

@@ -1,6 +1,6 @@
 """Aggregates of windows that can be asked further: `.aggregate("sum(size) AS volume", keys="symbol").top_k(3, by="volume")`.
 
-The second query is asked of each window's aggregates by themselves, in the same task: panes are shared, and windows come out once, as ever.
+The second query is asked of the aggregates of each window, in the same task: panes are shared, and windows come out once, as always.
 """
 
 from dataclasses import replace
@@ -32,7 +32,7 @@ class AggregatedQuery(ContinuousQuery, Asks[ContinuousQuery]):
         return ContinuousQuery(**fields_of(asked_over(self, query)))
 
     def windows_of_all_rows(self) -> "AggregatedFrame":
-        """Return the windows of rows that are all there, in one lazy plan."""
+        """Return the windows of rows that do not stream, in one lazy plan."""
         return aggregated_frame(super().windows_of_all_rows(), self)
 
 
@@ -51,7 +51,7 @@ class AggregatedFrame(Asks[DataFrame], DataFrame):
 
 
 def aggregated_frame(df: DataFrame, chain: _Chain) -> AggregatedFrame:
-    """Return a DataFrame as one that can be asked further; it stays what it is for Spark."""
+    """Return a DataFrame as one that can be asked further; for Spark it stays the same."""
     kind: Any = type(AggregatedFrame.__name__, (AggregatedFrame, type(df)), {"__doc__": AggregatedFrame.__doc__})
     found: AggregatedFrame = object.__new__(kind)
     found.__dict__.update(vars(df), _chain=chain)
@@ -59,12 +59,12 @@ def aggregated_frame(df: DataFrame, chain: _Chain) -> AggregatedFrame:
 
 
 def fields_of(query: ContinuousQuery) -> dict[str, Any]:
-    """Return what a query is made of, to make one of another class."""
+    """Return the fields of a query, to make one of another class."""
     return {name: getattr(query, name) for name in ContinuousQuery.__dataclass_fields__}
 
 
 def asked_over(asked: Continuous, query: Query) -> Continuous:
-    """Return a query over the answers of another one, with names and expressions found in its results."""
+    """Return a query over the answers of another one; names and expressions refer to its results."""
     check_asked(asked.rows, query)
     columns = arrow_schema(asked.rows.schema)
     known = bounded(asked.rows.schema, asked.time)

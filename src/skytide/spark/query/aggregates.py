@@ -1,7 +1,7 @@
-"""From aggregates as Spark users write them to the query: Spark's analyser resolves names, types and casts, and its tree is read here.
+"""From aggregates as Spark users write them to a query: Spark's analyser resolves names, types and casts, and its tree is read here.
 
-What is inside of an aggregate becomes a column that Spark computes before; what is over aggregates is evaluated beside them
-(`queries/expressions.py`), so that windows share panes as ever.
+An expression inside an aggregate becomes a column that Spark computes first; one over aggregates is evaluated next to them
+(`queries/expressions.py`), so that windows share panes as always.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -41,7 +41,7 @@ AGGREGATES = {
     "VarianceSamp": "variance",
     "VariancePop": "var_pop",
 }
-"""Spark's classes of aggregates, and the functions here that are the same."""
+"""Spark's classes of aggregates, and the equivalent functions here."""
 CALLS = {
     "Add": "add",
     "Subtract": "subtract",
@@ -75,7 +75,7 @@ EXACT_QUANTILES = ("Percentile", "Median", "PercentileCont", "PercentileDisc")
 
 
 def aggregate_of(df: DataFrame, measures: Sequence[str | Column | Measure], keys: tuple[str, ...], time: str) -> Aggregate:
-    """Return the query for aggregates as they were written: texts, Columns, or functions of a user's own."""
+    """Return the query for aggregates as written: texts, Columns, or a user's own functions."""
     if not measures:
         raise InvalidInput(value="aggregate()", reason="nothing to aggregate", remedy='name some: aggregate("count(*)")')
     asked: list[Measure | Result] = []
@@ -88,9 +88,11 @@ def aggregate_of(df: DataFrame, measures: Sequence[str | Column | Measure], keys
         elif isinstance(measure, str | Column) and (not isinstance(measure, str) or measure.strip()):
             asked.append(_Reader(df, keys, hidden, measure).read())
         else:
-            raise refused("measures", measure, "not an aggregate", 'give a text, as "count(*)", or a Column, as F.sum("size")')
+            raise refused(
+                "measures", measure, "not an aggregate", 'give a text such as "count(*)", or a Column such as F.sum("size")'
+            )
     for named in (each for each in asked if each.name.lower() in BOUNDS):
-        reason, remedy = "the results have a column of that name themselves", 'give it another name: "min(ts) AS earliest"'
+        reason, remedy = "the results have a column of that name already", 'give it another name: "min(ts) AS earliest"'
         raise InvalidInput(value=f"result {named.name}", reason=reason, remedy=remedy)
     if all(isinstance(each, Measure) for each in asked):
         return Aggregate(tuple(each for each in asked if isinstance(each, Measure)), keys, time)
@@ -118,7 +120,7 @@ def expression_of(answer: DataFrame, written: str | Column) -> Expression:
 
 
 class _Reader:
-    """Reads one aggregate, or an expression over some, from the tree of Spark's analyser."""
+    """Reads an aggregate, or an expression over aggregates, from the tree of Spark's analyser."""
 
     def __init__(self, df: DataFrame, keys: tuple[str, ...], hidden: list[Measure], written: str | Column) -> None:
         self._df, self._keys, self._hidden, self._written = df, keys, hidden, written
@@ -126,7 +128,7 @@ class _Reader:
         self._common: dict[str, Expression] = {}
 
     def read(self) -> Measure | Result:
-        """Return an aggregate, or an expression over some."""
+        """Return the aggregate, or the expression over aggregates."""
         plan = self.analysed(lambda column: self._df.groupBy(*map(_quoted, self._keys)).agg(column))
         node = list(_items(plan.aggregateExpressions()))[-1] if _class(plan) == "Aggregate" else None
         if node is None or _class(node) != "Alias":
@@ -156,7 +158,7 @@ class _Reader:
             raise self._refused(str(error).strip().partition("\n")[0], f"use columns of {', '.join(self._df.columns)}") from None
 
     def _measure(self, node: Any) -> Measure:
-        """Return an aggregate of a column or of an expression, which Spark computes before."""
+        """Return an aggregate of a column, or of an expression that Spark computes first."""
         function = node.aggregateFunction()
         kind = _class(function)
         condition = None if node.filter().isEmpty() else node.filter().get()
@@ -180,7 +182,7 @@ class _Reader:
         self._check_one(children[:1] if kind in ("First", "Last") else children)
         of = children[0]
         if AGGREGATES[kind] in SPREADS and _class(of) == "Cast" and is_number(_kind(of.child())):
-            of = of.child()  # to double, which is done here too
+            of = of.child()  # to double, which happens here, too
         if kind == "Count" and _class(of) == "Literal" and of.value() is not None:
             return Measure("count", "*" if condition is None else f"IF({condition.sql()}, 1, NULL)", "")
         return Measure(AGGREGATES[kind], _text(of, condition), "")
@@ -220,9 +222,7 @@ class _Reader:
         if kind == "Cast" and can_cast(_kind(children[0]), _kind(node)):
             return Call("cast", (self.expression(children[0]),), _kind(node), _mode(node))
         if kind not in CALLS:
-            raise self._refused(
-                f"{node.sql()} is not known over aggregates", "compute it from the results, or inside of an aggregate"
-            )
+            raise self._refused(f"{node.sql()} is not known over aggregates", "compute it from the results, or inside an aggregate")
         return Call(CALLS[kind], tuple(map(self.expression, children)), _kind(node), _mode(node))
 
     def _constant(self, node: Any) -> Constant:
@@ -269,7 +269,7 @@ def _mode(node: Any) -> Mode:
 
 
 def _text(node: Any, condition: Any) -> str:
-    """Return what is inside of an aggregate: the name of a column, or an expression in SQL."""
+    """Return what is inside an aggregate: the name of a column, or an expression in SQL."""
     if condition is not None:
         return f"IF({condition.sql()}, {node.sql()}, NULL)"
     if _class(node) == "Literal":

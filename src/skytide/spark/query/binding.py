@@ -1,4 +1,4 @@
-"""From what a user wrote to columns that exist: names, SQL expressions and Columns."""
+"""From what a user wrote (names, SQL expressions and Columns) to columns that exist."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -25,7 +25,7 @@ Batches = Iterator[pa.RecordBatch]
 def bind(df: DataFrame, query: Query) -> tuple[DataFrame, Query, list[str]]:
     """Return the DataFrame with a helper column for each expression, the query over names, and the helpers' names.
 
-    Raises InvalidInput for what cannot be resolved or compared; no job runs for that.
+    Raises InvalidInput if something cannot be resolved or compared, without running a job.
     """
     check_workers(df.sparkSession)
     names: dict[str, str] = {}
@@ -60,13 +60,13 @@ def spark_schema(rows: StructType, columns: pa.Schema) -> StructType:
 
 
 def bounded(rows: StructType, time: str) -> StructType:
-    """Return the schema with the bounds of a window, which are of the same type as the time of a tuple."""
+    """Return the schema with the bounds of a window, which have the type of a tuple's time."""
     kind = rows[time].dataType
     return StructType([StructField("window_start", kind), StructField("window_end", kind), *rows.fields])
 
 
 def map_in_arrow(df: DataFrame, work: Callable[[Batches], Batches], schema: StructType) -> DataFrame:
-    """Do as `df.mapInArrow`, for columns of any name: PySpark reads `a.b` as the field b of a column a."""
+    """Return `df.mapInArrow(work, schema)`, for columns of any name: PySpark reads `a.b` as the field b of a column a."""
     plain, names = plainly_named(df), df.columns
     if plain is df:
         return df.mapInArrow(work, schema)
@@ -74,7 +74,7 @@ def map_in_arrow(df: DataFrame, work: Callable[[Batches], Batches], schema: Stru
 
 
 def plainly_named(df: DataFrame) -> DataFrame:
-    """Return a DataFrame with plain names for its columns, in their order: itself, if they are plain."""
+    """Return a DataFrame whose columns have plain names, in the same order: itself, if they are plain already."""
     if all(re.fullmatch(r"\w+", name) for name in df.columns):
         return df
     return df.toDF(*(f"{HELPER}column{number}" for number in range(len(df.columns))))
@@ -90,19 +90,19 @@ def existing(df: DataFrame, what: Any) -> str | None:
         same = [name for name in df.columns if name.lower() == what.lower()]
         if len(same) == 1:
             return same[0]
-    # A lone word can only be a misspelt column: left as it is, the query's check says so, with the names there are.
+    # A single word can only be a misspelt column: the query's check says so, and names the columns that exist.
     return what if re.fullmatch(r"\w+", what) else None
 
 
 def _check_collations(df: DataFrame, names: dict[str, str]) -> None:
-    """Refuse strings that are equal though their bytes are not: Arrow knows nothing of collations."""
+    """Refuse strings with a collation, which may be equal though their bytes differ: Arrow knows nothing of collations."""
     for what, name in names.items():
         kind = df.schema[name].dataType if name in df.columns else None
         if isinstance(kind, StringType) and kind.collation != StringType().collation:
             raise InvalidInput(
                 value=f"{what} of type {kind.simpleString()}",
                 reason="strings are compared by their bytes here, not by a collation",
-                remedy="compare another form of it, lower(...) say, or cast it to STRING COLLATE UTF8_BINARY",
+                remedy="compare another form of it, such as lower(...), or cast it to STRING COLLATE UTF8_BINARY",
             )
 
 

@@ -1,4 +1,4 @@
-"""What can be refused before Spark does anything: columns that cannot come out again, and arguments of a start."""
+"""Checks before Spark does anything: of columns that could not come out again, and of the arguments of a start."""
 
 from datetime import timedelta
 from typing import Any
@@ -16,17 +16,17 @@ from skytide.spark.engine.window_level import BOUNDS
 from skytide.spark.query.binding import HELPER
 from skytide.spark.types import arrow_schema
 
-BATCH = "batch"  # the partitions of a Parquet folder: a column of that name would be hidden by it
+BATCH = "batch"  # the partition column of a Parquet folder, which would hide another column of that name
 
 
 def check_asked(df: Any, query: Any) -> None:
-    """Refuse what is no DataFrame, or no query."""
-    kind_of("df", df, DataFrame, reason="not a DataFrame of Spark", remedy="pass one, for instance spark.createDataFrame(rows)")
+    """Refuse what is not a DataFrame, or not a query."""
+    kind_of("df", df, DataFrame, reason="not a Spark DataFrame", remedy="pass one, for instance spark.createDataFrame(rows)")
     kind_of("query", query, Query, reason="not a query", remedy="derive from skytide.Query, and pass an object of your class")
 
 
 def check_columns(df: DataFrame, *, taken: tuple[str, ...] = ()) -> None:
-    """Refuse columns that could not come out again as they are; `taken` are names that results have themselves."""
+    """Refuse columns that could not come out again unchanged; `taken` are names that the results use themselves."""
     seen: dict[str, str] = {}
     cased = df.sparkSession.conf.get("spark.sql.caseSensitive") == "true"
     for field in df.schema.fields:
@@ -34,11 +34,11 @@ def check_columns(df: DataFrame, *, taken: tuple[str, ...] = ()) -> None:
         twin = seen.get(key)
         seen[key] = field.name
         if field.name.lower() in taken or field.name.lower().startswith(HELPER):
-            reason, remedy = "the results have a column of that name themselves", "rename it first"
+            reason, remedy = "the results have a column of that name already", "rename it first"
         elif twin == field.name:
             reason, remedy = "several columns have that name", "rename or drop all but one first"
         elif twin is not None:
-            reason, remedy = f"Spark cannot tell it from {twin}", "rename one of them first, or set spark.sql.caseSensitive"
+            reason, remedy = f"Spark cannot distinguish it from {twin}", "rename one of them first, or set spark.sql.caseSensitive"
         elif not isinstance(field.dataType, NullType) and pa.types.is_null(arrow_schema(StructType([field])).field(0).type):
             reason, remedy = f"its type {field.dataType.simpleString()} has no Arrow form", "cast or drop it first"
         else:
@@ -47,7 +47,7 @@ def check_columns(df: DataFrame, *, taken: tuple[str, ...] = ()) -> None:
 
 
 def check_streamed(df: DataFrame) -> None:
-    """Refuse columns that could not come out beside the bounds of their window."""
+    """Refuse columns that could not come out next to the bounds of their window."""
     check_columns(df, taken=BOUNDS)
 
 
@@ -65,13 +65,13 @@ def check_start(
     splitting: Any,
     **slots: Any,
 ) -> None:
-    """Refuse arguments of a start that make no sense, before anything is written."""
+    """Refuse arguments of `start` that make no sense, before anything is written."""
     kind_of(
         "trigger",
         trigger,
         (str, timedelta),
         reason="not a trigger",
-        remedy='pass an interval as "500 ms", "auto" or "availableNow"',
+        remedy='pass an interval such as "500 ms", or "auto" or "availableNow"',
     )
     yes_or_no("flush", flush)
     if splitting is not None and strategy_of(splitting).key_routing() and not query.routed_by():
@@ -89,12 +89,12 @@ def check_start(
         for column in (column for column in columns if written and column.lower() == BATCH):
             raise InvalidInput(
                 value=f"column {column}",
-                reason=f"the Parquet folder of {argument} has its batches in folders of that name, which would hide it",
+                reason=f"the Parquet folder of {argument} keeps its batches in folders of that name, which would hide it",
                 remedy="rename it before skytide.stream, or use another sink",
             )
 
 
 def check_slots(name: str, slots: Any) -> None:
-    """Refuse a number of slots that is none."""
+    """Refuse what is not a number of slots; None means that it is not given."""
     if slots is not None:
         whole(name, slots, 1, MAX_SLOTS)

@@ -16,12 +16,13 @@ from skytide.queries import Query
 from skytide.routing import EVEN, TB_RR, Splitting, strategy_of
 from skytide.spark.checkpoint import SparkNotes, Store, checkpoint_place
 from skytide.spark.engine.engine import Engine, Plan
-from skytide.spark.engine.jobs import SparkJobs
+from skytide.spark.engine.jobs import SparkJobs, describe
 from skytide.spark.engine.pinning import Pins
 from skytide.spark.query.binding import bind, bounded, spark_schema
 from skytide.spark.query.checks import check_asked, check_start, check_streamed
 from skytide.spark.query.run import Run
 from skytide.spark.query.windows_of_rows import windows_of_rows
+from skytide.spark.session.failure import cut_off
 from skytide.spark.sinks.outlets import Sinks
 from skytide.spark.sinks.parquet import ParquetSink, claim_all
 from skytide.spark.sinks.sinks import MemorySink, SideSink, Sink, TableSink, side_sink_of, sink_of
@@ -82,17 +83,19 @@ class ContinuousQuery:
         pane_slots: int | None = None,
         window_slots: int = 1,
     ) -> "Run":
-        """Start; windows come out in order, each once, also after a crash, as long as the checkpoint folder is there.
+        """Start the query, and return its handle; windows come out in order, each once, even after a crash, as long as the checkpoint is there.
 
         `sink` is a function of (results, batch_id) that does the same again if called again with the same id, or "parquet" (with
-        `path`), "console", "memory" (whose results SQL knows as a table of the `name`), or any format that Spark can write to, with its
-        `options`. `late` gets the tuples that were dropped, `windows` one row a window: a function or the
-        path of a Parquet folder each. `invalid` gets tuples that belong to no window: those without a time or with a wrong one, and
-        rows that the query refuses, which would otherwise fail it. `trigger` is an interval; "auto", for batches that begin right after windows have ended; or "availableNow", with which `flush` also closes the last windows.
+        `path`), "console", "memory" (SQL knows its results as a table called `name`), or any format that Spark can write to, with its
+        `options`. `late` gets the tuples that were dropped, `windows` one row per window, and `invalid` the tuples that belong to no
+        window: those without a time or with a wrong one, and rows that the query refuses, which would otherwise make it fail. Each of
+        the three is a function, or the path of a Parquet folder. `trigger` is an interval; or "auto": batches begin right after windows
+        have ended; or "availableNow", with which `flush` closes the last windows, too.
 
-        `splitting` says how tuples come to the `pane_slots`, the tasks of the pane level: "PB_RR", "TB_RR", "RATE", "AS" or "AS_PID", as
-        the papers name them, "EVEN", or, for a query with keys, "KEYS", which divides the most frequent ones. Without it tuples are worked on where they are: in the partitions of the DataFrame, or
-        evenly, where the source is a workload. The window level has up to `window_slots` tasks at once, if that is worth it.
+        `splitting` says how tuples get to the `pane_slots`, the tasks of the pane level: "PB_RR", "TB_RR", "RATE", "AS" or "AS_PID", as
+        the papers name them, "EVEN", or, for a query with keys, "KEYS", which divides the most frequent ones. Without it, tuples are
+        processed where they are: in the partitions of the DataFrame, or spread evenly if the source is a workload. The window level has
+        up to `window_slots` tasks at once, if that is worth it.
         """
         kept = arrow_schema(self.rows.schema)
         check_start(
@@ -111,7 +114,7 @@ class ContinuousQuery:
         )
         if flush and trigger != AVAILABLE_NOW:
             raise InvalidInput(
-                value="flush=True", reason="a stream that goes on has no last window", remedy='use trigger="availableNow"'
+                value="flush=True", reason="an endless stream has no last window", remedy='use trigger="availableNow"'
             )
         if sink == "parquet" and path and windows is None:
             windows = f"{os.fspath(path)}/_windows"
@@ -154,7 +157,13 @@ class ContinuousQuery:
             rows, trigger_us = load_panes(spark, reader, plan, pace), POLL_US if pace else interval_us
 
         def run_batch(batch: DataFrame, batch_id: int) -> None:
-            engine.run_batch(self._jobs(batch.sparkSession, known, pins), batch, batch_id)
+            describe(batch.sparkSession, engine.status())
+            try:
+                engine.run_batch(self._jobs(batch.sparkSession, known, pins), batch, batch_id)
+            except Exception as error:
+                if (short := cut_off(error)) is not None:
+                    raise short from None
+                raise
 
         writer = rows.writeStream.foreachBatch(run_batch).option("checkpointLocation", place.spark)
         if name:
@@ -178,7 +187,7 @@ class ContinuousQuery:
         flush: bool = False,
         name: str | None = None,
     ) -> "Run":
-        """Start with a table of Spark's catalog as the sink; the other arguments are as for `start`."""
+        """Start the query with a table of Spark's catalog as its sink, and return its handle; the other arguments are those of `start`."""
         words("table", table, "best_hotels")
         sink = TableSink(table, format, options or {}, str(checkpoint))
         return self.start(
@@ -186,14 +195,14 @@ class ContinuousQuery:
         )
 
     def windows_of_all_rows(self) -> DataFrame:
-        """Return the windows of rows that are all there, in one lazy plan."""
+        """Return the windows of rows that do not stream, in one lazy plan."""
         return windows_of_rows(self.rows, self.time, self.windows, self.query).drop(*self.helpers)
 
     def _jobs(self, spark: SparkSession, known: StructType, pins: Pins) -> SparkJobs:
         return SparkJobs(spark, known, pins)
 
     def _way(self, splitting: str | Splitting | None) -> Way:
-        """Return how tuples reach slots: expressions are Spark's to compute, and tuples in turn or in equal parts need no shuffle."""
+        """Return how tuples reach slots: with expressions, Spark has to compute them first; by turns or in equal parts, no shuffle is needed."""
         given = None if splitting is None else strategy_of(splitting)
         inside = self.source.way(given) if self.source is not None and not self.helpers else None
         if inside is not None:

@@ -17,7 +17,7 @@ from skytide.spark.query.binding import bind, map_in_arrow, spark_schema
 from skytide.spark.query.checks import check_asked, check_columns
 from skytide.spark.types import arrow_schema
 
-MAX_SLOTS = 32  # every slot of a shared merge gets a copy of what was kept
+MAX_SLOTS = 32  # every slot of a shared merge gets a copy of all kept rows
 SLOT = "__skytide_slot"
 OWNER = "__skytide_owner"
 Arguments = ParamSpec("Arguments")
@@ -25,7 +25,7 @@ Arguments = ParamSpec("Arguments")
 
 @dataclass(frozen=True)
 class _OfRows(Asks[DataFrame]):
-    """All rows of a DataFrame, to ask."""
+    """All rows of a DataFrame, which queries can be asked of."""
 
     df: DataFrame
 
@@ -36,7 +36,7 @@ class _OfRows(Asks[DataFrame]):
 def _of_rows(
     method: Callable[Concatenate[_OfRows, Arguments], DataFrame],
 ) -> Callable[Concatenate[DataFrame, Arguments], DataFrame]:
-    """Return a query as a function of a DataFrame: its arguments, and its documentation, are those of the declaration."""
+    """Return a query as a function of a DataFrame, with the arguments and the documentation of its declaration."""
 
     @wraps(method)
     def function(df: DataFrame, /, *arguments: Arguments.args, **options: Arguments.kwargs) -> DataFrame:
@@ -59,10 +59,10 @@ top_k = _of_rows(_OfRows.top_k)
 
 
 def apply(df: DataFrame, query: Query) -> DataFrame:
-    """Ask any query, also one of your own, of all rows of a DataFrame.
+    """Ask any query, also one of your own, of all rows of a DataFrame; return the answer as a lazy DataFrame.
 
     Each partition keeps what can still matter. The merge is then divided: by `diff` columns where there are some, otherwise each
-    slot decides about a share of the kept rows against all of them. Only a query that knows neither is merged in one task.
+    slot decides about a share of the kept rows against all of them. Only a query that allows neither is merged in one task.
     """
     check_asked(df, query)
     if df.isStreaming:

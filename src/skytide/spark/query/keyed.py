@@ -1,7 +1,7 @@
 """Operators on the tuples of each key, as people write them: `stream(df).keyed("symbol").count_window(1_000, slide=25).apply(...)`."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Generic, NoReturn, TypeVar, cast, overload
 
@@ -43,13 +43,14 @@ from skytide.trading import Candlesticks
 from skytide.windows import Duration, Windows, duration_us, sliding
 
 GROUP = "__skytide_group"
+GROUP_BITS = np.uint64(56)  # to shift a hash by: its first 8 bits are the group
 END_OF_TIME_US = 2**62
 KeyedAnswer = TypeVar("KeyedAnswer", "KeyedQuery", DataFrame)
 COUNT_BOUNDS = ("row_start", "row_end", "window_start", "window_end")
 
 
 def slack_of(slack: Slack | None) -> Slack:
-    """Return a slack, or the usual one."""
+    """Return the slack, or the default one if it is None."""
     if slack is not None and not isinstance(slack, Slack):
         raise refused("slack", slack, "not a slack", 'pass KSlack(), DropRatio(0.01) or FixedSlack("2 s")')
     return slack or KSlack()
@@ -58,7 +59,7 @@ def slack_of(slack: Slack | None) -> Slack:
 def key_columns(df: DataFrame, time: str, keys: tuple[str, ...]) -> tuple[str, ...]:
     """Return the names of key columns as the DataFrame has them, or refuse them."""
     if not keys:
-        raise InvalidInput(value="keyed()", reason="no key is named", remedy='name one: keyed("symbol"), or ask without keyed()')
+        raise InvalidInput(value="keyed()", reason="no key is named", remedy='name one: keyed("symbol"), or leave keyed() out')
     cased = df.sparkSession.conf.get("spark.sql.caseSensitive") == "true"
     names = {name if cased else name.lower(): name for name in df.columns}
     kinds = arrow_schema(df.schema)
@@ -83,7 +84,7 @@ def key_columns(df: DataFrame, time: str, keys: tuple[str, ...]) -> tuple[str, .
 
 @dataclass(frozen=True)
 class Keyed(Generic[KeyedAnswer]):
-    """Tuples with a key."""
+    """Tuples with a time and a key."""
 
     df: DataFrame
     time: str
@@ -93,16 +94,16 @@ class Keyed(Generic[KeyedAnswer]):
     def count_window(
         self, length: int, slide: int | None = None, slack: Slack | None = None, *, tick: Duration = "100 ms"
     ) -> "KeyedWindowed[KeyedAnswer]":
-        """Cut the tuples of each key, in order of time, into windows of so many, one every `slide` tuples; without it one after the other.
+        """Return windows of `length` tuples of each key, in order of time, one every `slide` tuples (default: `length`).
 
-        Windows come out a `tick` of the stream's time at a time. Each costs a little: where much time goes by in a batch, as when
-        history is replayed, let it be longer.
+        Windows come out in steps of a `tick` of the stream's time. Each step costs a little: if much time passes within a batch, as when
+        history is replayed, choose a longer one.
         """
         windows = CountWindows(length, length if slide is None else slide, duration_us(tick, "tick"))
         return KeyedWindowed(self.df, self.time, self.keys, windows, slack_of(slack), self.source)
 
     def window(self, length: Duration, slide: Duration | None = None, slack: Slack | None = None) -> "KeyedWindowed[KeyedAnswer]":
-        """Cut the tuples of each key into windows of time."""
+        """Return windows of time of the tuples of each key."""
         return KeyedWindowed(self.df, self.time, self.keys, TimeWindows(sliding(length, slide)), slack_of(slack), self.source)
 
     def apply(self, operator: KeyedOperator, *, slack: Slack | None = None) -> KeyedAnswer:
@@ -112,7 +113,7 @@ class Keyed(Generic[KeyedAnswer]):
 
 @dataclass(frozen=True)
 class KeyedWindowed(Asks[KeyedAnswer]):
-    """Windows of the tuples of each key. A query on it gives a DataFrame if the rows do not stream, otherwise something to start."""
+    """Windows of the tuples of each key. A query on them is a DataFrame if the rows do not stream, otherwise something to start."""
 
     df: DataFrame
     time: str
@@ -137,14 +138,14 @@ class KeyedWindowed(Asks[KeyedAnswer]):
         Those of windows of time can be asked further: `.top_k(3, by="mean")` are the best keys of each window.
         """
         if isinstance(self.windows, TimeWindows):
-            # Partial results of a key can be merged, so that its tuples need not come together: no key is too frequent.
+            # Partial results of a key can be merged, so its tuples need not be in one place: no key is too frequent.
             query = OfEachKey.of(aggregate_of(self.df, measures, self.keys, self.time))
             return asked(AggregatedKeys, self.df, self.time, self.windows.windows, self.slack, query, self.source)
         found = _asked(self, self.windows, self.slack, aggregate_of(self.df, measures, (), self.time), None)
         return aggregated_frame(found, _NotFurther()) if isinstance(found, DataFrame) else AggregatedKeys(**fields_of(found))
 
     def apply(self, query: Query | KeyedOperator) -> KeyedAnswer:
-        """Ask any query, or give each window to an operator of your own."""
+        """Ask any query, or pass each window to an operator of your own."""
         given = (query, None) if isinstance(query, Query) else (None, Operator(query))
         return cast(KeyedAnswer, _asked(self, self.windows, self.slack, *given))
 
@@ -160,16 +161,17 @@ class KeyedQuery(ContinuousQuery):
         slots: int | None = None,
         trigger: Duration = "500 ms",
         path: str | os.PathLike[str] | None = None,
+        options: Mapping[str, str] | None = None,
         late: SideSink | None = None,
         windows: SideSink | None = None,
         invalid: SideSink | None = None,
         flush: bool = False,
         name: str | None = None,
     ) -> Run:
-        """Start; results come out once and in order within a key, also after a crash and while keys move from slot to slot.
+        """Start the query, and return its handle; results come out once and in order within a key, even after a crash and while keys move.
 
-        `slots` are the tasks that work on keys at the same time, as many as there are cores if not given; `run.resize(slots=...)` changes it.
-        The others are as in `ContinuousQuery.start`; `windows` gets a row for each batch that let something out.
+        `slots` are the tasks that work on keys at the same time (default: one per core); `run.resize(slots=...)` changes their number.
+        The other arguments are those of `ContinuousQuery.start`; `windows` gets a row for each batch with results.
         """
         check_slots("slots", slots)
         given = replace(self, slots=slots)
@@ -180,6 +182,7 @@ class KeyedQuery(ContinuousQuery):
             checkpoint=checkpoint,
             trigger=trigger,
             path=path,
+            options=options,
             late=late,
             windows=windows,
             invalid=invalid,
@@ -189,13 +192,13 @@ class KeyedQuery(ContinuousQuery):
 
 
 class _NotFurther:
-    """What aggregates of windows of so many rows say to a further query."""
+    """Refuses a further query on aggregates of windows that are measured in rows."""
 
     def apply(self, query: Query) -> NoReturn:
         raise InvalidInput(
             value=f"{type(query).__name__} over aggregates",
-            reason="windows of so many rows are those of one key each: there is nobody to compare it with",
-            remedy='use windows of time, as .window("1 minute")',
+            reason="each window of rows belongs to one key, so there is nothing to compare it with",
+            remedy='use windows of time, such as .window("1 minute")',
         )
 
 
@@ -209,7 +212,7 @@ class AggregatedKeys(KeyedQuery, Asks[KeyedQuery]):
         return KeyedQuery(**fields_of(asked_over(self, query)))
 
     def windows_of_all_rows(self) -> AggregatedFrame:
-        """Return the windows of rows that are all there, in one lazy plan."""
+        """Return the windows of rows that do not stream, in one lazy plan."""
         return aggregated_frame(super().windows_of_all_rows(), self)
 
 
@@ -227,7 +230,7 @@ def _asked(
     if query is not None:
         check_asked(df, query)
         if isinstance(query, Aggregate) and query.keys:
-            raise InvalidInput(value="aggregate(keys=...)", reason="the windows are those of keys already", remedy="leave keys out")
+            raise InvalidInput(value="aggregate(keys=...)", reason="the windows are per key already", remedy="leave keys out")
     check_columns(df, taken=taken)
     wording = repr(query) if query is not None else f"{operator.name}" if operator else ""
     if query is not None:
@@ -256,7 +259,7 @@ def _check_results(step: KeyedStep) -> None:
 
 
 def _of_rows(df: DataFrame, step: KeyedStep) -> DataFrame:
-    """Return the results for rows that are all there, in one lazy plan: a task for the keys of some groups at a time."""
+    """Return the results for rows that do not stream, in one lazy plan: a task works on the keys of one group."""
     known = bounded(df.schema, step.time)
     columns = step.columns
 
@@ -266,7 +269,7 @@ def _of_rows(df: DataFrame, step: KeyedStep) -> DataFrame:
             rows = pa.Table.from_batches([batch]).cast(columns)
             rows = rows.filter(rows[step.time].is_valid()) if rows[step.time].null_count else rows
             tagged.pane(rows)
-            groups = (hashes_of(rows, step.keys) >> np.uint64(56)).astype(np.int64)
+            groups = (hashes_of(rows, step.keys) >> GROUP_BITS).astype(np.int64)
             yield from rows.append_column(GROUP, pa.array(groups)).to_batches()
 
     def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -29,7 +29,7 @@ from skytide.spark.session.interrupt import Interrupt
 from skytide.spark.sinks.outlets import window_table
 from skytide.spark.sinks.sinks import MemorySink
 from skytide.spark.sources.panes import OwnSource
-from skytide.spark.watching import fleet_subject, query_subject
+from skytide.spark.watching import fleet_subject, query_subject, short
 from skytide.watch.looks import Subject
 from skytide.watch.serving import export, serve
 
@@ -38,8 +38,10 @@ if TYPE_CHECKING:
     from skytide.watch.server import Page
 
 QUERY_WIDTH = 100
-LOOK_S = 0.25  # between two looks whether somebody pressed Ctrl-C
-ENDING = "skytide: Ctrl-C: the query ends after the batch at hand, and goes on from its checkpoint when it is started again"
+LOOK_S = 0.25  # between two checks whether somebody pressed Ctrl-C
+MIN_LOOK_S = 0.001
+BATCH_LOOK_S = 0.05  # between two checks whether a batch has ended
+ENDING = "skytide: Ctrl-C: the query ends after the current batch, and continues from its checkpoint when it is started again"
 
 
 class Run(Printed):
@@ -75,7 +77,7 @@ class Run(Printed):
 
     @property
     def name(self) -> str | None:
-        """The name that the query was given."""
+        """The name of the query, if it was given one."""
         return self.query.name
 
     @property
@@ -85,12 +87,12 @@ class Run(Printed):
 
     @property
     def lastProgress(self) -> Any:
-        """What Spark tells of its latest batch."""
+        """Spark's progress report of its latest batch."""
         return self.query.lastProgress
 
     @property
     def recentProgress(self) -> Any:
-        """What Spark tells of its latest batches."""
+        """Spark's progress reports of its latest batches."""
         return self.query.recentProgress
 
     def exception(self) -> StreamingQueryException | None:
@@ -100,15 +102,15 @@ class Run(Printed):
     def lines(self) -> list[tuple[str, str]]:
         """Return what runs, and how it is doing."""
         asked = self._engine.plan.identity()
-        query = textwrap.shorten(asked["query"], QUERY_WIDTH, placeholder=" ...")
+        query = textwrap.shorten(short(asked["query"]), QUERY_WIDTH, placeholder=" ...")
         return [("query", f"{f'{self.name}: ' if self.name else ''}{query}, windows of {asked['windows']}"), *self.status().lines()]
 
     def __repr__(self) -> str:
-        """Write it in a few lines."""
+        """Return the query and its status in a few lines."""
         return str(self)
 
     def status(self) -> Status:
-        """How the query is doing."""
+        """Return how the query is doing."""
         state, failure = self._state()
         return replace(self._engine.status(), state=state, failure=failure)
 
@@ -132,17 +134,17 @@ class Run(Printed):
         return ("running" if doing["isDataAvailable"] else "idle"), ""
 
     def windows(self) -> list[WindowRow]:
-        """The latest windows that came out, oldest first."""
+        """Return the latest windows that came out, oldest first."""
         return self._engine.recent_windows()
 
     def windows_df(self) -> DataFrame:
-        """The latest windows that came out as a DataFrame, with their times as times."""
+        """Return the latest windows that came out as a DataFrame, with timestamps."""
         plan = self._engine.plan
         table = window_table(self.windows(), plan.columns.field(plan.time).type)
         return self._jobs.rows(table)
 
     def results_df(self) -> DataFrame:
-        """All results so far as a DataFrame, of a query with the sink "memory"."""
+        """Return all results so far as a DataFrame, if the sink is "memory"."""
         return self._memory("results_df()").frame()
 
     def resize(self, pane_slots: int | None = None, window_slots: int | None = None, *, slots: int | None = None) -> None:
@@ -154,47 +156,49 @@ class Run(Printed):
         self._engine.resize(pane_slots if of_keys else pane_slots or slots, window_slots, slots if of_keys else None)
 
     def rebalance(self) -> None:
-        """Spread the keys of an operator over its slots anew, with the next batch; it does so by itself when loads differ too much."""
+        """Spread the keys of an operator over its slots anew with the next batch; that happens by itself when loads differ too much."""
         self._check_keyed("rebalance()")
         self._engine.rebalance()
 
     def routing(self) -> RoutingTable:
-        """Return which group of keys lies on which slot, after the latest batch."""
+        """Return which slot has which group of keys, after the latest batch."""
         self._check_keyed("routing()")
         keyed = self._engine.plan.store.latest().keyed
         return keyed.table if keyed else RoutingTable.even(self._engine.plan.rules.keying.slots)  # type: ignore[union-attr]
 
     def seconds(self) -> dict[str, float]:
-        """Where the time went so far, by step of a batch, and within the tasks of both levels."""
+        """Return where the time went so far, in seconds: by step of a batch, and within the tasks of the levels."""
         return dict(self._engine.seconds)
 
     def expected_hz(self) -> float | None:
-        """What the source expects soon, in tuples a second; None if it cannot tell."""
+        """Return how many tuples per second the source expects soon; None if it cannot say."""
         return None if self._source is None else self._source.expected_hz()
 
     def results(self) -> pa.Table:
-        """All results so far as an Arrow table, of a query with the sink "memory"."""
+        """Return all results so far as an Arrow table, if the sink is "memory"."""
         return self._memory("results()").table()
 
     def _memory(self, asked: str) -> MemorySink:
         sink = self._engine.sinks.results
         if not isinstance(sink, MemorySink):
-            raise InvalidInput(value=asked, reason="they went to the sink", remedy='start with sink="memory" to keep them here')
+            raise InvalidInput(
+                value=asked, reason="the results went to the sink", remedy='start with sink="memory" to keep them here'
+            )
         return sink
 
     def serve(self, address: str = "127.0.0.1", port: int | None = None, *, token: str | None = None) -> "Page":
-        """Show it on a live page, whose `url` is returned with it; all that this program serves at an address is on one page.
+        """Show the query on a live page, and return the page with its `url`; everything this program serves at one address is on one page.
 
-        The page is for this machine alone. On another address nobody sees it without the token that is in the `url`; pass one to choose it.
+        By default only this machine can open the page. At another address it needs the token that is in the `url`; pass one to choose it.
         """
         return serve(self._subjects(), address, port, token)
 
     def metrics(self, port: int, address: str = "127.0.0.1") -> "Exporter":
-        """Let Prometheus read how it is doing, beside all else that this program exports there. Metrics hold no rows; whoever reaches the port reads them."""
+        """Let Prometheus read how the query is doing, and return the exporter. Metrics hold no rows; whoever reaches the port can read them."""
         return export(self._subjects(), port, address)
 
     def await_termination(self, timeout: float | None = None) -> bool:
-        """Wait until the query has ended (or for `timeout` seconds), with the last windows out if it flushes; raise if it failed."""
+        """Wait until the query has ended, and its last windows are out if it flushes; return False after `timeout` seconds; raise if it failed."""
         if timeout is not None:
             real("timeout", timeout, above=0, meaning="seconds to wait, more than 0, or None to wait for the end")
         if not self._wait(timeout):
@@ -214,7 +218,7 @@ class Run(Printed):
     awaitTermination = await_termination
 
     def _wait(self, timeout: float | None) -> bool:
-        """Wait until the query has ended, and raise if it failed; end it on Ctrl-C, which would otherwise kill the jobs of a batch."""
+        """Wait until the query has ended, and return whether it has; end it on Ctrl-C, which would otherwise kill the jobs of a batch."""
         until = None if timeout is None else time.monotonic() + timeout
         with Interrupt() as interrupt:
             interrupt.spark_runs()
@@ -229,10 +233,10 @@ class Run(Printed):
 
     @staticmethod
     def _look_s(until: float | None) -> float:
-        return LOOK_S if until is None else min(LOOK_S, max(until - time.monotonic(), 0.001))
+        return LOOK_S if until is None else min(LOOK_S, max(until - time.monotonic(), MIN_LOOK_S))
 
     def stop(self) -> None:
-        """End the query after what it is doing now; a later start with the same checkpoint goes on from there."""
+        """End the query after its current batch; a later start with the same checkpoint continues from there."""
         self._stopping = True
         stop_after_batch(self.query, lambda: self._engine.status().batch)
 
@@ -244,12 +248,12 @@ class Run(Printed):
         if self._engine.plan.step is None:
             raise InvalidInput(
                 value=value,
-                reason="no key of this query lies on a slot",
-                remedy="ask with keyed(...), and not for aggregates by time",
+                reason="the keys of this query belong to no slots",
+                remedy="use keyed(...), for something else than aggregates of windows of time",
             )
 
     def _cut_off(self) -> None:
-        """Stop Spark's query, whoever asked for it: the stream has not ended, so its last windows stay open."""
+        """Stop Spark's query for whoever asked: the stream has not ended, so its last windows stay open."""
         if self.query.isActive:
             self._flushed = True
         self._stop_query()
@@ -258,7 +262,7 @@ class Run(Printed):
 
 
 def stop_after_batch(query: StreamingQuery, latest: Callable[[], int] | None = None) -> None:
-    """Stop a query once the batch at hand is done; `latest` tells the latest that is, otherwise Spark's progress does."""
+    """Stop a query once its current batch has ended; `latest` returns the latest batch that has, otherwise Spark's progress tells."""
 
     def done() -> int:
         return latest() if latest else int((query.lastProgress or {"batchId": -1})["batchId"])
@@ -269,16 +273,16 @@ def stop_after_batch(query: StreamingQuery, latest: Callable[[], int] | None = N
 
     before = done()
     while query.isActive and done() == before and in_a_batch():
-        query.awaitTermination(0.05)  # type: ignore[arg-type]
+        query.awaitTermination(BATCH_LOOK_S)  # type: ignore[arg-type]
     query.stop()
 
 
 _active: set[Run] = set()
-"""Queries that nobody has seen end yet."""
+"""Queries that have not ended, as far as anybody has noticed."""
 
 
 def _end_all() -> None:
-    """End what runs when Python ends: a batch that is cut off by that ends in a crash of the interpreter."""
+    """End all queries when Python exits: a batch that is cut off then would crash the interpreter."""
     for run in list(_active):
         with contextlib.suppress(Exception):  # Spark may be gone
             if run.isActive:

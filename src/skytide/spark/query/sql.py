@@ -16,20 +16,20 @@ from pyspark.sql.udtf import AnalyzeArgument, AnalyzeResult, PartitioningColumn,
 from skytide.errors import InvalidInput
 from skytide.errors.checks import kind_of
 from skytide.queries import QUERIES, Asks, Query, parse_preferences
+from skytide.spark.engine.tasks import BUFFER_ROWS
 from skytide.spark.query.binding import HELPER, spark_schema
 from skytide.spark.types import arrow_schema
 
 ROW = "__skytide_row"
-BUFFER_ROWS = 65_536
 
 
 def register(spark: SparkSession) -> None:
-    """Make the queries known to SQL in this session.
+    """Register the queries as SQL table functions in this session.
 
     `skyline`, `skyband`, `levels`, `k_dominant`, `top_delta` and `top_k` take TABLE(...), the preferences as text, and the
     query's own argument, by name or place; all take `nulls => 'drop'` or `'worst'`, and skyline takes `distinct => true`.
     """
-    kind_of("spark", spark, SparkSession, reason="not a Spark session", remedy="pass the one you have")
+    kind_of("spark", spark, SparkSession, reason="not a Spark session", remedy="pass your session")
     for name in QUERIES:
         spark.udtf.register(name, cast(UserDefinedTableFunction, udtf(_table_function(name))))
 
@@ -42,7 +42,7 @@ class _Declared(Asks[Query]):
 
 
 def built(name: str, given: list[Any], named: dict[str, Any]) -> Query:
-    """Build a query from the arguments of its table function: the preferences as text, then what its declaration has beside them, in order."""
+    """Return a query from the arguments of its table function: the preferences as text, then its other arguments, in order."""
     method = getattr(_Declared(), name)
     others = [each for each in signature(method).parameters.values() if each.name not in ("preferences", "by")]
     takes = Signature([Parameter("preferences", Parameter.POSITIONAL_OR_KEYWORD), *(_in_sql(each) for each in others)])
@@ -70,7 +70,7 @@ class _Plan(AnalyzeResult):
 
 
 def _table_function(name: str) -> type:
-    """Return the class of a table function. Spark hands such a function rows one at a time; they are reduced in batches."""
+    """Return the class of a table function. Spark passes it rows one at a time; they are reduced in batches."""
 
     class TableFunction:
         @staticmethod
@@ -84,7 +84,9 @@ def _table_function(name: str) -> type:
             query.check(schema)
             for column in schema.names:
                 if schema.names.count(column) > 1 or column.lower().startswith(HELPER):
-                    raise InvalidInput(value=f"column {column}", reason="given twice, or a name of ours", remedy="rename it first")
+                    raise InvalidInput(
+                        value=f"column {column}", reason="it is there twice, or a name that skytide uses", remedy="rename it first"
+                    )
             groups = query.groups()
             return _Plan(
                 schema=spark_schema(table.dataType, query.schema(schema)),

@@ -37,13 +37,13 @@ def stream(source: DataFrame, *, time: str = "ts", streaming: Literal[True] | No
 
 
 def stream(source: DataFrame | Fleet | WorkloadStream, *, time: str = "ts", streaming: bool | None = None) -> "Stream[Any]":
-    """Start a chain over a DataFrame, streaming or not, a `fleet(...)` or a `workload(...)`; `time` names the column with the time of each tuple.
+    """Return the start of a chain over a DataFrame, streaming or not, a `fleet(...)` or a `workload(...)`; `time` names the column with the time.
 
-    What is asked of rows that do not stream is a DataFrame, otherwise something to start. `streaming` says which of the two is meant: a
-    DataFrame that is not is refused, and type checkers know the results (without it they take the rows to stream).
+    A query on rows that do not stream is a DataFrame, otherwise something to start. `streaming` says which of the two is meant: a
+    DataFrame of the other kind is refused, and type checkers know the results (without it they assume that the rows stream).
     """
     remedy = "pass a DataFrame, skytide.fleet(...) or skytide.workload(...)"
-    kind_of("source", source, (DataFrame, Fleet, WorkloadStream), reason="no stream", remedy=remedy)
+    kind_of("source", source, (DataFrame, Fleet, WorkloadStream), reason="not a stream", remedy=remedy)
     own = None if isinstance(source, DataFrame) else source
     df = source if isinstance(source, DataFrame) else source.load(_session())
     if streaming is not None:
@@ -69,10 +69,10 @@ def stream(source: DataFrame | Fleet | WorkloadStream, *, time: str = "ts", stre
 
 def _session() -> SparkSession:
     try:
-        return SparkSession.active()  # of this thread, or else the one that all threads share
+        return SparkSession.active()  # that of this thread, or else the one that all threads share
     except PySparkException:
         raise InvalidInput(
-            value="no Spark session", reason="a source of skytide's own runs on Spark too", remedy="start a SparkSession first"
+            value="no Spark session", reason="a source of skytide's own needs one", remedy="start a SparkSession first"
         ) from None
 
 
@@ -85,7 +85,7 @@ class Stream(Generic[StreamAnswer]):
     source: OwnSource | None = None
 
     def window(self, length: Duration, slide: Duration | None = None, slack: Slack | None = None) -> "Windowed[StreamAnswer]":
-        """Cut the stream into windows; `slack` says how long to wait for late tuples (the longest delay seen, if not given)."""
+        """Return the stream cut into windows; `slack` says how long to wait for late tuples (default: the longest delay seen so far)."""
         return Windowed(self.df, self.time, sliding(length, slide), slack_of(slack), self.source)
 
     @overload
@@ -95,7 +95,7 @@ class Stream(Generic[StreamAnswer]):
     def keyed(self: "Stream[DataFrame]", *keys: str) -> Keyed[DataFrame]: ...
 
     def keyed(self, *keys: str) -> Keyed[Any]:
-        """Work on the tuples of each key on their own: `.keyed("symbol").count_window(1_000, slide=25)`."""
+        """Return the tuples of each key on their own: `.keyed("symbol").count_window(1_000, slide=25)`."""
         return Keyed[Any](self.df, self.time, key_columns(self.df, self.time, keys), self.source)
 
     @overload
@@ -116,13 +116,13 @@ class Stream(Generic[StreamAnswer]):
     def count_window(
         self, length: int, slide: int | None = None, slack: Slack | None = None, *, tick: Duration = "100 ms"
     ) -> KeyedWindowed[Any]:
-        """Cut the stream into windows of so many tuples, in order of time, one every `slide` tuples; they come out a `tick` at a time."""
+        """Return windows of `length` tuples, in order of time, one every `slide` tuples; they come out in steps of a `tick`."""
         return Keyed[Any](self.df, self.time, (), self.source).count_window(length, slide, slack, tick=tick)
 
 
 @dataclass(frozen=True)
 class Windowed(Asks[StreamAnswer]):
-    """A stream cut into windows. A query on it gives a DataFrame if the rows do not stream, otherwise something to start."""
+    """A stream cut into windows. A query on them is a DataFrame if the rows do not stream, otherwise something to start."""
 
     df: DataFrame
     time: str
@@ -141,11 +141,15 @@ class Windowed(Asks[StreamAnswer]):
     def aggregate(self, *measures: str | Column | Measure, keys: Sequence[str] = ()) -> object:
         """Ask for aggregates of each window, as Spark users write them: `.aggregate("count(*)", F.avg("price").alias("mean"), keys="symbol")`.
 
-        Texts of SQL and Columns may be expressions inside and over aggregates, `sum(price * size) / sum(size) AS vwap`; a function of your
-        own comes with `skytide.collect`. What comes out can be asked further, window by window: `.top_k(3, by="vwap")`.
+        SQL texts and Columns may have expressions inside and over aggregates: `sum(price * size) / sum(size) AS vwap`; for a function of
+        your own, use `skytide.collect`. The results can be asked further, window by window: `.top_k(3, by="vwap")`.
         """
         kind_of(
-            "keys", keys, (str, tuple, list), reason="not names of columns", remedy='give one or several, as ("symbol", "venue")'
+            "keys",
+            keys,
+            (str, tuple, list),
+            reason="not names of columns",
+            remedy='give one or several, such as ("symbol", "venue")',
         )
         names = (keys,) if isinstance(keys, str) else tuple(keys)
         for key in names:

@@ -1,7 +1,7 @@
-"""The windows of rows that are all there: a window query on a batch DataFrame, as one lazy plan.
+"""A window query on a DataFrame that does not stream, as one lazy plan.
 
-Windows are answered in stretches, each by one task that slides over its panes as a stream does. A stretch is as many windows as
-hold a pane, so what is kept of a pane goes to at most two tasks, however many windows hold it.
+Windows are answered in stretches, each by one task that slides over its panes as a stream does. A stretch has as many windows as
+contain one pane, so what is kept of a pane goes to at most two tasks, however many windows contain it.
 """
 
 from collections.abc import Iterator
@@ -24,16 +24,19 @@ from skytide.windows import Windows, stretches, windows_with_panes
 PANE = "__skytide_pane"
 PART = "__skytide_part"
 STRETCH = "__skytide_stretch"
+MAX_CHUNK_ROWS = WINDOWS_AT_ONCE * 64  # of what is sent to the stretches
 HELPERS = [PANE, PART, STRETCH]
 
 
 def windows_of_rows(rows: DataFrame, time: str, windows: Windows, query: Query) -> DataFrame:
-    """Return the answers of all windows that hold a row, each with its bounds."""
+    """Return the answers of all windows that contain a row, each with its bounds."""
     columns, own = arrow_schema(rows.schema), bounded(rows.schema, time)
     task = StretchTask(query, windows, columns, time)
     kept = plainly_named(map_in_arrow(rows, task.keep, spark_schema(own, task.kept_columns)))
 
-    def answer(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:  # Spark counts the arguments: no method will do
+    def answer(
+        batches: Iterator[pa.RecordBatch],
+    ) -> Iterator[pa.RecordBatch]:  # Spark counts the arguments, so a method will not do
         return task.answer(batches)
 
     results = result_columns(query, columns, columns.field(time).type)
@@ -51,7 +54,7 @@ class StretchTask:
 
     @property
     def stretch(self) -> int:
-        """How many windows are answered by one task: at least as many as hold a pane."""
+        """How many windows are answered by one task: as many as contain one pane."""
         return -(-self.windows.length_us // self.windows.slide_us)
 
     @property
@@ -60,7 +63,7 @@ class StretchTask:
         return pa.schema([*self.query.kept_schema(self.columns), *(pa.field(name, pa.int64()) for name in HELPERS)])
 
     def keep(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Keep of each pane what can still matter, for each stretch with a window that holds it."""
+        """Yield what can still matter of each pane, for each stretch with a window that contains it."""
         panes: dict[int, Reducer] = {}
         for batch in batches:
             for pane, rows in by_pane(pa.Table.from_batches([batch]).cast(self.columns), self.time, self.windows):
@@ -78,10 +81,10 @@ class StretchTask:
         sent = pa.concat_tables(tables).combine_chunks().take(pa.array(place))
         for name, values in zip(HELPERS, helpers, strict=True):
             sent = sent.append_column(name, pa.array(values, pa.int64()))
-        yield from sent.cast(self.kept_columns).to_batches(max_chunksize=WINDOWS_AT_ONCE * 64)
+        yield from sent.cast(self.kept_columns).to_batches(max_chunksize=MAX_CHUNK_ROWS)
 
     def answer(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Slide over the windows of a stretch, some at once."""
+        """Yield the answers of the windows of a stretch."""
         table = pa.Table.from_batches(list(batches)).rename_columns(self.kept_columns.names)
         kept = table.cast(self.kept_columns).combine_chunks()
         first = kept[STRETCH][0].as_py() * self.stretch
@@ -93,7 +96,7 @@ class StretchTask:
             yield from with_bounds(answers, self.windows, some, time_type).to_batches()
 
     def _panes(self, kept: pa.Table) -> Panes:
-        """Return what was kept of each pane, in order of time; what several tasks kept of one is merged."""
+        """Return what was kept of each pane, in order of time; what several tasks kept of the same pane is merged."""
         pane, part = kept[PANE].to_numpy(), kept[PART].to_numpy()
         order = np.lexsort((part, pane))
         pane, part, kept = pane[order], part[order], kept.drop_columns(HELPERS).take(pa.array(order))

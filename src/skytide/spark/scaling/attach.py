@@ -1,4 +1,4 @@
-"""To be told of every streaming query that a program starts, without a change to the program."""
+"""Notices every streaming query that a program starts, without a change to the program."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -11,19 +11,19 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from skytide.spark.query.continuous import ContinuousQuery
 
 _WAYS: tuple[tuple[type, str], ...] = ((ContinuousQuery, "start"), (DataStreamWriter, "start"), (DataStreamWriter, "toTable"))
-"""How a query starts. A listener of Spark's would hear of it, too, but only in sessions that are known before, and of skytide's
-own queries it sees only Spark's side."""
+"""The methods that start a query. A listener of Spark's would notice it, too, but only in sessions known in advance, and it would see only
+Spark's side of skytide's own queries."""
 
 
 @contextmanager
 def each_query(started: Callable[[Any], None]) -> Iterator[None]:
-    """Call `started` with each query as soon as it runs: with what its start gives back, a StreamingQuery or a skytide Run."""
+    """Call `started` with each query as soon as it runs: a StreamingQuery, or a Run of skytide's."""
     inside = threading.local()
 
-    def told(start: Callable[..., Any]) -> Callable[..., Any]:
+    def noticed(start: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(start)
         def run(*arguments: Any, **options: Any) -> Any:
-            if getattr(inside, "starts", False):  # skytide starts its queries by Spark's
+            if getattr(inside, "starts", False):  # skytide's start calls Spark's
                 return start(*arguments, **options)
             inside.starts = True
             try:
@@ -38,7 +38,7 @@ def each_query(started: Callable[[Any], None]) -> Iterator[None]:
     before = [(owner, name, getattr(owner, name)) for owner, name in _WAYS]
     try:
         for owner, name, start in before:
-            setattr(owner, name, told(start))
+            setattr(owner, name, noticed(start))
         yield
     finally:
         for owner, name, start in before:

@@ -32,24 +32,24 @@ def autoscale(
     power: bool = False,
     tell: Callable[[Event], None] | None = None,
 ) -> Scaler:
-    """Let a controller choose the number of executors of a running query, any StreamingQuery or one of skytide's.
+    """Let a controller choose the number of executors of a running query, Spark's or skytide's, and return the auto-scaler.
 
-    `executors` are the fewest and the most there may be: 1 to 8, or what the guard says, if not given. They belong to the application:
-    where several of its queries are scaled, the one that needs most decides. The pane slots of a skytide query follow. In local mode
-    there are no executors; there a skytide query is scaled by its slots, of both levels together, and any other one is refused.
+    `executors` are the minimum and the maximum (default: 1 to 8, or the limits of the guard). They belong to the application: if
+    several of its queries are scaled, the one that needs the most decides. The pane slots of a skytide query follow. In local mode
+    there are no executors; there, a skytide query is scaled by its slots, those of both levels together, and any other is refused.
 
-    Executors that may go are decommissioned. With Spark's settings spark.decommission.enabled, spark.storage.decommission.enabled and
-    spark.storage.decommission.shuffleBlocks.enabled they finish their tasks and hand over what later ones need; without, a query that
-    shuffles may have to repeat some tasks. Results are the same.
+    Executors that are no longer needed are decommissioned. With Spark's settings spark.decommission.enabled,
+    spark.storage.decommission.enabled and spark.storage.decommission.shuffleBlocks.enabled they finish their tasks and hand over what
+    later tasks need; without them, a query that shuffles may have to repeat some tasks. Results are the same.
 
-    `interval` is the time from one decision to the next: 10 s, or two triggers if that is longer, unless given. `mode="recommend"`
-    only says what it would do. `store` names a file that keeps what was learned over a restart. `guard` holds all other limits.
-    `warm`: a new executor gets a first task of ours, so that the query need not wait for its cold start. `power`: set the CPU
-    frequency, too, and note the power; that is for one machine which may be told so, and for `Mpc(power=True)`. `tell` is called
-    with each event.
+    `interval` is the time from one decision to the next (default: 10 s, or two triggers if that is longer). `mode="recommend"` only
+    reports what it would do. `store` names a file in which what was learned survives a restart. `guard` holds all other limits.
+    `warm`: a new executor gets a first task of ours, so that the query need not wait for its cold start. `power`: also set the CPU
+    frequency, and record the power; that is for a single machine that allows it, and for `Mpc(power=True)`. `tell` is called with
+    each event.
 
-    A query has one auto-scaler at a time. A cycle that fails, whatever the reason, changes nothing; `events()` and `status().failure`
-    say why, and the next one comes.
+    A query has one auto-scaler at a time. A cycle that fails, for whatever reason, changes nothing; `events()` and `status().failure`
+    say why, and the next cycle comes.
     """
     one_of("mode", mode, MODES)
     built = controller_of(controller) if isinstance(controller, str) else controller
@@ -59,10 +59,10 @@ def autoscale(
     yes_or_no("warm", warm)
     yes_or_no("power", power)
     if tell is not None and not callable(tell):
-        raise refused("tell", tell, "nothing that can be called", "pass a function of an event, for instance print")
+        raise refused("tell", tell, "not a function", "pass a function of an event, for instance print")
     if executors is not None:
-        fewest, most = _sizes(executors)
-        limits = replace(limits, minimum=fewest, maximum=most)
+        minimum, maximum = _sizes(executors)
+        limits = replace(limits, minimum=minimum, maximum=maximum)
     interval_s = None if interval is None else duration_us(interval, "interval") / 1e6
     scaler = Scaler(tell)
     site = plant(query, acts=mode == "act", warm=warm, power=power, tell=scaler.say)
@@ -76,6 +76,6 @@ def autoscale(
 
 def _sizes(executors: Any) -> tuple[int, int]:
     match executors:
-        case (fewest, most) if is_whole(fewest) and is_whole(most):
-            return int(fewest), int(most)
-    raise refused("executors", executors, "not two numbers", "give the fewest and the most, as (1, 8)")
+        case (minimum, maximum) if is_whole(minimum) and is_whole(maximum):
+            return int(minimum), int(maximum)
+    raise refused("executors", executors, "not two numbers", "give the minimum and the maximum, such as (1, 8)")

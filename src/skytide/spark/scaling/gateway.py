@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 from skytide.errors import InvalidInput
 
 DRIVER = "driver"
-GONE_KEPT = 1_000
+GONE_KEPT = 1_000  # executors that are remembered after they are gone
 
 
 @dataclass(frozen=True)
@@ -23,25 +23,25 @@ class Executor:
     finished_tasks: int
     failed_tasks: int
     busy_s: float
-    """Of all its tasks so far together."""
+    """The time of all its tasks so far."""
     active: bool = True
     why_gone: str = ""
 
 
 class Cluster(Protocol):
-    """What an actuator needs of a cluster."""
+    """What an actuator needs from a cluster."""
 
     drains: bool
-    """Whether a decommissioned executor goes by itself; otherwise it gets no more tasks, and stays until it is told again when idle."""
+    """Whether a decommissioned executor goes by itself; otherwise it gets no more tasks, and stays until it is asked again when idle."""
 
     def executors(self) -> list[Executor]:
-        """Return all executors, also those that are gone."""
+        """Return all executors, including those that are gone."""
 
     def request(self, total: int) -> bool:
-        """Ask for so many executors in all; running ones stay even if that is fewer. False: it was not even heard."""
+        """Ask for `total` executors, and return whether that was accepted; running ones stay even if there are more."""
 
     def decommission(self, executor: str) -> bool:
-        """Send an executor no new tasks, and let it go when it is done with those it has. False: it was not even heard."""
+        """Send an executor no new tasks, and let it go once it is done with those it has; return whether that was accepted."""
 
     def kill(self, executor: str) -> None:
         """End an executor, whatever it is doing."""
@@ -51,7 +51,7 @@ class SparkCluster:
     """The cluster that a session uses."""
 
     def __init__(self, spark: SparkSession) -> None:
-        """Look at a session."""
+        """Begin with the cluster of a session."""
         self._context = spark.sparkContext
         self._scala = self._context._jsc.sc()
         self._jvm: Any = self._context._jvm
@@ -75,11 +75,11 @@ class SparkCluster:
             raise InvalidInput(
                 value="spark.dynamicAllocation.enabled=true",
                 reason="Spark's own allocation would undo what the auto-scaler does",
-                remedy="switch it off; or stop it first: spark.sparkContext._jsc.sc().executorAllocationManager().get().stop()",
+                remedy="switch it off, or stop it first: spark.sparkContext._jsc.sc().executorAllocationManager().get().stop()",
             )
 
     def executors(self) -> list[Executor]:
-        """Ask Spark's status store; what is gone is asked for once."""
+        """Return what Spark's status store knows; executors that are gone are looked up once."""
         listed = self._scala.statusStore().executorList(False)
         found = []
         for place in range(listed.size()):
@@ -96,26 +96,26 @@ class SparkCluster:
         return found + [gone for name, gone in self._gone.items() if all(gone is not each for each in found)]
 
     def request(self, total: int) -> bool:
-        """Set the size that the cluster manager aims at."""
+        """Set the size that the cluster manager aims for, and return whether it was accepted."""
         return bool(self._scala.requestTotalExecutors(total, 0, self._jvm.PythonUtils.toScalaMap({})))
 
     def decommission(self, executor: str) -> bool:
-        """Decommission; where that is switched off Spark still gives it no more tasks, and kills it if it is idle."""
+        """Decommission an executor, and return whether that was accepted; if decommissioning is switched off, Spark still gives it no more tasks, and kills it when it is idle."""
         why = self._jvm.org.apache.spark.scheduler.ExecutorDecommissionInfo("fewer are needed", self._jvm.scala.Option.empty())
-        heard = bool(self._scala.schedulerBackend().decommissionExecutor(executor, why, False, False))
+        accepted = bool(self._scala.schedulerBackend().decommissionExecutor(executor, why, False, False))
         if not self.drains:  # spark.decommission.enabled
             self._end(executor, force=False)
-        return heard
+        return accepted
 
     def kill(self, executor: str) -> None:
-        """Kill."""
+        """End an executor at once, with its tasks."""
         self._end(executor, force=True)
 
     def _end(self, executor: str, force: bool) -> None:
         self._scala.schedulerBackend().killExecutors(self._jvm.PythonUtils.toSeq([executor]), False, False, force)
 
     def _manager_stopped(self) -> bool:
-        """Whether Spark's own allocation was on at the start, to get a first size, and then stopped; only its thread shows that."""
+        """Return whether Spark's own allocation was on at the start, to get a first size, and then stopped: only its thread shows that."""
         manager = self._scala.executorAllocationManager()
         if manager.isEmpty():
             return True
@@ -123,7 +123,7 @@ class SparkCluster:
             thread = manager.get().getClass().getDeclaredField("executor")
             thread.setAccessible(True)
             return bool(thread.get(manager.get()).isShutdown())
-        except Exception:  # another version of Spark may keep it elsewhere: then it counts as running
+        except Exception:  # another version of Spark may keep the thread elsewhere: then it counts as running
             return False
 
 

@@ -1,4 +1,4 @@
-"""State of an auto-scaler in a file that is always whole."""
+"""The state of an auto-scaler in a file that is always complete."""
 
 import json
 import os
@@ -13,7 +13,7 @@ class JsonStore:
     """A JSON file, replaced by a rename."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        """Refuse a place that cannot be written to, now and not in the middle of the night."""
+        """Refuse a file that cannot be written, now rather than in the middle of the night."""
         if not isinstance(path, str | os.PathLike) or not os.fspath(path):
             raise refused("store", path, "not a path", "name a file in a folder of yours")
         self._path = Path(path)
@@ -28,7 +28,7 @@ class JsonStore:
             ) from error
 
     def load(self) -> dict[str, Any]:
-        """Return what was saved last, or nothing."""
+        """Return what was saved last, or an empty dict."""
         try:
             state = json.loads(self._path.read_text() or "{}")
         except FileNotFoundError:
@@ -37,14 +37,14 @@ class JsonStore:
             raise InvalidInput(
                 value=f"store={str(self._path)!r}",
                 reason=f"holds something else ({error})",
-                remedy="name another file, or remove this one: what was learned is then learned again",
+                remedy="name another file, or remove this one to learn again",
             ) from error
         if not isinstance(state, dict):
             raise InvalidInput(value=f"store={str(self._path)!r}", reason="holds something else", remedy="name another file")
         return state
 
     def save(self, state: dict[str, Any]) -> None:
-        """Save all of it, or nothing."""
+        """Save a state completely, or not at all."""
         self._write(state)
 
     def _write(self, state: dict[str, Any]) -> None:

@@ -23,15 +23,17 @@ from skytide.spark.scaling.gateway import Executor
 from skytide.spark.scaling.progress import Batch, Means, idle, measure, overdue
 
 KEPT = 1_000  # batches that wait for the next look
-MIN_BATCHES = 3  # batches that an observation is made of: of a single one nothing can be told about rates
-SMOOTHING = 0.5
+MIN_BATCHES = 3  # of an observation: a single batch says nothing about rates
+MIN_ELAPSED_S = 1e-3
+QUIET_TRIGGERS = 2  # without a batch for this many, nothing comes
+SMOOTHING = 0.5  # the weight of the latest share
 TASKS = ("pane tasks", "window task", "key tasks")
 
 
 class QueryMetrics:
     """What a query did since the last look.
 
-    Progress comes by `feed`, from a listener; whatever did not come that way is asked for.
+    Progress comes through `feed`, from a listener; whatever did not come that way is looked up.
     """
 
     def __init__(
@@ -44,14 +46,14 @@ class QueryMetrics:
         local: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Watch a query; `local`: one process does all work; `clock` is the one by which executors are busy."""
+        """Watch a query; `local`: one process does all the work; `clock` measures how long executors are busy."""
         self._executors, self._allocation, self._local, self._clock = executors, allocation, local, clock
         self._lock = threading.Lock()
         self._levels = None if run is None else Levels(run)
         self.follow(query)
 
     def follow(self, query: StreamingQuery) -> None:
-        """Go on with another run of the query: its batches and counters begin anew."""
+        """Continue with another run of the query: its batches and counters begin anew."""
         with self._lock:
             self._query = query
             self.trigger_s = trigger_s(query)
@@ -59,7 +61,7 @@ class QueryMetrics:
             self._waiting: deque[Batch] = deque(maxlen=KEPT)
             self._known = -1  # the number of the latest batch that was taken in
             self._recent: list[Batch] = []  # those that were looked at
-            self._usual: tuple[Observation, float] | None = None  # the latest, and how long it was from batch to batch
+            self._usual: tuple[Observation, float] | None = None  # the latest observation, and how long it was from batch to batch
             self._share: float | None = None  # of the time with jobs, that executors work
             self._heard_s = self._looked_s = self._clock()
             self._seen = {each.id: each for each in self._executors()}
@@ -67,7 +69,7 @@ class QueryMetrics:
                 self._levels.worked_s()
 
     def feed(self, progress: dict[str, Any]) -> None:
-        """Take in what Spark tells of a batch; what is known, or of another run, counts for nothing."""
+        """Take in Spark's progress report of a batch, unless it is known already, or of another run."""
         batch = Batch.read(progress)
         if self._levels is not None:
             self._levels.sample()
@@ -104,7 +106,7 @@ class QueryMetrics:
         return self._complete(seen, interval_s)
 
     def _overdue(self, means: Means, interval_s: float, now_s: float) -> Observation | None:
-        """Return what can be told of a batch that lasts very long."""
+        """Return what is known about a batch that lasts very long."""
         if self._usual is None or not self._query.status["isTriggerActive"]:
             return None
         latest, usual_s = self._usual
@@ -116,16 +118,16 @@ class QueryMetrics:
         return seen if self._levels is None else self._levels.complete(seen, interval_s)
 
     def _nothing_comes(self) -> bool:
-        """Whether the query has no batch because there is nothing to do; between two triggers that is not known."""
+        """Return whether the query has no batch because there is nothing to do; between two triggers that is not known."""
         status = self._query.status
         quiet_s = self._clock() - self._heard_s
-        return not (status["isTriggerActive"] or status["isDataAvailable"]) and quiet_s > 2 * (self.trigger_s or 0.0)
+        return not (status["isTriggerActive"] or status["isDataAvailable"]) and quiet_s > QUIET_TRIGGERS * (self.trigger_s or 0.0)
 
     def _means(self, work_s: float) -> tuple[Means, float]:
-        """Return what worked since the last look, and what each did; an executor that came meanwhile counts half."""
+        """Return what was at work since the last look, and the time since; an executor that came meanwhile counts as half."""
         before, self._seen = self._seen, {each.id: each for each in self._executors()}
         since_s, self._looked_s = self._looked_s, self._clock()
-        elapsed_s = max(self._looked_s - since_s, 1e-3)
+        elapsed_s = max(self._looked_s - since_s, MIN_ELAPSED_S)
         busy_s = {
             name: max(0.0, each.busy_s - (before[name].busy_s if name in before else 0.0)) for name, each in self._seen.items()
         }
@@ -134,7 +136,7 @@ class QueryMetrics:
         now, cores = self._allocation(), sum(each.cores for each in active)
         if self._local:
             workers, parallel = float(now.workers), float(min(cores, now.workers))
-            # All that Spark tells of the one executor is how long the application has run; without levels all time counts as work.
+            # Of the only executor, Spark knows just how long the application has run; without levels, all time counts as work.
             busy_s = {"": parallel * work_s if self._levels is None else self._levels.worked_s()}
         else:
             whole = sum(each.id in before for each in active)  # those that were there all the time
@@ -148,10 +150,10 @@ class QueryMetrics:
 
 
 class Levels:
-    """The two levels of a skytide query, which its status tells of, and Spark's progress does not."""
+    """The two levels of a skytide query, which its status shows, and Spark's progress does not."""
 
     def __init__(self, run: Run) -> None:
-        """Watch a query."""
+        """Begin with nothing counted."""
         self._run = run
         self._tuples: dict[int, int] = {}
         self._window_s = self._worked_s = 0.0
@@ -171,9 +173,9 @@ class Levels:
         return self._worked_s - before_s
 
     def counted(self, batches: list[Batch]) -> list[Batch]:
-        """Return batches with the tuples they took in; their rows may be reports of a source that works on tuples itself.
+        """Return batches with the tuples they took in; to Spark, their rows may be reports of a source of skytide's own.
 
-        Of those before the first count only the latest is given: as the one after which the others came.
+        Of those before the first count, only the latest is returned: as the one that the others followed.
         """
         numbers = sorted(self._tuples)
         known = [batch for batch in batches if numbers and batch.number > numbers[0]]
@@ -183,7 +185,7 @@ class Levels:
         return uncounted[-1:] + [replace(batch, rows=tuples) for batch, tuples in zip(known, taken, strict=True)]
 
     def complete(self, seen: Observation, interval_s: float) -> Observation:
-        """Add how busy the levels are, and what is expected; an operator on keys has one level."""
+        """Return an observation with how busy the levels are, and what is expected; an operator on keys has one level."""
         status = self._run.status()
         if status.slots:
             return replace(seen, expected_rate_hz=self._run.expected_hz())
@@ -198,33 +200,33 @@ class Levels:
 
 
 class ProgressListener(StreamingQueryListener):
-    """Hands the progress of one query on, and says when a run of it begins or ends."""
+    """Passes the progress of one query on, and notices when a run of it begins or ends."""
 
     def __init__(self, query_id: str, feed: Callable[[dict[str, Any]], None], changed: Callable[[], None]) -> None:
         """Listen for a query."""
         self._query_id, self._feed, self._changed = query_id, feed, changed
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
-        """Say so."""
+        """Report that a run has begun."""
         if str(event.id) == self._query_id:
             self._changed()
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
-        """Hand on."""
+        """Pass the progress on."""
         if str(event.progress.id) == self._query_id:
             self._feed(json.loads(event.progress.json))
 
     def onQueryIdle(self, event: Any) -> None:
-        """Take no notice: the status of the query says so too."""
+        """Do nothing: the status of the query shows this, too."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
-        """Say so."""
+        """Report that a run has ended."""
         if str(event.id) == self._query_id:
             self._changed()
 
 
 def trigger_s(query: StreamingQuery) -> float | None:
-    """Return the interval of a query's trigger; None if it has none, or does not say."""
+    """Return the interval of a query's trigger; None if it has none, or it is not known."""
     try:
         return float(query._jsq.streamingQuery().trigger().intervalMs()) / 1e3 or None
     except Exception:  # a trigger of another kind, or another version of Spark

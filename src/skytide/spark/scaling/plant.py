@@ -1,4 +1,4 @@
-"""What a query runs on, and what of it can be resized; what cannot is refused, with the reason."""
+"""What a query runs on, and how it can be resized; a query that cannot be is refused, with the reason."""
 
 import threading
 import weakref
@@ -36,13 +36,13 @@ class Plant:
     cluster: SparkCluster
     actuator: Actuator
     what: str
-    """What the workers are."""
+    """What its workers are called: executors, slots or workers."""
     share: Share | None = None
     power: Power | None = None
     manager: StreamingQueryManager = field(init=False)
 
     def __post_init__(self) -> None:
-        """Find who knows all queries of the session."""
+        """Find the manager of all queries of the session."""
         self.manager = StreamingQueryManager(self.query._jsq.sparkSession().streams())
 
     def tend(self, now_s: float) -> None:
@@ -56,25 +56,25 @@ class Plant:
         return self.share is not None and self.share.waits
 
     def leave(self) -> None:
-        """Let go."""
+        """Give up this query's share, and let another auto-scaler have the query."""
         if self.share is not None:
             self.share.leave()
         with _scaled_lock:
             _scaled[:] = [each for each in _scaled if each is not self]
 
     def follows(self, query: StreamingQuery) -> bool:
-        """Whether a query is this one, or this one started again; a skytide query is another object then."""
+        """Return whether a query is this one, or this one started again; a skytide query is another object then."""
         return bool(query.runId == self.query.runId or (self.run is None and query.id == self.query.id))
 
     def restarted(self) -> StreamingQuery | None:
-        """Return the query that goes on with the same checkpoint, if there is one; a skytide query is another object then."""
+        """Return the query that continues from the same checkpoint, if there is one; a skytide query is another object then."""
         if self.run is not None:
             return None
         return next((query for query in self.manager.active if query.id == self.query.id and query.isActive), None)
 
 
 def plant(asked: Any, *, acts: bool, warm: bool, power: bool, tell: Tell) -> Plant:
-    """Find out what a query runs on; `acts`: it is to be resized, and not only watched; `power`: the CPU frequency, too."""
+    """Return what a query runs on; `acts`: it is resized, not only watched; `power`: so is the CPU frequency."""
     with _scaled_lock:
         run = asked if isinstance(asked, Run) else None
         query = _checked(asked.query if run else asked)
@@ -96,7 +96,7 @@ def _plant(query: StreamingQuery, run: Run | None, acts: bool, warm: bool, tell:
         cluster.check()
         share = Share(_shared_executors(spark, cluster, warm), str(query.runId), tell, slots)
         return Plant(query, run, cluster, share, "executors", share)
-    watched = Shared()  # nobody else's: what is only watched has no wishes
+    watched = Shared()  # shared with nobody: what is only watched has no wishes
     watched.executors = ClusterExecutors(cluster, tell=watched.tell)
     share = Share(watched, str(query.runId), tell)
     return Plant(query, run, cluster, Recommend(share), "executors", share)
@@ -127,13 +127,13 @@ def _checked(query: Any) -> StreamingQuery:
             remedy="run the auto-scaler where the driver runs, in a session of SparkSession.builder.master(...)",
         )
     if not isinstance(query, StreamingQuery):
-        raise refused("query", query, "not a streaming query", "pass what .start() of a stream gave you, Spark's or skytide's")
+        raise refused("query", query, "not a streaming query", "pass what start() of a stream returned, Spark's or skytide's")
     if not query.isActive:
         raise InvalidInput(value=f"query {query.name or query.id}", reason="it has ended", remedy="start it first")
     if any(site.follows(query) for site in _scaled):
         raise InvalidInput(
             value=f"query {query.name or query.id}",
-            reason="it has an auto-scaler already, and two would undo what the other does",
+            reason="it already has an auto-scaler, and each would undo what the other does",
             remedy="stop() the other one first",
         )
     return query

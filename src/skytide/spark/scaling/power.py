@@ -1,6 +1,6 @@
-"""CPU frequency and power of this machine, through the files in which Linux shows them.
+"""The CPU frequency and power of this machine, through the files in which Linux shows them.
 
-Only the machine that this runs on is changed: that is all of it in local mode, and on a cluster of one machine.
+Only the machine that this runs on is changed, which is enough in local mode, and on a cluster of one machine.
 """
 
 import os
@@ -17,14 +17,14 @@ MEASURED, ESTIMATED = "measured (RAPL)", "estimated by the model"
 
 @dataclass(frozen=True)
 class Reading:
-    """A power, and where it is from."""
+    """A power, and how it was found."""
 
     watts: float
     source: str
 
 
 class Power:
-    """An actuator that sets the CPU frequency, and leaves the workers to another one.
+    """An actuator that sets the CPU frequency, and leaves the workers to another actuator.
 
     `scaling_max_freq` caps the frequency under any governor; under "userspace" it is set by `scaling_setspeed`.
     """
@@ -41,12 +41,12 @@ class Power:
 
     @property
     def lead_s(self) -> float:
-        """As the other one; a frequency changes at once."""
+        """That of the other actuator; a frequency changes at once."""
         return self._actuator.lead_s
 
     @property
     def frequencies_ghz(self) -> tuple[float, ...]:
-        """Return the frequencies that can be chosen, slowest first; none where that is not possible or not allowed."""
+        """The frequencies that can be chosen, slowest first; none if that is not possible or not allowed."""
         if not self._policies or not all(os.access(self._knob(policy), os.W_OK) for policy in self._policies):
             return ()
         listed = _read(self._policies[0] / "scaling_available_frequencies")
@@ -55,7 +55,7 @@ class Power:
         return tuple(sorted(int(khz) / 1e6 for khz in listed.split()))
 
     def current(self) -> Allocation:
-        """Return what is there; a frequency only where it can be chosen."""
+        """Return what is there; a frequency only if it can be chosen."""
         present = self._actuator.current()
         if not self.frequencies_ghz:
             return present
@@ -63,20 +63,20 @@ class Power:
         return replace(present, frequency_ghz=int(khz) / 1e6 if khz and khz.isdigit() else self._asked_ghz)
 
     def apply(self, wanted: Allocation, now_s: float) -> str:
-        """Set the frequency that is nearest to the one wanted, of all CPUs, and let the other actuator do the rest."""
+        """Set the frequency of all CPUs that is nearest to the wanted one, let the other actuator do the rest, and return what was done."""
         if not self.acts:
             return self._actuator.apply(wanted, now_s)
-        said = []
+        actions = []
         present = self._actuator.current()
         rest = replace(wanted, frequency_ghz=present.frequency_ghz)
         if rest != present:
-            said.append(self._actuator.apply(rest, now_s))
+            actions.append(self._actuator.apply(rest, now_s))
         if wanted.frequency_ghz is not None:
-            said.append(self._set(wanted.frequency_ghz))
-        return ", ".join(said) or "nothing to do"
+            actions.append(self._set(wanted.frequency_ghz))
+        return ", ".join(actions) or "nothing to do"
 
     def power(self, now_s: float) -> Reading | None:
-        """Return the power since the last call, or else what the model says of the workers; None if neither is known."""
+        """Return the power since the last call, or else what the model estimates; None if neither is known."""
         joules = [int(text) / 1e6 for text in map(_read, self._energy) if text and text.isdigit()]
         before, self._before = self._before, (now_s, joules) if joules else None
         if before and joules and len(joules) == len(before[1]) and now_s > before[0]:
@@ -88,8 +88,8 @@ class Power:
             return None
         return Reading(float(power_w(present.workers, present.frequency_ghz)), ESTIMATED)
 
-    def said(self) -> str:
-        """Say what can be set and read here."""
+    def summary(self) -> str:
+        """Return what can be set and read here, in words."""
         known = self.frequencies_ghz
         can = (
             f"CPU frequencies of {known[0]:g} to {known[-1]:g} GHz can be set" if known else "the CPU frequency cannot be set here"
@@ -117,11 +117,11 @@ class WithPower:
     """Metrics to which the power is added."""
 
     def __init__(self, metrics: Metrics, power: Power) -> None:
-        """Add it."""
+        """Add the readings of `power` to metrics."""
         self._metrics, self._power = metrics, power
 
     def observe(self, now_s: float) -> Observation | None:
-        """Return what the metrics say, and the power."""
+        """Return what was measured, with the power."""
         seen, read = self._metrics.observe(now_s), self._power.power(now_s)
         return seen if seen is None or read is None else replace(seen, power_w=read.watts)
 

@@ -1,18 +1,18 @@
-"""From the progress of any streaming query to what a controller wants to know. No Spark here: progress is what its JSON says.
+"""From the progress of any streaming query to what a controller needs to know. No Spark here: progress is its JSON.
 
 The model. A batch of N tuples takes D = F + A seconds. A is the time in which executors work: their busy seconds over the tasks that
-can run at once, so that it shrinks with the number of executors. F is the rest: planning, logs, waiting for the slowest task.
+can run at once, so it shrinks with the number of executors. F is the rest: planning, logs, waiting for the slowest task.
 It does not shrink. A batch comes every P seconds, of which P - F are left for work, and so
 
     utilisation = arrival rate * A/N / (1 - F/P),    service_s = utilisation * workers / arrival rate.
 
-Then `rate * service_s / workers` says for any rate and any number of workers how much of the time that is left is used, and at 1 a batch
-takes exactly as long as there is until the next one. (The time of batches over elapsed time, D/P, says the same at 1. Below, F
-would count as work that more executors can take over, and a query with a large F would never let go of any.)
+Then `rate * service_s / workers` is, for any rate and any number of workers, the share of the remaining time that is used, and at 1 a
+batch takes exactly as long as there is until the next one. (The time of batches over elapsed time, D/P, means the same at 1. Below 1,
+F would count as work that more executors can take over, and a query with a large F would never let go of any.)
 
 P is the trigger's interval, or D once batches take longer: then utilisation is 1 if batches stay as long as they are, and more if
-each is longer than the one before. At most four fifths of P count as F, because where F alone fills the interval no number of
-executors helps. A query without an interval starts the next batch at once, and is at work all the time, whatever comes: there P is
+each is longer than the one before. At most four fifths of P count as F, because if F alone fills the interval, no number of
+executors helps. A query without an interval starts the next batch at once, and is always at work, whatever comes: there P is
 twice F, so that at 1 half of each batch is work.
 """
 
@@ -24,10 +24,10 @@ from typing import Any
 
 from skytide.records import Allocation, Observation
 
-MAX_FIXED = 0.8
-UNTIMED_FIXED = 0.5
-OVERDUE = 2.0  # intervals or usual batches after which a batch is not one as before
-MAX_GROWTH = 2.0
+MAX_FIXED = 0.8  # of P
+UNTIMED_FIXED = 0.5  # of P, without an interval
+OVERDUE = 2.0  # intervals or usual batches after which a batch counts as longer than before
+MAX_GROWTH = 2.0  # of utilisation that an unfinished batch can show
 
 
 @dataclass(frozen=True)
@@ -35,29 +35,29 @@ class Batch:
     """A batch that has ended."""
 
     run: str
-    """The run of the query: a query that is started again has another one, and may count from anywhere."""
+    """The run of the query: a query that is started again has another one, and may count from any number."""
     number: int
     start_s: float
     duration_s: float
     work_s: float
-    """Of it, with jobs."""
+    """The part of the duration with jobs."""
     rows: float
     behind: float | None
-    """How many batches as large as this one wait at its end, as far as the sources tell."""
+    """How many batches as large as this one wait at its end, as far as the sources know."""
 
     @property
     def end_s(self) -> float:
-        """Return when it ended."""
+        """When it ended."""
         return self.start_s + self.duration_s
 
     @property
     def backlog(self) -> float | None:
-        """Return the tuples that wait."""
+        """The tuples that wait."""
         return None if self.behind is None else self.behind * self.rows
 
     @staticmethod
     def read(progress: Mapping[str, Any]) -> "Batch | None":
-        """Read what Spark tells of a batch; None if that is not what was expected."""
+        """Return the batch of a progress report; None if the report is not as expected."""
         try:
             took = progress["durationMs"]
             return Batch(
@@ -79,9 +79,9 @@ class Means:
 
     allocation: Allocation
     workers: float
-    """On average."""
+    """The mean number of workers."""
     busy_share: float = 1.0
-    """Of the time with jobs, the share in which executors work: their busy seconds over those of all tasks that could run."""
+    """The share of the time with jobs in which executors work: their busy seconds over those of all tasks that could run."""
     loads: tuple[tuple[str, float], ...] = ()
 
 
@@ -94,14 +94,14 @@ def measure(
     now_s: float,
     interval_s: float | None = None,
 ) -> Observation | None:
-    """Return what batches say, of which `before` is the one before the first; None if they say nothing.
+    """Return what batches show; `before` is the one before the first. None if they show nothing.
 
-    Tuples of a batch came since the start of the batch before. So a batch without one before it does not count. `interval_s` is the
-    time since the last observation, if not that of the batches.
+    The tuples of a batch came since the start of the batch before. So a batch without one before it does not count. `interval_s` is the
+    time since the last observation (default: the time of the batches).
     """
     if not batches:
         return None
-    batches = [batch for batch in batches if batch.run == batches[-1].run]  # a query that started again starts anew
+    batches = [batch for batch in batches if batch.run == batches[-1].run]  # a query that was started again begins anew
     if before is None or before.run != batches[0].run or before.number >= batches[0].number:
         before, batches = batches[0], batches[1:]
     if not batches or batches[-1].start_s <= before.start_s or batches[-1].end_s <= before.end_s:
@@ -137,10 +137,10 @@ def measure(
 def overdue(
     latest: Observation, means: Means, *, lasted_s: float, usual_s: float, interval_s: float, now_s: float
 ) -> Observation | None:
-    """Return what a batch that does not end says; None as long as it may still be one as before.
+    """Return what a batch that does not end shows; None as long as it may still be like those before.
 
-    Each batch works on what came during the one before. So one that lasts so many times as long says that so many times as much came in
-    as could be served; how much it was it will tell only at its end. That more came is assumed, not that a tuple costs more.
+    Each batch works on what came during the one before. So if it lasts twice as long, twice as much came in as could be served; how
+    much it was is known only at its end. The assumption is that more tuples came, not that a tuple costs more.
     """
     if lasted_s <= OVERDUE * max(usual_s, interval_s):
         return None
@@ -162,7 +162,7 @@ def overdue(
 
 
 def idle(means: Means, *, interval_s: float, now_s: float) -> Observation:
-    """Return what is to be said of an interval in which nothing came."""
+    """Return the observation of an interval in which nothing came."""
     return Observation(now_s, interval_s, means.allocation, 0.0, 0.0, utilisation=0.0, loads=means.loads)
 
 
@@ -180,9 +180,9 @@ def fixed_share(fixed_s: float, batch_s: float, trigger_s: float | None) -> floa
 
 
 def _behind(sources: Sequence[Mapping[str, Any]]) -> float | None:
-    """Return how many batches like this one wait, over the sources that tell.
+    """Return how many batches like this one wait, if all sources show it.
 
-    Offsets are the source's own affair: rows, seconds, files. What the batch took per step of the offset is taken for what waits.
+    Each source has offsets of its own: rows, seconds, files. What waits is assumed to have as many rows per step of the offset as the batch.
     """
     rows = waiting = 0.0
     for source in sources:
@@ -199,9 +199,9 @@ def _behind(sources: Sequence[Mapping[str, Any]]) -> float | None:
 
 
 def advance(start: Any, end: Any) -> float | None:
-    """Return by how much an offset moved on, or None if that cannot be told.
+    """Return by how much an offset moved, or None if that is not known.
 
-    It can where an offset is a number, counts of partitions (as Kafka's), or has one number that moves.
+    It is known if an offset is a number, has a count per partition (as in Kafka), or has one number that moves.
 
     >>> advance("25", "26"), advance('{"t": {"0": 5, "1": 7}}', '{"t": {"0": 9, "1": 7}}'), advance('{"n": 1, "ms": 5}', '{"n": 2, "ms": 9}')
     (1.0, 4.0, None)

@@ -26,19 +26,20 @@ if TYPE_CHECKING:
     from skytide.watch.server import Page
 
 MIN_INTERVAL_S = 10.0
-TRIGGERS = 2  # an interval has at least so many triggers, otherwise there is nothing to see in it
+TRIGGERS = 2  # an interval has at least this many triggers, otherwise there is nothing to see in it
 STALE_INTERVALS = 3
 LOOK_S = 0.5  # between two looks at executors, while some come or go
-KEPT = 100_000
+MIN_WAIT_S = 0.01
+KEPT = 100_000  # events and observations
 CYCLES_KEPT = 1_000
-_AHEAD_S = time.time() - time.monotonic()  # once for all: scalers that share executors must agree on the time
+_AHEAD_S = time.time() - time.monotonic()  # the same for all: scalers that share executors must agree on the time
 
 
 class History(list[Observation]):
-    """What was seen, oldest first."""
+    """Observations, oldest first."""
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write it to a Parquet file, for `skytide replay`."""
+        """Write the observations to a Parquet file, for `skytide replay`."""
         recording.save(self, path)
 
 
@@ -46,8 +47,8 @@ class Scaler(Printed):
     """Watches a query and resizes what it runs on, until it is stopped or the query ends. Made by `autoscale`."""
 
     def __init__(self, tell: Callable[[Event], None] | None = None, clock: Callable[[], float] | None = None) -> None:
-        """Get ready; `clock` dates what is seen and said. The one it has otherwise takes no notice if somebody sets the machine's."""
-        self._told, self._clock = tell, clock or (lambda: time.monotonic() + _AHEAD_S)
+        """Prepare a scaler; `clock` dates observations and events. The default one ignores changes of the machine's clock."""
+        self._on_event, self._clock = tell, clock or (lambda: time.monotonic() + _AHEAD_S)
         self._events: deque[Event] = deque(maxlen=KEPT)
         self._history: deque[Observation] = deque(maxlen=KEPT)
         self._cycles: deque[Cycle] = deque(maxlen=CYCLES_KEPT)
@@ -62,7 +63,7 @@ class Scaler(Printed):
         self._thread = threading.Thread(target=self._work, name="skytide-autoscale", daemon=True)
 
     def attach(self, plant: Plant, controller: Controller, guard: Guard, interval_s: float | None, store: Store | None) -> None:
-        """Begin."""
+        """Begin to watch a query, and to scale it."""
         self._plant = plant
         self._metrics = QueryMetrics(
             plant.query, plant.cluster.executors, plant.actuator.current, run=plant.run, local=plant.cluster.local
@@ -75,7 +76,7 @@ class Scaler(Printed):
         self._listener = ProgressListener(str(plant.query.id), self._metrics.feed, self._wake.set)
         does = "scales" if plant.actuator.acts else "watches"
         if plant.power:
-            self.say(plant.power.said())
+            self.say(plant.power.summary())
         limits = f"{guard.minimum} to {guard.maximum} {plant.what}"
         size = f"{limits}, now {plant.actuator.current().workers}"
         self._about = ScalerAbout(str(controller), limits, guard.maximum, self.interval_s)
@@ -84,20 +85,20 @@ class Scaler(Printed):
         self._thread.start()
 
     def lines(self) -> list[tuple[str, str]]:
-        """Return whom it scales, and how it is doing."""
+        """Return which query it scales, and how it is doing."""
         query = self._plant.query
         return [("query", f"{query.name or query.id}, every {seconds(self.interval_s)}"), *self.status().lines()]
 
     def __repr__(self) -> str:
-        """Write it in a few lines."""
+        """Return its query and its status in a few lines."""
         return str(self)
 
     def follows(self, query: object) -> bool:
-        """Whether a query that was started is the one that this one watches, started again with its checkpoint."""
+        """Return whether a query that was started is the one that it watches, started again with its checkpoint."""
         return self._plant.run is None and str(getattr(query, "id", "")) == str(self._plant.query.id)
 
     def status(self) -> ScalerStatus:
-        """How it is doing."""
+        """Return how it is doing."""
         with self._lock:
             latest, seen = self._latest, self._history[-1] if self._history else None
         actuator = self._plant.actuator
@@ -110,58 +111,58 @@ class Scaler(Printed):
         )
 
     def events(self) -> list[Event]:
-        """What happened, oldest first."""
+        """Return what happened, oldest first."""
         with self._lock:
             return list(self._events)
 
     def history(self) -> History:
-        """What was seen, oldest first."""
+        """Return what was observed, oldest first."""
         with self._lock:
             return History(self._history)
 
     def cycles(self) -> list[Cycle]:
-        """What the latest cycles saw, wanted and did, oldest first."""
+        """Return what the latest cycles saw, wanted and did, oldest first."""
         with self._lock:
             return list(self._cycles)
 
     def serve(self, address: str = "127.0.0.1", port: int | None = None, *, token: str | None = None) -> "Page":
-        """Show it on a live page, beside all else that this program serves there; whoever has the token in its `url` can pause it."""
+        """Show the auto-scaler on a live page, and return the page; whoever has the token in its `url` can pause it."""
         return serve([scaler_subject(self, self._plant.query, self._about)], address, port, token)
 
     def metrics(self, port: int, address: str = "127.0.0.1") -> "Exporter":
-        """Let Prometheus read how it is doing, beside all else that this program exports there."""
+        """Let Prometheus read how it is doing, and return the exporter."""
         return export([scaler_subject(self, self._plant.query, self._about)], port, address)
 
     def pause(self) -> None:
-        """Go on watching, but change nothing."""
+        """Keep watching, but change nothing."""
         self._loop.paused = True
         self.say("paused: nothing is changed until it is resumed")
 
     def resume(self) -> None:
-        """Act again."""
+        """Act again after a pause."""
         self._loop.paused = False
         self.say("resumed")
 
     def stop(self) -> None:
-        """End; the query goes on with what it has."""
+        """End the auto-scaler; the query goes on with what it has."""
         self._stopped = True
         self._wake.set()
         if threading.current_thread() is not self._thread:
             self._thread.join()
 
     def await_end(self, timeout: float | None = None) -> bool:
-        """Wait until it has ended, as it does with its query."""
+        """Wait until it has ended, as it does with its query, and return whether it has."""
         self._thread.join(timeout)
         return not self._thread.is_alive()
 
     def tell(self, at_s: float, text: str) -> None:
-        """Note an event."""
+        """Note an event, and pass it on."""
         event = Event(at_s, text)
         with self._lock:
             self._events.append(event)
-        if self._told is not None:
-            with contextlib.suppress(Exception):  # whoever listens must not disturb
-                self._told(event)
+        if self._on_event is not None:
+            with contextlib.suppress(Exception):  # a listener must do no harm
+                self._on_event(event)
 
     def say(self, text: str) -> None:
         """Note an event that happens now."""
@@ -175,9 +176,9 @@ class Scaler(Printed):
                 self._safely("look at the executors", self._tend)
                 if self._away_s is None and now_s >= next_s:
                     self._safely("cycle", self._cycle)
-                    next_s = max(next_s + self.interval_s, now_s + self.interval_s / 2)  # what was missed is not made up for
+                    next_s = max(next_s + self.interval_s, now_s + self.interval_s / 2)  # missed cycles are not made up for
                 soon_s = LOOK_S if self._away_s is not None or self._plant.waits else self.interval_s
-                self._wake.wait(soon_s if self._away_s is not None else min(max(next_s - time.monotonic(), 0.01), soon_s))
+                self._wake.wait(soon_s if self._away_s is not None else min(max(next_s - time.monotonic(), MIN_WAIT_S), soon_s))
                 self._wake.clear()
         except Exception as error:
             self._failures["end"] = f"the auto-scaler ends before its query: {_why(error)}"
@@ -198,7 +199,7 @@ class Scaler(Printed):
             self._cycles.append(cycle)
             self._done, self._changes, self._limited = (
                 self._done + 1,
-                self._changes + bool(cycle.said),
+                self._changes + bool(cycle.action),
                 self._limited + cycle.is_limited,
             )
             if cycle.evaluation is not None:
@@ -215,7 +216,7 @@ class Scaler(Printed):
             self._blind = 0
 
     def _safely(self, name: str, step: Callable[[], None]) -> None:
-        """Let nothing that fails here harm the query; what fails again in the same way is told once."""
+        """Run a step; if it fails, the query is not harmed, and the same failure is reported once."""
         try:
             step()
             self._failures.pop(name, None)
@@ -226,7 +227,7 @@ class Scaler(Printed):
                 self.say(failure)
 
     def _over(self) -> bool:
-        """Whether the query has ended; one that is started again with the same checkpoint within an interval goes on."""
+        """Return whether the query has ended; one that is started again from its checkpoint within an interval has not."""
         plant = self._plant
         try:
             if plant.query.isActive:
@@ -240,7 +241,7 @@ class Scaler(Printed):
             plant.query = again
             self._metrics.follow(again)
             self._away_s = None
-            self.say(f"the query was started again: going on with its run {again.runId}")
+            self.say(f"the query was started again: continuing with its run {again.runId}")
             return False
         if self._away_s is None:
             self._away_s = time.monotonic()

@@ -1,4 +1,4 @@
-"""Actuators that need no cluster: slots of a skytide query in one process, and one that only says what it would do."""
+"""Actuators that need no cluster: for the slots of a skytide query in one process, and one that only reports what it would do."""
 
 from skytide.loop.ports import Actuator
 from skytide.records import Allocation
@@ -9,9 +9,9 @@ class RunSlots:
     """The slots of a skytide query."""
 
     def __init__(self, run: Run) -> None:
-        """Look at a query that runs."""
+        """Begin with the slots that a running query has."""
         self._run = run
-        rules = run._engine.plan.rules  # the status says what the latest batch had, and there may be none yet
+        rules = run._engine.plan.rules  # the status shows what the latest batch had, and there may be none yet
         self.of_keys = rules.keying is not None
         self._panes = rules.keying.slots if rules.keying else rules.pane_slots
 
@@ -24,7 +24,7 @@ class RunSlots:
         return self._run._engine.plan.rules.window_slots if self._run.status().batch < 0 else self._run.status().window_slots
 
     def resize(self, pane_slots: int | None, window_slots: int | None) -> None:
-        """Change them from the next batch on."""
+        """Change the slots from the next batch on."""
         if self.of_keys:
             self._run.resize(slots=pane_slots)
         else:
@@ -38,16 +38,16 @@ class LocalSlots:
     acts = True
 
     def __init__(self, slots: RunSlots, lead_s: float) -> None:
-        """Change the slots of a query; they count from its next batch on."""
+        """Change the slots of a query; that takes effect with its next batch, after `lead_s`."""
         self._slots, self.lead_s = slots, lead_s
 
     def current(self) -> Allocation:
-        """Return the slots."""
+        """Return the slots of the levels, and their sum as the workers."""
         panes, windows = self._slots.pane_slots(), self._slots.window_slots()
         return Allocation(panes) if self._slots.of_keys else Allocation(panes + windows, panes, windows)
 
     def apply(self, wanted: Allocation, now_s: float) -> str:
-        """Change the slots; what says only how many there should be is divided as it was."""
+        """Change the slots, and return what was done; without numbers for the levels, the workers are divided as before."""
         before = self.current()
         if self._slots.of_keys:
             self._slots.resize(wanted.workers, None)
@@ -71,12 +71,12 @@ class Fixed:
         return Allocation(1)
 
     def apply(self, wanted: Allocation, now_s: float) -> str:
-        """Do nothing."""
+        """Do nothing, and return that in words."""
         return "nothing can be changed here"
 
 
 class Recommend:
-    """Says what it would do, and does nothing."""
+    """Reports what it would do, and does nothing."""
 
     acts = False
 
@@ -86,7 +86,7 @@ class Recommend:
 
     @property
     def lead_s(self) -> float:
-        """As far as the other one knows."""
+        """The lead time, as far as the other actuator knows it."""
         return self._actuator.lead_s
 
     def current(self) -> Allocation:
@@ -94,5 +94,5 @@ class Recommend:
         return self._actuator.current()
 
     def apply(self, wanted: Allocation, now_s: float) -> str:
-        """Say it."""
+        """Return what would be done."""
         return f"recommended: {wanted.workers} workers in place of {self.current().workers}; nothing was done"

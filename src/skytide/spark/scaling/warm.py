@@ -1,8 +1,8 @@
 """A first task for a new executor, so that the query does not pay for its cold start.
 
 The first task in an executor loads classes, starts Python and imports what Arrow needs. That takes seconds, and the whole batch
-waits for it. Here a small job of its own does that, with a task that prefers exactly that executor. It takes the way of `mapInArrow`,
-as Spark keeps Python workers apart by how they were started. A query that has tasks waiting may still come first.
+waits for it. Here a small job of its own does that, with tasks that prefer exactly that executor. It uses `mapInArrow`, as Spark
+reuses a Python worker only for tasks of the same kind. A query that has tasks waiting may still come first.
 """
 
 import logging
@@ -17,7 +17,7 @@ from skytide.spark.scaling.gateway import Executor
 
 
 def warm(spark: SparkSession, executor: Executor) -> None:
-    """Run one task for each core of an executor, and wait for them; if it is busy meanwhile they run elsewhere, which harms nobody."""
+    """Run one task per core of an executor, and wait for them; if it is busy meanwhile they run elsewhere, which does no harm."""
     jvm: Any = spark.sparkContext._jvm
     place = jvm.PythonUtils.toSeq([f"executor_{executor.host}_{executor.id}"])
     tasks = [jvm.scala.Tuple2(str(core), place) for core in range(executor.cores)]
@@ -25,7 +25,9 @@ def warm(spark: SparkSession, executor: Executor) -> None:
     rows = spark.sparkContext._jsc.sc().makeRDD(jvm.PythonUtils.toSeq(tasks), kind)
     texts = spark._jsparkSession.createDataset(rows, jvm.org.apache.spark.sql.Encoders.STRING())
 
-    def first_task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:  # in here, so that workers need no skytide
+    def first_task(
+        batches: Iterator[pa.RecordBatch],
+    ) -> Iterator[pa.RecordBatch]:  # defined in here, so that workers do not need skytide
         from importlib import import_module
 
         import_module("pandas")  # and numpy with it
@@ -36,7 +38,7 @@ def warm(spark: SparkSession, executor: Executor) -> None:
 
 
 def warm_behind(spark: SparkSession, executor: Executor) -> None:
-    """Warm an executor without waiting for it; that it dies meanwhile, or Spark stops, is noticed by others."""
+    """Warm an executor without waiting for it; if it dies meanwhile, or Spark stops, others notice."""
 
     def run() -> None:
         try:

@@ -27,8 +27,8 @@ QUICK = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"  # many small Javas on few co
 class LocalCluster:
     """A standalone cluster, to be used as a context.
 
-    Its workers claim to have `cores`, whatever the machine has, and with one core an executor there is room for as many executors.
-    They all share the true cores of the machine: work that waits gets faster with more of them, work that computes does not.
+    Its workers claim to have `cores`, whatever the machine has; with one core per executor, there is room for that many executors.
+    They all share the real cores of the machine: work that waits gets faster with more of them, work that computes does not.
     """
 
     def __init__(self, cores: int = 8, *, under: Sequence[str] = ()) -> None:
@@ -38,14 +38,14 @@ class LocalCluster:
         self._folder = tempfile.TemporaryDirectory(prefix="skytide-cluster-", ignore_cleanup_errors=True)
         self._daemons: list[_Daemon] = []
         self.url = ""
-        """What Spark takes as `spark.master`."""
+        """The value for `spark.master`."""
 
     def __enter__(self) -> Self:
         """Start the master and a worker, and wait until they know each other."""
         use_java()
         try:
-            # The system chooses the ports, and the log says which: one that was free a moment ago may be taken by now.
-            self.url = self._start("master.Master").told(r"Starting Spark master at (spark://\S+)")
+            # The system chooses the ports, and the log says which: a port that was free a moment ago may be taken by now.
+            self.url = self._start("master.Master").find_in_log(r"Starting Spark master at (spark://\S+)")
             self.add_worker(self._cores)
         except BaseException:
             self.__exit__()
@@ -56,10 +56,10 @@ class LocalCluster:
         """Start one more worker."""
         whole("cores", cores, 1, MAX_CORES)
         size = ("--cores", str(cores), "--memory", f"{cores}g", "--work-dir", self._folder.name)
-        self._start("worker.Worker", *size, self.url, under=self._under).told(r"(Successfully registered with master)")
+        self._start("worker.Worker", *size, self.url, under=self._under).find_in_log(r"(Successfully registered with master)")
 
     def settings(self, memory: str = "512m") -> dict[str, str]:
-        """Return settings of a session that uses this cluster, with one core an executor."""
+        """Return the settings of a session that uses this cluster, with one core per executor."""
         if not isinstance(memory, str) or not re.fullmatch(r"[1-9]\d*[mg]", memory):
             raise refused("memory", memory, "not an amount of memory", 'write it as "512m" or "2g"')
         return {
@@ -72,7 +72,7 @@ class LocalCluster:
         }
 
     def __exit__(self, *_: object) -> None:
-        """End them all; executors end with their worker."""
+        """End all processes; executors end with their worker."""
         for daemon in reversed(self._daemons):
             daemon.end()
         self._daemons.clear()
@@ -110,8 +110,8 @@ class _Daemon:
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
-    def told(self, pattern: str) -> str:
-        """Wait for a line of the log, and give the part in brackets."""
+    def find_in_log(self, pattern: str) -> str:
+        """Wait for a line of the log that matches, and return its group."""
         found: list[str] = []
 
         def look() -> bool:
@@ -121,7 +121,7 @@ class _Daemon:
         with self._written:
             self._written.wait_for(look, STARTS_WITHIN_S)
         if not found:
-            raise SkytideError(f"a process of the cluster never said {pattern!r}, but\n{''.join(self._lines)}")
+            raise SkytideError(f"a process of the cluster never logged {pattern!r}; its last lines are\n{''.join(self._lines)}")
         return found[0]
 
     def end(self) -> None:

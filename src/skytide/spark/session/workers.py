@@ -1,4 +1,4 @@
-"""Whether Spark's Python workers can do our work: they may run another Python than the driver, and lack skytide."""
+"""Whether Spark's Python workers can do our work: they may run another Python than the driver, without skytide."""
 
 import os
 import shutil
@@ -10,21 +10,22 @@ from skytide.errors import SkytideError
 from skytide.spark.session.failure import reason
 
 NEEDED = ("skytide", "pyarrow", "numpy", "numba", "pandas")
-_looked: set[str] = set()
-"""The applications whose workers are known to be able."""
+MAX_REASON = 200  # characters
+_checked: set[str] = set()
+"""The applications whose workers were found able."""
 
 
 def check_workers(spark: SparkSession) -> None:
-    """Refuse to start work that workers cannot do, and say what to set; asked once for each application.
+    """Raise if workers cannot do our work, and say what to set; checked once per application.
 
-    Where workers are this very Python there is nothing to ask; elsewhere a job of one task looks.
+    If workers run this very Python there is nothing to check; otherwise a job of one task looks.
     """
     try:
         context = spark.sparkContext
         application, command, master = str(context.applicationId), str(context.pythonExec), str(context.master)
     except Exception:  # Spark Connect: its workers are not ours to choose
         return
-    if application in _looked:
+    if application in _checked:
         return
     is_local = master.split("[", maxsplit=1)[0] == "local"
     found = shutil.which(command)
@@ -32,32 +33,32 @@ def check_workers(spark: SparkSession) -> None:
         lacking = _look(spark)
         if lacking:
             raise SkytideError(f"Spark's Python workers run {command!r}, and {lacking}; {_remedy(is_local)}")
-    _looked.add(application)
+    _checked.add(application)
 
 
 def _look(spark: SparkSession) -> str:
-    """Return what is wrong with a worker, or an empty text."""
+    """Return what is wrong with a worker; empty if nothing is."""
     needed, version = NEEDED, sys.version_info[:2]
 
-    def look(_: object) -> str:  # travels by value: a module of skytide's could not be imported where it is missing
+    def look(_: object) -> str:  # sent by value: a module of skytide could not be imported where it is missing
         import importlib.util
         import sys
 
         if sys.version_info[:2] != version:
-            return "that is Python {}.{}, and not {}.{} as here".format(*sys.version_info[:2], *version)
+            return "that is Python {}.{}, not {}.{} as here".format(*sys.version_info[:2], *version)
         missing = [name for name in needed if importlib.util.find_spec(name) is None]
         return f"{sys.executable} has no {', '.join(missing)}" if missing else ""
 
     try:
         return str(spark.sparkContext.parallelize([0], 1).map(look).collect()[0])
     except Exception as error:
-        return f"no task of ours runs there ({reason(str(error))[:200]})"
+        return f"our tasks do not run there ({reason(str(error))[:MAX_REASON]})"
 
 
 def _remedy(is_local: bool) -> str:
     if is_local:
         return (
-            f"before the session starts, set PYSPARK_PYTHON={sys.executable}, or activate the environment that this Python is of; "
-            "skytide.spark.local_session() does it by itself"
+            f"before the session starts, set PYSPARK_PYTHON={sys.executable}, or activate the environment of this Python; "
+            "skytide.spark.local_session() does that by itself"
         )
     return "ship an environment with skytide to the executors and set PYSPARK_PYTHON to its Python: see 'With your own session' in the README"

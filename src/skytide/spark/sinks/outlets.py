@@ -1,4 +1,4 @@
-"""Where a batch's output goes: results, and if wanted late and invalid tuples and a row for each window."""
+"""Where a batch's output goes: the results, and if wanted, late and invalid tuples and a row per window."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from skytide.windows import Windows
 
 @dataclass(frozen=True)
 class Sinks:
-    """Where things go."""
+    """The sinks of a query: for results, and for what else is wanted."""
 
     results: Sink
     late: Sink | None = None
@@ -29,7 +29,7 @@ class Sinks:
 
     @property
     def folders(self) -> list[ParquetSink]:
-        """All that are Parquet folders."""
+        """All sinks that are Parquet folders."""
         sinks = (self.results, self.late, self.windows, self.invalid)
         return [sink for sink in sinks if isinstance(sink, ParquetSink)]
 
@@ -41,7 +41,7 @@ class Sinks:
 
 @dataclass(frozen=True)
 class Outlet:
-    """Gives the sinks of a query what a batch lets out, and the same again if it is asked again."""
+    """Hands the output of a batch to the sinks of a query, and the same again if the batch is repeated."""
 
     sinks: Sinks
     store: Files
@@ -52,7 +52,7 @@ class Outlet:
     windows: Windows
 
     def emit(self, jobs: Jobs, output: Output, number: int) -> None:
-        """Pass each sink its part."""
+        """Hand each sink its part."""
         self._stored(jobs, self.sinks.late, output.late, number)
         self._stored(jobs, self.sinks.invalid, self._invalid_files(output, number) if self.sinks.invalid else (), number)
         if self.sinks.parquet and output.results:
@@ -71,7 +71,7 @@ class Outlet:
         _write(sink, number, bool(files), table, lambda _: jobs.stored(self.store, files, self.rows))
 
     def _invalid_files(self, output: Output, number: int) -> tuple[str, ...]:
-        """Return the files with tuples that belong to no window; of the suspects those that turned out to be wrong."""
+        """Return the files with tuples that belong to no window, including suspects that turned out to be wrong."""
         odd = []
         for name in output.suspects if output.odd_panes else ():
             tuples = self.store.read_table(name)
@@ -95,13 +95,13 @@ def _write(sink: Sink | None, number: int, some: bool, table: Callable[[], pa.Ta
 
 
 def _clear(sink: Sink | None, number: int) -> None:
-    """Remove what an earlier try of a batch wrote that now has nothing to write."""
+    """Remove what an earlier attempt at a batch wrote, as now there is nothing to write."""
     if isinstance(sink, ParquetSink):
         sink.clear(number)
 
 
 def window_table(rows: Sequence[WindowRow], time_type: pa.DataType) -> pa.Table:
-    """Return a row for each window."""
+    """Return a table with a row per window."""
     bounds = {name: pa.array([getattr(row, f"{name}_us") for row in rows], time_type) for name in ("window_start", "window_end")}
     others = ("tuples", "kept", "late", "latency_s", "windows")
     return pa.table({**bounds, **{name: [getattr(row, name) for row in rows] for name in others}})

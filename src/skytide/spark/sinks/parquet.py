@@ -1,4 +1,4 @@
-"""Results as a folder of Parquet files that any reader can read at any time, and that belongs to one query."""
+"""Results as a folder of Parquet files that anything can read at any time, and that belongs to one query."""
 
 import json
 import os
@@ -19,10 +19,10 @@ OWNER = f"{OWN}/owner.json"
 
 
 class ParquetSink:
-    """One folder for each number: `path/batch=12`. A number that comes again takes the place of the first, so each window is there once.
+    """One folder per batch number: `path/batch=12`. A number that comes again replaces the earlier one, so each window is there once.
 
-    A task writes beside, under a name of its own attempt, and only the driver lets readers see it. So a task that was given up and
-    still writes changes nothing. Readers ignore what is beside, as its name begins with an underscore.
+    A task writes to a folder beside, under a name of its own attempt, and only the driver makes it visible to readers. So an abandoned
+    task that still writes changes nothing. Readers ignore the folder beside, as its name begins with an underscore.
     """
 
     def __init__(self, path: str | os.PathLike[str], options: Mapping[str, Any] | None = None) -> None:
@@ -30,7 +30,7 @@ class ParquetSink:
         self.path, self.files = os.fspath(path), Files(path, options)
 
     def __call__(self, results: DataFrame, number: int) -> None:
-        """Write a DataFrame."""
+        """Write the results of a batch."""
         columns = arrow_schema(results.schema)
 
         def stage(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -50,7 +50,7 @@ class ParquetSink:
         return name
 
     def publish(self, staged: tuple[str, ...], number: int) -> None:
-        """Let readers see staged results, in place of earlier ones of that number; what is published may be published again."""
+        """Make staged results visible to readers, in place of earlier ones of that number; publishing twice does no harm."""
         folder = f"batch={number}"
         parts = [f"part-{part:05}.parquet" for part in range(len(staged))]
         for name, part in zip(staged, parts, strict=True):
@@ -59,36 +59,36 @@ class ParquetSink:
             except FileNotFoundError:
                 if not self.files.exists(f"{folder}/{part}"):
                     raise SkytideError(
-                        f"{self.path}/{name}: results of number {number} that are not published yet are gone; "
-                        "restore them, or go back with `skytide checkpoint back` to let the batch be done again"
+                        f"{self.path}/{name}: the unpublished results of batch number {number} are gone; "
+                        "restore them, or go back with `skytide checkpoint back` to have the batch done again"
                     ) from None
         for entry in self.files.entries(folder) if len(staged) > 1 or self.files.exists(f"{folder}/part-00001.parquet") else ():
-            if entry.name not in parts:  # an earlier try had more
+            if entry.name not in parts:  # an earlier attempt had more
                 self.files.delete(f"{folder}/{entry.name}")
 
     def write(self, results: pa.Table, number: int) -> None:
-        """Write results at once."""
+        """Stage and publish results in one step."""
         self.publish((self.stage(results, number),), number)
 
     def begin(self, columns: pa.Schema) -> None:
-        """Let readers see an empty table with these columns until something comes."""
+        """Show readers an empty table with these columns until something comes."""
         first = "batch=-1/part-00000.parquet"
         if not self.files.exists(first):
             self.files.move(self.stage(columns.empty_table(), 0), first)
 
     def clear(self, number: int) -> None:
-        """Remove what an earlier try wrote that now has nothing to write."""
+        """Remove what an earlier attempt wrote, as now there is nothing to write."""
         self.files.delete_folder(f"batch={number}")
 
     def clean(self, before_number: int) -> None:
-        """Remove what tries of earlier numbers staged and never published."""
+        """Remove what attempts at earlier numbers staged and never published."""
         for entry in self.files.entries(OWN):
             number = sequence_of(entry.name)
             if number is not None and number < before_number:
                 self.files.delete(f"{OWN}/{entry.name}")
 
     def claim(self, identity: str, checkpoint: str) -> None:
-        """Make the folder that of one query, which its checkpoint tells from others; refuse if it is not empty or another's."""
+        """Make the folder belong to one query, identified by its checkpoint; refuse if it is not empty, or belongs to another."""
         self.check(identity)
         note = {"identity": identity, "checkpoint": checkpoint, "host": socket.gethostname()}
         try:
@@ -98,17 +98,17 @@ class ParquetSink:
             raise InvalidInput(value=f"path {self.path}", reason=str(error), remedy="choose a folder to write to") from None
 
     def check(self, identity: str) -> None:
-        """Refuse a folder of another query, and one that holds what no query of ours wrote."""
+        """Refuse a folder that belongs to another query, or that holds anything no query of ours wrote."""
         owner = self.files.read_if_there(OWNER)
         remedy = "choose another folder, or move this one away"
         if owner is not None:
             known = _note(owner)
             if known.get("identity") != identity:
-                whose = known.get("checkpoint", "one that is not known")
+                whose = known.get("checkpoint", "(unknown)")
                 raise InvalidInput(
                     value=f"path {self.path}",
                     reason=f"it belongs to another query, with the checkpoint {whose}",
-                    remedy=f"{remedy}; to go on with that query, start it with its checkpoint",
+                    remedy=f"{remedy}; to continue that query, start it with its checkpoint",
                 )
         elif strange := [entry.name for entry in self.files.entries() if entry.name != OWN]:
             raise InvalidInput(
@@ -119,7 +119,7 @@ class ParquetSink:
 
 
 def claim_all(sinks: Iterable[object], identity: str, checkpoint: str) -> None:
-    """Claim the folders of all Parquet sinks among these, or none: outer ones first, as others may be inside."""
+    """Claim the folders of all Parquet sinks among these, or none: outer ones first, as others may be inside them."""
     folders = sorted((sink for sink in sinks if isinstance(sink, ParquetSink)), key=lambda sink: len(sink.files.root))
     for sink in folders:
         sink.check(identity)

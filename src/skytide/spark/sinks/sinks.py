@@ -16,7 +16,7 @@ from skytide.spark.sinks.parquet import ParquetSink
 from skytide.spark.types import arrow_schema
 
 Sink = Callable[[DataFrame, int], object]
-"""A function of a batch's results and its number, which does the same again if called again with the same number."""
+"""A function of a batch's results and its number; called again with the same number, it must do the same again."""
 SideSink = Sink | str | os.PathLike[str]
 """A function, or the path of a Parquet folder."""
 
@@ -28,22 +28,22 @@ class MemorySink:
     """Keeps all results on the driver, for tests and first steps."""
 
     def __init__(self, spark: SparkSession) -> None:
-        """Start with nothing."""
+        """Start without results."""
         self._spark = spark
         self._batches: dict[int, pa.Table] = {}
         self._columns, self._name = StructType(), ""
 
     def begin(self, columns: StructType, name: str | None) -> None:
-        """Have an empty table with these columns, which SQL knows by a name if one is given."""
+        """Start with an empty table of these columns; SQL knows it by the name, if one is given."""
         self._columns, self._name = columns, name or ""
         try:
             self._show()
         except PySparkException:
-            remedy = 'choose letters, digits and underscores, as "best_hotels"'
-            raise refused("name", name, "no name for a table, which the sink memory makes of it", remedy) from None
+            remedy = 'use letters, digits and underscores, as in "best_hotels"'
+            raise refused("name", name, "not a name for a table, which the sink memory makes", remedy) from None
 
     def __call__(self, results: DataFrame, batch_id: int) -> None:
-        """Keep a batch, in place of an earlier try."""
+        """Keep a batch, in place of an earlier attempt at it."""
         self._batches[batch_id] = results.toArrow()
         self._show()
 
@@ -64,16 +64,16 @@ class MemorySink:
 class FormatSink:
     """Any format that Spark can write to.
 
-    Files are written in a folder for each number, so that each window is there once. What else there is gets them appended under the
-    number as a transaction, which Delta does not take twice; other formats may have the last batch twice after a crash.
+    Files are written into one folder per batch number, so that each window is there once. Other formats get batches appended, with the
+    number as the transaction, which Delta does not apply twice; the rest may have the last batch twice after a crash.
     """
 
     def __init__(self, format: str, path: str | None, options: Mapping[str, str], application: str) -> None:
-        """Write to a format, below a path if it has one; `application` tells our transactions from those of others."""
+        """Write to a format, below a path if it has one; `application` distinguishes our transactions from others."""
         self._format, self._path, self._options, self._application = format, path, dict(options), application
 
     def __call__(self, results: DataFrame, batch_id: int) -> None:
-        """Write a batch, in place of an earlier try."""
+        """Write a batch, in place of an earlier attempt at it."""
         writer = results.write.format(self._format).options(**self._options)
         if self._format.lower() in FILE_FORMATS:
             writer.mode("overwrite").save(f"{self._path}/batch={batch_id}")
@@ -82,10 +82,10 @@ class FormatSink:
 
 
 class TableSink:
-    """A table of Spark's catalog, to which batches are appended as `FormatSink` does."""
+    """A table in Spark's catalog, to which batches are appended as in `FormatSink`."""
 
     def __init__(self, table: str, format: str | None, options: Mapping[str, str], application: str) -> None:
-        """Append to a table, which is made in this format if it is not there."""
+        """Append to a table, which is created in this format if it does not exist."""
         self._table, self._format, self._options, self._application = table, format, dict(options), application
 
     def __call__(self, results: DataFrame, batch_id: int) -> None:
@@ -95,7 +95,7 @@ class TableSink:
 
 
 def console_sink(results: DataFrame, batch_id: int) -> None:
-    """Print a batch."""
+    """Print the results of a batch, in order of windows."""
     print(f"batch {batch_id}")
     results.orderBy("window_start").show(truncate=False)
 
@@ -130,7 +130,7 @@ def sink_of(
 
 
 def _is_known(format: str, spark: SparkSession) -> bool:
-    """Say whether Spark finds a format."""
+    """Return whether Spark finds a format."""
     try:
         sources = spark._jvm.org.apache.spark.sql.execution.datasources.DataSource  # type: ignore[union-attr]
         sources.lookupDataSource(format, spark._jsparkSession.sessionState().conf())
@@ -140,7 +140,7 @@ def _is_known(format: str, spark: SparkSession) -> bool:
 
 
 def side_sink_of(sink: Any, name: str, spark: SparkSession) -> Sink | None:
-    """Return the sink of a side output: a function, or the path of a Parquet folder."""
+    """Return the sink for a side output: a function, or the path of a Parquet folder."""
     if sink is None:
         return None
     if callable(sink):

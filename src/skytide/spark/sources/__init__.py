@@ -1,1 +1,1 @@
-"""Sources of our own that do the pane level where tuples are made."""
+"""Sources of our own, which run the pane level where tuples are generated."""

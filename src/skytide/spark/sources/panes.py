@@ -1,6 +1,6 @@
-"""The pane level inside a source of skytide's own: tuples never cross into the JVM, only reports do.
+"""The pane level inside a source of skytide's own: only reports cross into the JVM, tuples never do.
 
-The source makes the same tuples as it does for a DataFrame, and hands them to the same task as the pane level on any other DataFrame.
+The source generates the same tuples as for a DataFrame, and hands them to the same task as the pane level of any other DataFrame.
 """
 
 import base64
@@ -32,19 +32,19 @@ Offset = dict[str, Any]
 
 
 class OwnReader(Protocol):
-    """A reader of a source of our own, as the pane level needs it; the first four methods are for that, the others are Spark's."""
+    """A reader of a source of our own: the first four methods are for the pane level, the others are Spark's."""
 
     def panes(self, start: Offset, end: Offset, task: PaneTask, router: Router) -> list[tuple[int, InputPartition]]:
         """Return what each slot reads of a batch."""
 
     def tuples(self, partition: InputPartition, task: PaneTask) -> Iterator[Tuples]:
-        """Return the tuples of what a slot reads, for its task."""
+        """Yield the tuples of what a slot reads, for its task."""
 
     def position(self, offset: Offset) -> int:
         """Return a number that grows from batch to batch."""
 
     def times_us(self, start: Offset) -> tuple[int, int] | None:
-        """Return how far in time an offset is, and how far tuples have come by now; None if nobody can tell."""
+        """Return how far in time an offset is, and how far tuples have come by now; None if that is not known."""
 
     def initialOffset(self) -> Offset: ...
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset: ...
@@ -58,30 +58,30 @@ class OwnSource(Protocol):
 
     @property
     def partitions(self) -> int | None:
-        """How many slots it has unless somebody says otherwise; None for as many as Spark has cores."""
+        """How many slots it has by default; None for as many as Spark has cores."""
 
     def load(self, spark: SparkSession) -> DataFrame:
-        """Return its tuples."""
+        """Return its tuples as a DataFrame."""
 
     def way(self, splitting: Splitting | None) -> Way | None:
-        """Return how tuples reach slots inside it; None if they cannot by such a splitting."""
+        """Return how tuples reach slots inside it; None if it cannot split that way."""
 
     def expected_hz(self) -> float | None:
-        """Return what it expects soon, in tuples a second; None if it cannot tell."""
+        """Return how many tuples per second it expects soon; None if it cannot say."""
 
     def reader(self, columns: StructType, notes: Files, trigger_us: int | None) -> OwnReader:
-        """Return its reader for a query that keeps its notes in a folder, with a batch so often; it travels to another process."""
+        """Return its reader, which travels to another process, for a query with a folder for notes and a trigger interval."""
 
 
 def load_panes(spark: SparkSession, reader: OwnReader, plan: Plan, pace: Pace | None = None) -> DataFrame:
-    """Return the reports of the pane level over a source of our own, as a stream; batches begin at some pace, or whenever Spark asks."""
+    """Return the reports of the pane level over a source of our own, as a stream; batches begin at a pace, or whenever Spark asks."""
     spark.dataSource.register(PaneSource)
     packed = base64.b64encode(cloudpickle.dumps((reader, plan, pace))).decode()  # type: ignore[no-untyped-call]
     return _observed(spark.readStream.format(FORMAT).options(packed=packed).load())
 
 
 def _observed(reports: DataFrame) -> DataFrame:
-    """Let Spark's progress tell what its own numbers do not, as its rows are reports: see `observedMetrics` of `lastProgress`."""
+    """Return reports that Spark's progress counts in tuples (`observedMetrics` of `lastProgress`): to Spark, its rows are reports."""
 
     from pyspark.sql import Column
     from pyspark.sql import functions as F
@@ -126,40 +126,40 @@ class PaneRange(InputPartition):
     task: PaneTask
     source_end: int
     standing: tuple[int, ...]
-    """What `STANDING` names, before the batch."""
+    """The values that `STANDING` names, before the batch."""
 
 
 class PaneReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads a source into the pane level, as the record of the batch before says: this is a process of its own."""
+    """Reads a source into the pane level, from the record of the batch before: it runs in a process of its own."""
 
     def __init__(self, source: OwnReader, plan: Plan, pace: Pace | None = None) -> None:
         self.source, self.plan, self.pace = source, plan, pace
         self._slack_us, self._began_s = 0, 0.0
 
     def initialOffset(self) -> Offset:
-        """Begin where the source begins."""
+        """Return where the source begins."""
         return self.source.initialOffset()
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
-        """Go on as far as the source does, once a batch is due."""
+        """Return as far as the source has come, once a batch is due."""
         if self.pace is not None and not self._is_due(start, self.pace):
             return start
         return self.source.latestOffset(start, limit)
 
     def reportLatestOffset(self) -> Offset | None:
-        """Tell how far the source has come."""
+        """Return how far the source has come."""
         return self.source.reportLatestOffset()
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Take what is available now."""
+        """Let the source note what is available now."""
         self.source.prepareForTriggerAvailableNow()
 
     def commit(self, end: Offset) -> None:
-        """Tell the source that a batch is done."""
+        """Let the source know that a batch is done."""
         self.source.commit(end)
 
     def partitions(self, start: Offset, end: Offset) -> list[PaneRange]:
-        """Divide a batch, each part with the task of the pane level."""
+        """Return the parts of a batch, each with its task of the pane level."""
         before = self.plan.store.latest_before_source(self.source.position(start))
         self._slack_us, self._began_s = self.plan.rules.slack_logic(before).slack_us, time.time()
         task = self.plan.pane_task(self.plan.rules.run_panes(before))
@@ -168,14 +168,14 @@ class PaneReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [PaneRange(slot, piece, task, self.source.position(end), standing) for slot, piece in pieces]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read tuples, and reduce them at once."""
+        """Read tuples and reduce them; yield the report."""
         assert isinstance(partition, PaneRange)
         for batch in partition.task.run(self.source.tuples(partition.piece, partition.task), partition.slot, partition.source_end):
             standing = [pa.array([value] * batch.num_rows, pa.int64()) for value in partition.standing]
             yield pa.RecordBatch.from_arrays([*batch.columns, *standing], [*batch.schema.names, *STANDING])
 
     def _is_due(self, start: Offset, pace: Pace) -> bool:
-        """Say whether tuples have come that let a window end, or, if nobody can tell, whether the last batch began long enough ago."""
+        """Return whether tuples have come that end a window, or, if that is not known, whether the last batch began long enough ago."""
         times_us = self.source.times_us(start)
         if times_us is None:
             return time.time() - self._began_s >= pace.interval_us / 1e6

@@ -1,6 +1,6 @@
-"""Processes that describe a source to Spark end without a word when Spark ends before they do.
+"""Processes that describe a source to Spark end silently when Spark ends before they do.
 
-They are forked from PySpark's own daemon, whatever daemon the tasks have, and that prints a trace when nobody reads its last answer.
+They are forked from PySpark's own daemon, whichever daemon the tasks have, and it prints a trace when nobody reads its last answer.
 """
 
 import sys

@@ -11,22 +11,25 @@ from numpy.typing import NDArray
 from skytide.spark.fleet.book import Book
 from skytide.spark.fleet.feeds.feed import Positions, Range, Records, Skipped
 from skytide.spark.fleet.feeds.folder import Folder, NotThereError
-from skytide.spark.fleet.formats import Broken, arrow_message_length
+from skytide.spark.fleet.formats import MESSAGE_HEAD, MESSAGE_MARK, Broken, arrow_message_length
+
+TEXT_BYTES = 16
+"""The assumed length of a value whose type has no fixed one."""
 
 
 @dataclass(frozen=True)
 class ArrowFolder(Folder):
-    """Files of Arrow streams. A range ends with a message, and a message that is not all there waits."""
+    """Files of Arrow streams. A range ends with a message, and an incomplete message waits."""
 
     extension = "arrow"
 
     def sampled(self, book: Book) -> "ArrowFolder":
-        """Return the same folder with the length of a row by its schema."""
-        widths = [column.type.bit_width / 8 if pa.types.is_primitive(column.type) else 16 for column in self.schema]
+        """Return the same folder, with the length of a row according to its schema."""
+        widths = [column.type.bit_width / 8 if pa.types.is_primitive(column.type) else TEXT_BYTES for column in self.schema]
         return replace(self, record_bytes=max(1.0, float(sum(widths))))
 
     def read(self, ranges: Sequence[Range]) -> Iterator[Records]:
-        """Read ranges."""
+        """Yield the records of ranges, one by one."""
         for number, wanted in enumerate(ranges):
             try:
                 with self._opened(wanted) as file:
@@ -35,7 +38,7 @@ class ArrowFolder(Folder):
                 yield Records(self.schema.empty_table(), np.zeros(0, np.int64), (), (Skipped(wanted.stream, str(error)),))
 
     def _rows(self, file: int, number: int, wanted: Range) -> Records:
-        """Return the rows of a range: its messages after that with the schema, with which the file begins."""
+        """Return the rows of a range: of its messages, and of that with the schema, which the file begins with."""
         nothing = self.schema.empty_table(), np.zeros(0, np.int64)
         try:
             schema = next(_ends(file, 0, wanted.end[0]), wanted.end[0])
@@ -43,7 +46,7 @@ class ArrowFolder(Folder):
             data = os.pread(file, schema, 0) + os.pread(file, wanted.end[0] - begin, begin)
             rows = pa.ipc.open_stream(pa.BufferReader(data)).read_all()
         except (pa.ArrowException, ValueError) as error:
-            return Records(*nothing, (Broken(number, f"no Arrow stream: {str(error).splitlines()[0]}", ""),))
+            return Records(*nothing, (Broken(number, f"not an Arrow stream: {str(error).splitlines()[0]}", ""),))
         try:
             return Records(rows.select(self.schema.names).cast(self.schema), np.full(rows.num_rows, number))
         except (pa.ArrowException, KeyError) as error:
@@ -51,7 +54,7 @@ class ArrowFolder(Folder):
             return Records(*nothing, tuple(Broken(number, reason, str(row)) for row in rows.to_pylist()))
 
     def _whole_records(self, book: Book, ends: Positions, rows: NDArray[np.int64] | None = None) -> None:
-        """Move ends back to the last message that is complete; a limit that is shorter than a message lets one in."""
+        """Move ends back to the last complete message; a limit shorter than a message lets one in."""
         limited = rows is not None
         for row in (np.flatnonzero(ends[:, 0] > book.at[:, 0]) if rows is None else rows).tolist():
             begin, end = int(book.at[row, 0]), int(ends[row, 0])
@@ -71,18 +74,20 @@ class ArrowFolder(Folder):
                     break
                 last = each
         except (OSError, ValueError):
-            return end if last == begin else last  # what is no Arrow stream is let in whole: the task says what is wrong with it
+            return (
+                end if last == begin else last
+            )  # what is not an Arrow stream is let in as a whole: the task reports what is wrong with it
         finally:
             os.close(number)
         return last
 
 
 def _ends(file: int, at: int, size: int) -> Iterator[int]:
-    """Return where complete messages end, from a place on where one begins."""
+    """Yield where complete messages end, from a place where one begins."""
     while at < size:
-        head = os.pread(file, 8, at)
-        more = int.from_bytes(head[4:8], "little") if len(head) == 8 else 0
-        length = arrow_message_length(head + os.pread(file, more, at + 8))
+        head = os.pread(file, MESSAGE_HEAD, at)
+        more = int.from_bytes(head[len(MESSAGE_MARK) :], "little") if len(head) == MESSAGE_HEAD else 0
+        length = arrow_message_length(head + os.pread(file, more, at + MESSAGE_HEAD))
         if not length or at + length > size:
             return
         at += length

@@ -13,17 +13,18 @@ from skytide.spark.fleet.book import Book
 from skytide.spark.fleet.formats import Broken
 
 Positions = NDArray[np.int64]
-"""Where streams stand: three numbers each, such as (byte, 0, 0). The first counts."""
+"""Where streams stand: three numbers each, such as (byte, 0, 0). The first one is a count."""
 Counts = NDArray[np.int64]
 
 STREAM = "stream"
 """The column with the name of each row's stream."""
 MAX_AWAY = 1_000
+"""How many missing streams keep their place."""
 REPLACED, TRUNCATED, TRIMMED, VANISHED, UNREADABLE = "replaced", "truncated", "trimmed", "vanished", "unreadable"
 
 
 class Skipped(NamedTuple):
-    """Something of a stream that cannot be read any more, or not now."""
+    """A part of a stream that can no longer be read, or not now."""
 
     stream: str
     reason: str
@@ -31,24 +32,24 @@ class Skipped(NamedTuple):
 
 @dataclass(frozen=True)
 class Look:
-    """What was seen of all streams at one time; its book has the streams that are there now, with all that was known of them."""
+    """What was seen of all streams at one time; its book has the streams that exist now, with all that was known of them."""
 
     book: Book
     ends: Positions
     """How far each stream can be read."""
     waiting: Counts
-    """About how many tuples that is."""
+    """About how many tuples that are."""
     arrived: Counts
-    """About how many tuples have ever come of each."""
+    """About how many tuples of each have ever come."""
     skipped: tuple[Skipped, ...] = ()
-    """Streams of which something was lost, and which begin anew."""
+    """Streams that lost something, and begin anew."""
 
     def with_book(self, book: Book) -> "Look":
         """Return the same with another book of the same streams."""
         return replace(self, book=book)
 
     def until(self, earlier: "Look") -> "Look":
-        """Return this look, but with nothing that an earlier one did not show."""
+        """Return this look without anything that an earlier one did not show."""
         ends = self.book.at.copy()
         for row, name in enumerate(self.book.names):
             before = earlier.book.rows.get(name)
@@ -64,12 +65,12 @@ class Range(NamedTuple):
     begin: tuple[int, int, int]
     end: tuple[int, int, int]
     identity: int
-    """What tells the stream from another one of the same name."""
+    """What distinguishes the stream from another one of the same name."""
     head: int
     was_behind: bool = False
-    """Something of the stream was kept waiting by us before this."""
+    """Whether we kept something of the stream waiting before this."""
     is_behind: bool = False
-    """Something is after this."""
+    """Whether something of it is left after this."""
 
 
 @dataclass(frozen=True)
@@ -88,27 +89,27 @@ class Records:
 
 
 class Feed(ABC):
-    """A place with streams. It travels to the tasks, so it holds no connection."""
+    """A place with streams. It is sent to the tasks, so it holds no connection."""
 
     @abstractmethod
     def check(self) -> None:
         """Refuse a place that cannot be read at all, before a query starts."""
 
     def sampled(self, book: Book) -> "Feed":
-        """Return the same place, with what a look into some of its streams tells of their records."""
+        """Return the same place, with what a look into some of its streams shows about their records."""
         return self
 
     @abstractmethod
     def look(self, book: Book, *, newest: bool = False) -> Look:
-        """Look at all streams; those that are new begin with their oldest record, or with what comes from now on."""
+        """Return a look at all streams; new ones begin with their oldest record, or with what comes from now on."""
 
     @abstractmethod
     def cut(self, look: Look, take: Counts) -> Positions:
-        """Return where streams stand when so many tuples of each have been let in."""
+        """Return where streams stand after `take` tuples of each have been let in."""
 
     @abstractmethod
     def read(self, ranges: Sequence[Range]) -> Iterator[Records]:
-        """Return the records of ranges: the same every time."""
+        """Yield the records of ranges: the same every time."""
 
 
 def settled(
@@ -116,17 +117,17 @@ def settled(
 ) -> tuple[Book, NDArray[np.bool_], tuple[Skipped, ...]]:
     """Return the book after a look, which of its rows were kept, and what was lost.
 
-    Streams are at new positions, `begun` anew for a reason, or missing: those keep their place for a while.
+    Streams are at new positions, have `begun` anew for a reason, or are missing: those keep their place for a while.
     """
     lost = begun | dict.fromkeys(np.flatnonzero(~there & (book.away == 0) & book.behind).tolist(), VANISHED)
     skipped = tuple(Skipped(book.names[row], reason) for row, reason in lost.items())
     away = np.where(there, 0, book.away + 1).astype(np.int32)
-    kept = _fewest_missing(away)
+    kept = _kept_rows(away)
     return book.with_(at=at, away=away).keeping(kept), kept, skipped
 
 
-def _fewest_missing(away: NDArray[np.int32], most: int = MAX_AWAY) -> NDArray[np.bool_]:
-    """Say which streams to keep: of those that are missing only so many, the ones that left last."""
+def _kept_rows(away: NDArray[np.int32], most: int = MAX_AWAY) -> NDArray[np.bool_]:
+    """Return which streams to keep: of those that are missing, only the `most` that left last."""
     missing = away > 0
     if missing.sum() <= most:
         return np.ones(len(away), np.bool_)

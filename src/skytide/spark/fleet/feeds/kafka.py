@@ -29,8 +29,13 @@ from skytide.spark.fleet.formats import Csv, JsonLines, LineFormat
 
 CHUNK_MESSAGES = 20_000
 TIMEOUT_S = 60.0
-"""So long a server may take to answer, or to send the next message."""
+"""How long a server may take to answer, or to send the next message."""
+CHECK_TIMEOUT_S = 15.0
+"""The same before a query starts."""
 POLL_S = 0.1
+POLLED = 1_000
+"""The maximum number of messages of one poll."""
+FETCH_WAIT_MS = 20
 _log = logging.getLogger(__name__)
 
 
@@ -46,9 +51,9 @@ class Kafka(Feed):
     parsers: ClassVar[dict[str, type[LineFormat]]] = {kind.name: kind for kind in (JsonLines, Csv)}
 
     def check(self) -> None:
-        """Refuse servers that do not answer, and topics that are not there."""
+        """Refuse servers that do not answer, and topics that do not exist."""
         try:
-            known = self._admin().list_topics(timeout=TIMEOUT_S / 4).topics
+            known = self._admin().list_topics(timeout=CHECK_TIMEOUT_S).topics
         except _module().KafkaException as error:
             reason = f"no server answers: {error.args[0].str()}"
             raise InvalidInput(
@@ -60,7 +65,7 @@ class Kafka(Feed):
                 raise InvalidInput(value=f"topics={self.topics!r}", reason=f"there is no topic {topic}", remedy=remedy)
 
     def look(self, book: Book, *, newest: bool = False) -> Look:
-        """Ask for the first and last offset of every partition."""
+        """Return a look at the first and last offset of every partition."""
         try:
             found = self._found()
         except _module().KafkaException as error:
@@ -77,19 +82,19 @@ class Kafka(Feed):
         at[:, 0] = np.where(there & ((at[:, 0] < low) | (at[:, 0] > high)), low, at[:, 0])
         if newest:
             at[new, 0] = high[new]
-        book, kept, told = settled(book, at, there, skipped)
+        book, kept, lost = settled(book, at, there, skipped)
         ends = book.at.copy()
         ends[:, 0] = np.maximum(high[kept], book.at[:, 0])
-        return self._seen(book, ends, told)
+        return self._seen(book, ends, lost)
 
     def cut(self, look: Look, take: Counts) -> Positions:
-        """Count offsets."""
+        """Return offsets that are further by as many tuples, up to the ends."""
         ends = look.ends.copy()
         ends[:, 0] = np.minimum(ends[:, 0], look.book.at[:, 0] + take)
         return ends
 
     def read(self, ranges: Sequence[Range]) -> Iterator[Records]:
-        """Read all ranges through one consumer, some messages at a time."""
+        """Yield the records of all ranges, read by one consumer, some messages at a time."""
         parser = self.parsers[self.format](self.schema)
         numbers = {_partition(wanted.stream): number for number, wanted in enumerate(ranges)}
         reading = _Reading(self.servers, {place: ranges[number] for place, number in numbers.items()})
@@ -127,7 +132,7 @@ class Kafka(Feed):
 
 
 class _Reading:
-    """Reads ranges of partitions. Offsets may have gaps, so that only the position of the consumer tells when a range has ended."""
+    """Reads ranges of partitions. Offsets may have gaps, so only the position of the consumer shows when a range has ended."""
 
     def __init__(self, servers: str, ranges: dict[tuple[str, int], Range]) -> None:
         self._consumer, self._ranges = _consumer(servers, os.getpid()), ranges
@@ -140,21 +145,21 @@ class _Reading:
         return [place for place, wanted in self._ranges.items() if self._first.get(place, wanted.end[0]) > wanted.begin[0]]
 
     def values(self) -> Iterator[tuple[tuple[str, int], bytes]]:
-        """Return the values of all messages, in order within each partition."""
+        """Yield the values of all messages, in order within each partition."""
         kafka = _module()
         places = [kafka.TopicPartition(*place, wanted.begin[0]) for place, wanted in self._ranges.items()]
         self._consumer.assign(places)
         self._consumer.resume(places)  # those of an earlier batch stay paused
         heard_s = time.monotonic()
         while self._left:
-            messages = self._consumer.consume(1_000, POLL_S)
+            messages = self._consumer.consume(POLLED, POLL_S)
             for message in messages:
                 if message.error() is None:
                     heard_s = time.monotonic()
                     yield from self._value(message)
                 elif message.error().code() != kafka.KafkaError._PARTITION_EOF:
                     raise SkytideError(f"{message.topic()}-{message.partition()}: {message.error().str()}")
-            if not messages or len(messages) < 1_000:
+            if len(messages) < POLLED:
                 self._note_ends(kafka)
             if time.monotonic() - heard_s > TIMEOUT_S:
                 raise SkytideError(f"{sorted(self._left)[0]}: no message came for {TIMEOUT_S:.0f} s; is the server overloaded?")
@@ -182,7 +187,7 @@ class _Reading:
 
 
 def _records(parser: LineFormat, parts: dict[int, list[bytes]], skipped: tuple[Skipped, ...]) -> Records:
-    """Parse messages as lines; a line break inside one is space to JSON, and in CSV makes it a broken record."""
+    """Return messages parsed as lines; a line break within one is a space to JSON, and breaks a record of CSV."""
     lines = [(number, b"".join(value.strip().replace(b"\n", b" ") + b"\n" for value in values)) for number, values in parts.items()]
     read = parser.parse(lines)
     return Records(read.rows, read.parts, read.broken, skipped)
@@ -194,20 +199,20 @@ def _partition(stream: str) -> tuple[str, int]:
 
 
 def _module() -> Any:
-    """Return the client of Kafka."""
+    """Return the module of Kafka's client."""
     try:
         import confluent_kafka
         import confluent_kafka.admin
     except ImportError:
         raise InvalidInput(
-            value="a fleet on Kafka", reason="its client is not installed", remedy="pip install skytide[kafka], on all hosts"
+            value="a fleet on Kafka", reason="its client is not installed", remedy="run `pip install skytide[kafka]` on all hosts"
         ) from None
     return confluent_kafka
 
 
 @lru_cache(maxsize=8)
 def _admin(servers: str, process: int) -> Any:
-    """Return a client that this process keeps; a fork must not use that of its parent."""
+    """Return a client that this process keeps; a forked process must not use that of its parent."""
     return _module().admin.AdminClient({"bootstrap.servers": servers, "log_level": 0})
 
 
@@ -216,10 +221,10 @@ def _consumer(servers: str, process: int) -> Any:
     return _module().Consumer(
         {
             "bootstrap.servers": servers,
-            "group.id": "skytide",  # asked for by the client; nothing is committed under it
+            "group.id": "skytide",  # the client requires it; nothing is committed under it
             "enable.auto.commit": False,
             "auto.offset.reset": "earliest",
-            "fetch.wait.max.ms": 20,
+            "fetch.wait.max.ms": FETCH_WAIT_MS,
             "log_level": 0,
         }
     )

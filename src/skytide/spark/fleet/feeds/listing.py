@@ -1,7 +1,7 @@
 """The streams that have a file in a folder, listed anew only when the folder has changed.
 
-A folder says when a file was last added to it or taken away. That time is as coarse as the system's clock, so it is believed only once it has
-passed for a while. Some stores never change it: a folder is listed now and then, whatever it says.
+A folder shows when a file was last added to it or removed. That time is as coarse as the system's clock, so it is believed only after a
+while. Some stores never change it: so a folder is listed now and then in any case.
 """
 
 import os
@@ -10,25 +10,25 @@ from collections.abc import Callable
 from typing import Any
 
 SETTLED_NS = 2_000_000_000
-"""Two changes of a folder that are so far apart have different times."""
+"""Two changes of a folder that are this far apart have different times."""
 LIST_EVERY_NS = 10_000_000_000
 
 
 class Listing:
-    """What a folder had when it was last listed."""
+    """The streams in a folder when it was last listed."""
 
     def __init__(self, clock_ns: Callable[[], int] = time.time_ns) -> None:
-        """Know nothing yet."""
+        """Start without a listing."""
         self._clock_ns = clock_ns
         self._streams: frozenset[str] = frozenset()
         self._changed_ns = self._listed_ns = -1
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Travel as what it was at first: elsewhere the folder is another one, or is not listed at all."""
+        """Pickle nothing: elsewhere the folder may be another one, or is not listed at all."""
         return Listing, ()
 
     def streams(self, place: int, extension: str) -> frozenset[str]:
-        """Return the names of the files with an extension in an open folder, without it; hidden ones are passed over."""
+        """Return the names of the files with an extension in an open folder, without the extension; hidden ones are ignored."""
         now_ns, changed_ns = self._clock_ns(), os.fstat(place).st_mtime_ns
         if changed_ns != self._changed_ns or not 0 <= now_ns - self._listed_ns < LIST_EVERY_NS:
             ending = f".{extension}"

@@ -1,7 +1,7 @@
 """Redis Streams: each key is a stream, and each entry a record. Needs `pip install skytide[redis]`, and Redis 7.
 
-A position is the number of entries so far, and the id of the last of them. One script on the server looks at hundreds of streams, and
-another one joins the entries of hundreds: a call for each would cost ten times as much.
+A position is the number of entries so far, and the id of the last one. One script on the server looks at hundreds of streams, and another
+joins the entries of hundreds: a call per stream would cost ten times as much.
 """
 
 import json
@@ -19,6 +19,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from skytide.errors import InvalidInput
+from skytide.errors.limits import MAX_COUNT
 from skytide.spark.fleet.book import Book
 from skytide.spark.fleet.feeds.feed import (
     REPLACED,
@@ -37,14 +38,13 @@ from skytide.spark.fleet.formats import Cells, Csv, JsonLines, LineFormat
 KEYS_PER_CALL = 500
 ENTRIES_PER_CALL = 20_000
 TIMEOUT_S = 60
-MAX_NUMBER = 2**63 - 1
-"""Of an id; those that are too large for any clock are cut."""
+MIN_VERSION = 7
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Redis(Feed):
-    """The streams of a server whose keys match a pattern. An entry has a field a column, or one field with a JSON object or CSV."""
+    """The streams of a server whose keys match a pattern. An entry has one field per column, or one field with a JSON object or CSV."""
 
     url: str
     pattern: str
@@ -64,13 +64,15 @@ class Redis(Feed):
                 reason=f"the server does not answer: {error}",
                 remedy="start it, or name another",
             ) from None
-        if int(version.split(".", maxsplit=1)[0]) < 7:
+        if int(version.split(".", maxsplit=1)[0]) < MIN_VERSION:
             raise InvalidInput(
-                value=f"Redis {version}", reason="it does not count the entries of a stream", remedy="use Redis 7 or newer"
+                value=f"Redis {version}",
+                reason="it does not count the entries of a stream",
+                remedy=f"use Redis {MIN_VERSION} or newer",
             )
 
     def look(self, book: Book, *, newest: bool = False) -> Look:
-        """Ask the server for all streams."""
+        """Return a look at all streams, as the server knows them."""
         module = _module()
         try:
             found = self._found()
@@ -87,12 +89,12 @@ class Redis(Feed):
         at[list(skipped)] = 0
         if newest:
             at[new] = ends[new]
-        book, kept, told = settled(book, at, there, skipped)
+        book, kept, lost = settled(book, at, there, skipped)
         ends = np.where(there[kept, None], ends[kept], book.at)
-        return self._seen(book, ends, length[kept], told)
+        return self._seen(book, ends, length[kept], lost)
 
     def cut(self, look: Look, take: Counts) -> Positions:
-        """Ask the server where so many entries end, of streams that are not let in whole."""
+        """Return where as many entries end; of streams that are not let in completely, the server knows."""
         ends = look.ends.copy()
         rows = np.flatnonzero(take < look.waiting)
         ends[rows] = look.book.at[rows]
@@ -102,18 +104,18 @@ class Redis(Feed):
             for row, answer in zip(some, self._call("cut", names, asked), strict=True):
                 count, last = answer.decode().split(" ")
                 ends[row] = (look.book.at[row, 0] + int(count), *_numbers(last))
-                if int(count) < take[row]:  # fewer are there than were counted: some were deleted
+                if int(count) < take[row]:  # there are fewer than were counted: some were deleted
                     ends[row] = look.ends[row]
         return ends
 
     def read(self, ranges: Sequence[Range]) -> Iterator[Records]:
-        """Read ranges, hundreds of streams with one call."""
+        """Yield the records of ranges, hundreds of streams per call."""
         parser = self.parsers[self.format](self.schema)
         for some in _chunks(range(len(ranges))):
             yield from self._read(parser, ranges, some)
 
     def _read(self, parser: LineFormat, ranges: Sequence[Range], numbers: list[int]) -> Iterator[Records]:
-        """Ask again from where an answer ended, until nothing more comes of any stream."""
+        """Yield records, asking again from where an answer ended, until nothing more comes."""
         after = {number: _id(ranges[number].begin) for number in numbers}
         missing = {number: ranges[number].end[0] - ranges[number].begin[0] for number in numbers}
         left, more = numbers, True
@@ -121,9 +123,9 @@ class Redis(Feed):
             asked = [self.format, json.dumps(self.schema.names), str(ENTRIES_PER_CALL)]
             asked += [text for number in left for text in (after[number], _id(ranges[number].end))]
             answers = self._call("read", [ranges[number].stream for number in left], asked)
-            told = [text.decode().split(" ") for text in answers[1::2]]
-            more = sum(int(count) for count, _ in told) >= ENTRIES_PER_CALL
-            for number, (count, last) in zip(left, told, strict=True):
+            ends = [text.decode().split(" ") for text in answers[1::2]]
+            more = sum(int(count) for count, _ in ends) >= ENTRIES_PER_CALL
+            for number, (count, last) in zip(left, ends, strict=True):
                 missing[number], after[number] = missing[number] - int(count), last
             read = parser.parse(list(zip(left, answers[::2], strict=True)))
             left = [number for number in left if more and after[number] != _id(ranges[number].end)]
@@ -135,14 +137,14 @@ class Redis(Feed):
         return Look(book, ends, waiting, ends[:, 0].copy(), skipped)
 
     def _found(self) -> dict[str, tuple[int, ...]]:
-        """Return of each stream the entries ever added, those there are, and the last id."""
+        """Return, for each stream, the number of entries ever added, the number that are there, and the last id."""
         found: dict[str, tuple[int, ...]] = {}
         cursor = "0"
         while True:
             answer = self._call("look", [], [cursor, self.pattern, str(KEYS_PER_CALL)])
             cursor, keys, numbers = (text.decode() for text in answer)
-            if numbers:  # no table of Lua is empty in JSON
-                rows = np.array(numbers.split(" "), np.uint64).clip(max=MAX_NUMBER).astype(np.int64).reshape(-1, 4)
+            if numbers:  # Lua does not write an empty list in JSON
+                rows = np.array(numbers.split(" "), np.uint64).clip(max=MAX_COUNT).astype(np.int64).reshape(-1, 4)
                 found.update(zip(json.loads(keys), map(tuple, rows.tolist()), strict=True))
             if cursor == "0":
                 return found
@@ -153,12 +155,12 @@ class Redis(Feed):
 
 
 def _module() -> Any:
-    """Return the client of Redis."""
+    """Return the module of the client for Redis."""
     try:
         import redis
     except ImportError:
         raise InvalidInput(
-            value="a fleet on Redis", reason="its client is not installed", remedy="pip install skytide[redis], on all hosts"
+            value="a fleet on Redis", reason="its client is not installed", remedy="run `pip install skytide[redis]` on all hosts"
         ) from None
     return redis
 
@@ -169,7 +171,7 @@ def _connected(url: str, process: int) -> Any:
 
 
 def _server(url: str) -> Any:
-    """Return a connection that this process keeps; a fork must not use that of its parent."""
+    """Return a connection that this process keeps; a forked process must not use that of its parent."""
     return _connected(url, os.getpid())
 
 
@@ -193,13 +195,13 @@ def _id(position: Any) -> str:
 
 
 def _numbers(entry_id: str) -> tuple[int, int]:
-    """Return the two numbers of an id."""
+    """Return the two numbers of an id; those that are too large for any clock are cut."""
     first, second = entry_id.split("-")
-    return min(int(first), MAX_NUMBER), min(int(second), MAX_NUMBER)
+    return min(int(first), MAX_COUNT), min(int(second), MAX_COUNT)
 
 
 def _after(first: Positions, second: Positions) -> NDArray[np.bool_]:
-    """Say where ids of one column come after those of another."""
+    """Return where the first ids come after the second ones."""
     return np.asarray((first[:, 0] > second[:, 0]) | ((first[:, 0] == second[:, 0]) & (first[:, 1] > second[:, 1])))
 
 

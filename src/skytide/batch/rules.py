@@ -1,0 +1,58 @@
+"""What a continuous query decides by."""
+
+from dataclasses import dataclass, field
+
+from skytide.batch.events import RunPanes
+from skytide.batch.keying import Keying
+from skytide.batch.spreading import DRIVER_S, WORTH_S
+from skytide.batch.state import State
+from skytide.batch.ways import InPlace, InSource, Way
+from skytide.lateness import Slack, SlackLogic
+from skytide.routing import Router
+from skytide.windows import Windows
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What a continuous query decides by: set at its start, the same for every batch."""
+
+    windows: Windows
+    slack: Slack
+    way: Way = field(default_factory=InPlace)
+    pane_slots: int = 2
+    window_slots: int = 1
+    can_spread: bool = False
+    """Whether the window level of the query can be divided into several tasks."""
+    spreading_pays_s: float = WORTH_S
+    driver_pays_s: float = DRIVER_S
+    """Up to this much work of the window level is done on the driver."""
+    trigger_s: float | None = None
+    keying: Keying | None = None
+    """How keys are spread, if this is an operator on keys."""
+
+    def router(self, before: State) -> Router:
+        """Return the router as a batch that starts from a state finds it."""
+        strategy, slots = self.way.splitting, before.pane_slots or self.pane_slots
+        router = strategy.build(slots, before.router.get(strategy.name))
+        router.renumber(slots)
+        return router
+
+    def slack_logic(self, before: State) -> SlackLogic:
+        """Return the slack as a batch finds it."""
+        return self.slack.build(before.slack.get(repr(self.slack)))
+
+    def least_slack_us(self, before: State) -> int:
+        """Return how long to wait at least: one window if delays are learned, but nothing has come yet to measure the first batch against."""
+        unknown = self.slack.is_learned and before.clock.newest_us is None and not isinstance(self.way, InSource)
+        return self.windows.length_us if unknown else 0
+
+    def run_panes(self, before: State) -> RunPanes:
+        """Return what the pane level does in a batch that starts from a state; a source of our own asks this, too."""
+        return RunPanes(
+            sequence=before.sequence + 1,
+            newest_us=before.clock.newest_us,
+            punctuation_us=before.clock.punctuation_us,
+            leap_us=before.clock.leap_us(self.windows),
+            slots=before.pane_slots or self.pane_slots,
+            router=before.router.get(self.way.splitting.name),
+        )
