@@ -105,7 +105,7 @@ def test_windows_over_a_fleet_are_the_oracles(spark: SparkSession, feeds: Path, 
 def test_a_fleet_goes_on_while_streams_are_suspended_declared_and_resumed(spark: SparkSession, feeds: Path, tmp_path: Path) -> None:
     fleet = skytide.fleet(feeds, schema=SCHEMA, interval="100 ms")
     fleet.suspend("s1", "s2")
-    fleet.declare("s3", Profile(max_hz=5_000, period="1 hour", transition="jump"))
+    fleet.declare("s3", Profile(max_hz=5_000))
     seen: list[str] = []
     query = (
         fleet.load(spark)
