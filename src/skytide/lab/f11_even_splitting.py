@@ -58,7 +58,7 @@ class EvenSplitting(Experiment):
         return rows
 
     def conclude(self, rows: Sequence[Row]) -> Findings:
-        """Judge the published kernel, and note what another one changes, and return the findings."""
+        """Judge the published kernel, note what another one changes, and return the findings."""
         claims, other = (_claims([row for row in rows if row["kernel"] == kernel]) for kernel in KERNELS)
         return Findings(
             claims,

@@ -59,7 +59,7 @@ class SplittingPanes(Experiment):
         return rows
 
     def conclude(self, rows: Sequence[Row]) -> Findings:
-        """Judge the published kernel, and note what another one changes, and return the findings."""
+        """Judge the published kernel, note what another one changes, and return the findings."""
         claims, other = (_claims([row for row in rows if row["kernel"] == kernel]) for kernel in KERNELS)
         deviation = mean_of(column(rows, "pane_cv", kernel=WHOLE, bursts="high", strategy="PB_RR", workers=rows[-1]["workers"]))
         return Findings(

@@ -86,7 +86,7 @@ class Strategies(Experiment):
         return rows
 
     def conclude(self, rows: Sequence[Row]) -> Findings:
-        """Judge the chosen values, and note what other choices change, and return the findings."""
+        """Judge the chosen values, note what other choices change, and return the findings."""
         claims = {setting: _claims([row for row in rows if row["setting"] == setting]) for setting in SETTINGS}
         base = claims["chosen"]
         turned = "; ".join(f"{setting}: {flips(base, found)}" for setting, found in claims.items() if setting != "chosen")
