@@ -56,6 +56,8 @@ def measure(contestant: Contestant, query: str, rate_hz: int, lengths: Lengths) 
             began, cpu = time.time(), sum(family(process.pid).values())
             _sleep_until(process, began + lengths.measured_s)
             ended, used = time.time(), sum(family(process.pid).values()) - cpu
+        if not answers(folder):
+            raise Failed(f"it left no answers, and said: {Path(folder, 'log').read_text()[-2_000:]}")
         latencies = {end_us: path.stat().st_mtime - end_us / 1e6 for end_us, path in answers(folder).items()}
         measured = judge(latencies, began, ended, rate_hz, used)
         check(task)
@@ -65,6 +67,11 @@ def measure(contestant: Contestant, query: str, rate_hz: int, lengths: Lengths) 
 def answers(folder: str) -> dict[int, Path]:
     """Return the files of all windows that came out, by the ends of the windows in microseconds."""
     return {int(path.stem): path for path in sorted(Path(folder).glob("*.npy"))}
+
+
+def newest_s(folder: str) -> float:
+    """Return the end of the newest window that is there, in seconds since 1970, or 0."""
+    return max((int(path.stem) / 1e6 for path in Path(folder).iterdir() if path.suffix in (".npy", ".seen")), default=0.0)
 
 
 def check(task: Task) -> None:
@@ -108,12 +115,12 @@ def _running(contestant: Contestant, task: Task) -> Iterator["subprocess.Popen[b
 def _wait_for_windows(process: "subprocess.Popen[bytes]", folder: str) -> None:
     """Wait for the first window, and then until the newest is fresh, but not for long: some never catch up."""
     deadline = time.time() + START_S
-    while not answers(folder):
+    while not newest_s(folder):
         if time.time() > deadline:
             raise Failed(f"no window came out within {START_S:.0f} s")
         _sleep_until(process, time.time() + 0.1)
     deadline = time.time() + CATCH_UP_S
-    while max(answers(folder)) / 1e6 < time.time() - CAUGHT_UP_S and time.time() < deadline:
+    while newest_s(folder) < time.time() - CAUGHT_UP_S and time.time() < deadline:
         _sleep_until(process, time.time() + 0.1)
 
 

@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from benchmarks.peers import environments, oracle
-from benchmarks.peers.__main__ import ENTRIES, LOOP, OWN, Entry, highest, report, run
+from benchmarks.peers.__main__ import ENTRIES, FRAME, LOOP, OWN, Entry, highest, report, run
 from benchmarks.peers.common import COLUMNS, PANES, SLIDE_US, TICK_US, Task, tuple_times_us, windows_of
 from benchmarks.peers.watch import Contestant, Failed, Lengths, check, measure
 from benchmarks.timing import Disagreement
@@ -109,5 +109,6 @@ def test_every_peer_gives_right_windows(entry: Entry) -> None:
 
 
 @pytest.mark.slow
-def test_skytide_gives_right_windows() -> None:
-    assert measure(OWN, "skyline", 1_000, TOY).windows > 0
+@pytest.mark.parametrize(("contestant", "query"), [(OWN, "skyline"), (FRAME, "aggregate")])
+def test_skytide_gives_right_windows(contestant: Contestant, query: str) -> None:
+    assert measure(contestant, query, 1_000, TOY).windows > 0
