@@ -15,15 +15,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.ticker import PercentFormatter
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from rich.console import Console
 
+from benchmarks.stream.growth_picture import TRIGGER_S, Table, draw, report
 from benchmarks.stream.measure import family
-from benchmarks.timing import Disagreement, show
+from benchmarks.timing import Disagreement
 from skytide import FixedSlack, KSlack, low, stream, workload
 from skytide.batch import InSource, PanePart, PaneTaskReport, Piece, Rules
 from skytide.lab.s01_engine import fit
@@ -40,26 +38,14 @@ from skytide.windows import Windows
 from skytide.workloads.workload import Workload
 
 ROOT = Path(__file__).resolve().parents[2]
-WINDOW_MS, SLIDE_MS, TRIGGER_S = 1_000, 200, 0.5
+WINDOW_MS, SLIDE_MS = 1_000, 200
 CHECKED_PANES = 20  # per window, at most: without panes, more windows take too long
-LATE = "1 s"
+LATE = "900 ms"  # not a multiple of the slide: with a slack of that size, all batches end the same number of windows
 EXECUTOR_HZ = 100_000
 STANDS_FOR = 100  # tuples of the stream, in the simulator: it plays fewer tuples that cost more
 REPEATS = 5
-WARM_UP = 2  # batches: the first window ends in the second one
-QUERIES = ("skyline", "aggregates")
+WARM_UP = 2  # batches: with the second one, windows are complete
 AGGREGATES = ("count(*) AS n", "avg(x0) AS mean", "max(x1) AS best")
-
-Table = Mapping[float, Mapping[str, float]]
-"""By the size that grows, what was measured; with names of columns as people read them."""
-AXES = {  # by the name of a table: the label of its sizes, whether that axis is logarithmic, the label of its values
-    "dimensions": ("dimensions", False, "busy seconds per million tuples"),
-    "panes": ("panes per window (8 dimensions)", True, "busy seconds per million tuples"),
-    "late": ("share of late tuples (8 dimensions)", False, "busy seconds per million tuples"),
-    "slots": ("slots of the pane level (real cluster, 2 real cores)", True, "seconds per batch"),
-    "tasks": ("tasks of a job (real cluster)", False, "seconds per job"),
-    "executors": (f"executors (simulated, {EXECUTOR_HZ:,} tuples/s each)", True, "seconds per batch"),
-}
 
 
 @dataclass(frozen=True)
@@ -70,7 +56,7 @@ class Sizes:
     stream_s: int = 6
     dimensions: Sequence[int] = (2, 4, 6, 8, 10, 12)
     panes: Sequence[int] = (2, 5, 10, 20, 50, 100)
-    late: Sequence[float] = (0.0, 0.1, 0.2, 0.35, 0.5)
+    late: Sequence[float] = (0.0, 0.1, 0.25, 0.5)
     slots: Sequence[int] = (1, 2, 4, 8)
     tasks: Sequence[int] = (1, 8, 32, 128, 256)
     executors: Sequence[int] = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000)
@@ -166,15 +152,15 @@ def on_local(sizes: Sizes) -> tuple[dict[str, Table], dict[str, BatchCosts]]:
         "dimensions": {d: busy(sizes, dimensions=d) for d in sizes.dimensions},
         "panes": {panes: busy(sizes, panes=panes) for panes in sizes.panes},
         "late": {
-            share: {
-                **busy(sizes, late=share, slack=KSlack()),
-                "dropped, no slack": play(sizes, late=share).dropped,
-            }
+            share: busy(sizes, late=share, slack=KSlack()) | {"dropped, no slack": play(sizes, late=share).dropped}
             for share in sizes.late
         },
     }
     loads = (sizes.rate_hz // 2, sizes.rate_hz * 2)
-    costs = {name: costs_of([play(sizes, rate_hz=load, aggregates=name == "aggregates") for load in loads]) for name in QUERIES}
+    costs = {
+        name: costs_of([play(sizes, rate_hz=load, aggregates=name == "aggregates") for load in loads])
+        for name in ("skyline", "aggregates")
+    }
     spark.stop()
     return tables, costs
 
@@ -208,13 +194,13 @@ def driver_jobs(spark: SparkSession, numbers: Sequence[int]) -> Table:
     the processor time of its two processes (Java and Python), to which executors beside it add nothing.
     """
     parts = tuple(PanePart(pane, 10_000, Piece("panes/0123456789abcdef", pane, 1, 2_000)) for pane in range(4))
-    report = F.lit(PaneTaskReport(0, parts=parts, busy_s=0.1).to_text()).alias("report")
+    text = F.lit(PaneTaskReport(0, parts=parts, busy_s=0.1).to_text()).alias("report")
     java: int = spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid()  # type: ignore[union-attr]
 
     def job(tasks: int) -> dict[str, float]:
         began_s, driver_s = time.perf_counter(), family(java)[java] + time.process_time()
         for _ in range(REPEATS):
-            assert len(read_reports(spark.range(0, tasks, 1, tasks).select(report).toArrow()).tasks) == tasks
+            assert len(read_reports(spark.range(0, tasks, 1, tasks).select(text).toArrow()).tasks) == tasks
         job_s, driver_s = time.perf_counter() - began_s, family(java)[java] + time.process_time() - driver_s
         return {"job": job_s / REPEATS, "processor time of the driver": driver_s / REPEATS}
 
@@ -234,9 +220,8 @@ def batch_s(costs: BatchCosts, executors: int, trigger_s: float = TRIGGER_S, per
     tick_us = int(trigger_s * 1e6) // (5 * max(slots, 10))  # a tick goes to one slot
     stream = Workload(rate=EXECUTOR_HZ * executors / STANDS_FOR, arrivals="constant", tick_us=tick_us)
     scaled = replace(costs, tuple_s=costs.tuple_s * STANDS_FOR, window_tuple_s=costs.window_tuple_s * STANDS_FOR)
-    rules = Rules(
-        Windows(WINDOW_MS * 1_000, SLIDE_MS * 1_000), FixedSlack(0), InSource(EVEN), pane_slots=slots, trigger_s=trigger_s
-    )
+    windows = Windows(WINDOW_MS * 1_000, SLIDE_MS * 1_000)
+    rules = Rules(windows, FixedSlack(0), InSource(EVEN), pane_slots=slots, trigger_s=trigger_s)
     plant, ticks = BatchPlant(stream, scaled, rules, executors), round(trigger_s * 1e6 / tick_us)
     return mean([plant.run_batch(range(number * ticks, (number + 1) * ticks)) for number in range(4)][2:])
 
@@ -255,55 +240,9 @@ def simulate(costs: Mapping[str, BatchCosts], executors: Sequence[int]) -> tuple
     limits = {}
     for name in ways:
         bound_s = 4 * TRIGGER_S if "trigger" in name else TRIGGER_S
-        limits[name] = float(np.interp(bound_s, [row[name] for row in table.values()], executors, left=1.0, right=math.inf))
+        rising = np.maximum.accumulate([row[name] for row in table.values()])
+        limits[name] = float(np.interp(bound_s, rising, executors, left=1.0, right=math.inf))
     return table, limits
-
-
-def report(console: Console, tables: Mapping[str, Table], driver_task_s: float, limits: Mapping[str, float]) -> None:
-    """Print all tables."""
-    for name, table in tables.items():
-        along, _, what = AXES[name]
-        columns = list(next(iter(table.values())))
-        show(console, what, [along, *columns], [[f"{x:g}", *(f"{row[each]:.3f}" for each in columns)] for x, row in table.items()])
-    console.print(f"The driver computes {driver_task_s * 1e3:.2f} ms per task.")
-    for name, executors in limits.items():
-        size = f"with about {executors:,.0f}" if executors < math.inf else f"not with {max(tables['executors']):,.0f}"
-        console.print(f"{name}: a batch takes longer than the trigger's interval {size} executors.")
-
-
-def draw(tables: Mapping[str, Table]) -> Figure:
-    """Return a figure with one panel per table; shares have an axis of their own."""
-    figure = Figure(figsize=(13.2, 7.6), dpi=100, layout="constrained", facecolor="white")
-    for panel, (name, table) in zip(figure.subplots(2, 3).flat, tables.items(), strict=True):
-        along, logarithmic, what = AXES[name]
-        columns = list(next(iter(table.values())))
-        shares = [column for column in columns if column.startswith("dropped")]
-        _lines(panel, table, [column for column in columns if column not in shares])
-        panel.set(xlabel=along, ylabel=what)
-        if logarithmic:
-            panel.set_xscale("log")
-            panel.set_xticks(list(table), [f"{x:,g}" for x in table])
-            panel.minorticks_off()
-        if name == "executors":
-            panel.set_yscale("log")
-            panel.yaxis.set_major_formatter(lambda seconds, _: f"{seconds:g}")
-            panel.axhline(TRIGGER_S, color="0.5", lw=0.8)
-        if shares:
-            right = panel.twinx()
-            _lines(right, table, shares, color="0.4", linestyle="--")
-            right.set_ylabel("share of tuples dropped")
-            right.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
-            panel.xaxis.set_major_formatter(PercentFormatter(1, decimals=0))
-    return figure
-
-
-def _lines(panel: Axes, table: Table, columns: Sequence[str], **style: Any) -> None:
-    for marker, column in zip("osD^v", columns, strict=False):
-        panel.plot(list(table), [row[column] for row in table.values()], marker=marker, markersize=4, label=column, **style)
-    panel.set_ylim(bottom=0)
-    panel.grid(color="0.9", visible=not style)
-    panel.spines["top"].set_visible(False)
-    panel.legend(fontsize=8, frameon=False, loc="upper right" if style else "upper left")
 
 
 def main() -> None:
