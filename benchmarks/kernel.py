@@ -70,7 +70,7 @@ def run(
 
 
 def compare(contestants: dict[str, Contestant], kind: str, n: int, *, budget_s: float) -> dict[str, Any]:
-    """Race on clouds, several if they are small, as chance matters there. Contestants that take seconds run once, the others equally often."""
+    """Race on clouds, several if they are small, as chance matters there, and return the figures. Contestants that take seconds run once, the others equally often."""
     clouds = [points(kind, n, DIMENSIONS, seed=seed) for seed in range(SMALL_CLOUDS if n <= SMALL else 1)]
     starters = {name: partial(_all, contestant, clouds) for name, contestant in contestants.items()}
     runs = race(starters, min_rounds=5, max_rounds=200, budget_s=budget_s, slow_s=2.0)

@@ -1,4 +1,4 @@
-"""What all peers share inside their environments: the task they are told, the tuples, and where answers go. It needs NumPy alone."""
+"""What all peers share inside their environments: the task they are told, the tuples, and where answers go. It needs NumPy and a kernel."""
 
 import contextlib
 import hashlib
@@ -34,6 +34,7 @@ class Task:
     rate_hz: int
     folder: str
     form: str = "arrays"
+    kernel: str = "moocore"
     workers: int = 2
 
     @classmethod
@@ -60,8 +61,18 @@ class Task:
         """Reduce points, or what was reduced before, to what a window needs of them."""
         if self.query == "skyline":
             points = np.concatenate(parts)
-            return points[not_dominated(points)]
+            return points[self.not_dominated(points)]
         return np.array([[len(points), points[:, 0].sum(), points[:, 1].max()] for points in parts])
+
+    def not_dominated(self, points: Array) -> NDArray[np.bool_]:
+        """Mark the skyline, by the fastest that a user finds elsewhere (moocore, whose loops are C), or by skytide's own kernel."""
+        if self.kernel == "skytide":
+            from skytide.kernels import skyline
+
+            return skyline(points)
+        import moocore
+
+        return np.asarray(moocore.is_nondominated(points, maximise=False, keep_weakly=True))
 
     def answer(self, partials: Sequence[Array]) -> Array:
         """Return the answer of a window from the partial results of all its panes: the skyline, or count, mean and maximum."""
@@ -113,13 +124,6 @@ class Clock:
     def wait(self) -> None:
         """Sleep until the next tick has ended."""
         time.sleep(max(0.0, self.next_s() - time.time()))
-
-
-def not_dominated(points: Array) -> NDArray[np.bool_]:
-    """Mark the skyline by moocore, whose loops are C: the fastest that a user finds elsewhere."""
-    import moocore
-
-    return np.asarray(moocore.is_nondominated(points, maximise=False, keep_weakly=True))
 
 
 def when_out(path: Path, time_s: float) -> None:

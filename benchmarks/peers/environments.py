@@ -10,10 +10,10 @@ ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / ".cache" / "peers"
 
 REQUIREMENTS = {
-    "bytewax": ["bytewax==0.21.1", "moocore==0.3.2", "numpy==2.4.6"],
-    "flink": ["apache-flink==2.3.0", "moocore==0.3.2", "numpy==2.1.3"],
-    "pathway": ["pathway==0.33.0", "moocore==0.3.2", "numpy==2.4.6"],
-    "loop": ["polars==2.1.0", "moocore==0.3.2", "numpy==2.4.6"],
+    "bytewax": ["bytewax==0.21.1", "moocore==0.3.2", "numba==0.68.1", "numpy==2.4.6"],
+    "flink": ["apache-flink==2.3.0", "moocore==0.3.2", "numba==0.68.1", "numpy==2.1.3"],
+    "pathway": ["pathway==0.33.0", "moocore==0.3.2", "numba==0.68.1", "numpy==2.4.6"],
+    "loop": ["polars==2.1.0", "moocore==0.3.2", "numba==0.68.1", "numpy==2.4.6"],
 }
 
 

@@ -9,18 +9,18 @@ import numpy as np
 import pyarrow.parquet as pq
 
 import skytide
-from benchmarks.peers.common import COLUMNS, Task, not_dominated, when_out
+from benchmarks.peers.common import COLUMNS, Task, when_out
 from benchmarks.stream.peers import Contestant, Latencies, aggregate_of, recompute, skyline_of, skytide_chain, spark_aggregate
 from skytide.spark import local_session
 
 ANSWERS = {"skyline": COLUMNS, "aggregate": ["count", "mean", "most"]}
-SPARK: dict[str, Contestant] = {"skyline": partial(recompute, kernel=not_dominated), "aggregate": spark_aggregate}
 
 
 def contestant(task: Task) -> tuple[Contestant, str]:
     """Return who computes, and the trigger that suits it best."""
     if task.form == "Spark alone":
-        return SPARK[task.query], "0 seconds"  # the next batch when the last is done
+        alone = partial(recompute, kernel=task.not_dominated) if task.query == "skyline" else spark_aggregate
+        return alone, "0 seconds"  # the next batch when the last is done
     ask = {"skyline": skyline_of, "aggregate": aggregate_of}[task.query]
     return skytide_chain(task.form == "own source", ask), "auto"
 
@@ -46,10 +46,9 @@ def main() -> None:
     compute(spark, first, f"{task.folder}/first", "availableNow").query.awaitTermination()  # workers start, kernels are loaded
     source = skytide.workload(rate=task.rate_hz, arrivals="constant", start=task.start_us())
     started = compute(spark, source, f"{task.folder}/spark", trigger)
-    while not (latencies := started.latencies()) and not told_to_end.wait(0.1):
-        pass
-    task.write(min(latencies), np.empty(0))  # says that windows come out; what is in it comes at the end
-    told_to_end.wait()
+    while not told_to_end.wait(0.5):
+        if newest := max(started.latencies(), default=0):
+            task.write(newest, np.empty(0))  # says that this window is there; what is in it comes at the end
     latencies = started.latencies()
     started.query.stop()
     files(task, Path(task.folder, "spark", "results"), latencies)

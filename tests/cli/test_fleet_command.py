@@ -219,7 +219,7 @@ def test_what_cannot_run_is_refused_before_spark_starts(
     assert "--streams 0: out of range" in refused("--streams", "0")
     assert "--speed 0.0: out of range" in refused("--cabs", str(cabs), "--speed", "0")
     monkeypatch.setenv("SKYTIDE_DATA", str(tmp_path))
-    assert f"{tmp_path / 'cabs_20080520.parquet'}: not there" in refused("--cabs")
+    assert f"{tmp_path / 'cabs_20080520.parquet'}: there is no such file" in refused("--cabs")
     assert "lat" in refused("--cabs", _without(cabs, "lat"))
     (tmp_path / "text.parquet").write_text("no table")
     assert "name a Parquet file with the columns ts, cab" in refused("--cabs", "text.parquet")

@@ -19,7 +19,7 @@ INTERVAL_S = 10.0
 
 
 def hill(intervals: int = 60, workers: int = 6) -> list[Observation]:
-    """A load that rises from 100 to 500 tuples a second and falls again, on as many workers as the peak needs."""
+    """A load that rises from 100 to 500 tuples per second and falls again, on as many workers as the peak needs."""
     seen = []
     for number in range(intervals):
         rate_hz = 100 + 400 * (1 - abs(2 * number / intervals - 1))

@@ -30,7 +30,7 @@ LENGTH, SLIDE = 100, 25
 
 
 def results(symbol: str, first: int, count: int, *, slope: float = 0.01) -> pa.Table:
-    """Windows of a symbol with a quote a second, whose price rises by `slope` with each."""
+    """Windows of a symbol with one quote per second, whose price rises by `slope` with each."""
     starts = np.arange(first, first + count) * SLIDE
     ends = starts + LENGTH - 1
     times = {
@@ -204,7 +204,7 @@ def test_what_cannot_run_is_refused_before_spark_starts(
     assert "--symbols 0: out of range" in refused("--symbols", "0")
     assert "--speed 0.0: out of range" in refused("--speed", "0")
     monkeypatch.setenv("SKYTIDE_DATA", str(tmp_path))
-    assert f"{tmp_path / 'quotes_20131007.parquet'}: not there" in refused("--quotes")
+    assert f"{tmp_path / 'quotes_20131007.parquet'}: there is no such file" in refused("--quotes")
     table = pq.read_table(quotes)
     for name, other, output in (
         ("a", table.drop_columns(["price"]), "name a Parquet file with the columns ts, symbol, price, size"),

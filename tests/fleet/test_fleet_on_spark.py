@@ -153,7 +153,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"latency": "soon"}, "latency"),
     ({"schema": "x"}, "schema"),
     ({"schema": ""}, "schema"),
-    ({"schema": None}, "no columns"),
+    ({"schema": None}, "not columns"),
     ({"schema": "x double, stream string"}, "name of each row's stream"),
     ({"schema": "x array<int>"}, "plain columns"),
     ({"invalid": 7}, "invalid"),

@@ -79,7 +79,7 @@ def table_of(spark: SparkSession, columns: dict[str, tuple[str, list[Values]]]) 
 
 
 def windowed(df: DataFrame) -> Windowed:
-    return skytide.stream(df).window("1 minute", slide="20 seconds")  # three panes a window
+    return skytide.stream(df).window("1 minute", slide="20 seconds")  # three panes per window
 
 
 def spark_measure(function: str, column: str) -> str:

@@ -19,7 +19,7 @@ SECOND_US = 1_000_000
 
 
 def write_files(folder: Path) -> None:
-    """A file for each two seconds; the source reads them one a batch, in the order they were written."""
+    """One file per two seconds; the source reads one per batch, in the order they were written."""
     folder.mkdir()
     for number in range(FILES):
         times = [(2 * number * SECOND_US) + place * 2 * SECOND_US // ROWS for place in range(ROWS)]

@@ -90,14 +90,14 @@ class Machine:
                 return self._flush(event)
             case Restarted():
                 # Spark repeats a batch that was not emitted; nobody repeats a flush.
-                return _again(event.latest) if event.latest.flushed and event.latest.sequence > event.emitted else []
+                return _emission(event.latest) if event.latest.flushed and event.latest.sequence > event.emitted else []
             case Committed():
                 self._note(event)
                 return []
 
     def _start(self, event: BatchStarted) -> list[Instruction]:
         if event.recorded is not None:
-            return _again(event.recorded) if event.recorded.sequence > event.emitted else []
+            return _emission(event.recorded) if event.recorded.sequence > event.emitted else []
         period_s = max(event.at_s - self._began_s, self.rules.trigger_s or 0.0, MIN_PERIOD_S)
         self._began_s = event.at_s
         state = replace(event.before, batch=event.batch, sequence=event.before.sequence + 1, flushed=False)
@@ -105,7 +105,7 @@ class Machine:
         return [self.rules.run_panes(event.before)]
 
     def _decide(self, event: PanesReported) -> list[Instruction]:
-        """Move the clock, put aside what has a wrong time, and find the windows that have ended."""
+        """Move the clock, put aside what has a wrong time, and return what to do for the windows that have ended."""
         assert self._batch is not None
         rules, report, before = self.rules, event.report, self._batch.state
         slack = rules.slack_logic(before)
@@ -131,7 +131,7 @@ class Machine:
     def _flush(self, event: StreamEnded) -> list[Instruction]:
         latest = event.latest
         if latest.sequence > event.emitted:
-            return _again(latest)
+            return _emission(latest)
         if latest.flushed or (latest.clock.newest_us is None and not latest.clock.held):
             return []
         keying = self.rules.keying
@@ -187,7 +187,7 @@ class Machine:
                 output=replace(state.output, results=results, rows=rows),
             )
         self._batch = replace(self._batch, state=state)
-        return [Record(state), *_again(state)]
+        return [Record(state), *_emission(state)]
 
     def _finish_keys(self, reports: tuple[SlotReport, ...], at_s: float) -> list[Instruction]:
         assert self._batch is not None and self.rules.keying is not None
@@ -198,7 +198,7 @@ class Machine:
         state, self.window_plan = self.rules.keying.rebalanced(state, reports, self.key_slots, now=now)
         self._batch = replace(self._batch, state=state)
         self._slots = reports or self._slots
-        return [Record(state), *_again(state)]
+        return [Record(state), *_emission(state)]
 
     def _learn(self, router: Router, event: PanesReported, state: State) -> float | None:
         """Tell the router what its slots did, and return their utilisation."""
@@ -236,6 +236,6 @@ class Machine:
         self.status, self._batch = status, None
 
 
-def _again(state: State) -> list[Instruction]:
+def _emission(state: State) -> list[Instruction]:
     """Return the instructions that emit the recorded output of a state."""
     return [Emit(state.sequence, state.output), Commit(state)]

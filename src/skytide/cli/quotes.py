@@ -95,7 +95,7 @@ class MadeUpDay(TradingDay):
         return QuoteDay(self.symbols, self.rate_hz / self.speed)
 
     def rows(self, begin_us: int, end_us: int) -> pa.Table:
-        """Return quotes."""
+        """Return the made-up quotes between two times since the opening."""
         found = self._day.quotes(begin_us, end_us)
         times = pa.array(found.times_us + MADE_UP_US, COLUMNS["ts"])
         symbols = pa.array(np.array(self._day.names)[found.symbols], pa.string())
@@ -149,7 +149,7 @@ class RealDay(TradingDay):
         return self._between(self._all, self.opens_us, self.opens_us + LENGTH_S * SECOND_US)
 
     def rows(self, begin_us: int, end_us: int) -> pa.Table:
-        """Return quotes."""
+        """Return the quotes of the file between two times since the opening."""
         return self._between(self._quotes, self.opens_us + begin_us, self.opens_us + end_us)
 
     @staticmethod

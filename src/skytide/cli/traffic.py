@@ -25,6 +25,9 @@ BURST = (0.4, 0.6)  # of the period: when the first stream bursts
 BURST_SHARE = 0.5  # of the rate of all streams, which the burst adds
 MEAN_DELAY_US = 300_000
 GONE_AFTER_S = 3.0
+JOINING, FALLING_SILENT, VANISHING, DELAYED = (10, 3), (20, 7), (40, 7), (10, 5)
+"""Which streams do so: every tenth from number 3 on, and so on. Those that vanish are among those that fall silent."""
+RATE_STEPS = 256  # per period, in which rates are constant
 
 
 class Traffic(ABC):
@@ -108,13 +111,13 @@ class Generated(FleetTraffic):
     def _lives(self) -> NDArray[np.float64]:
         """When each stream joins, and when it falls silent."""
         number, draws = np.arange(self.streams), derive(SEED, "lives").random((2, self.streams))
-        joins = np.where(number % 10 == 3, (0.1 + 0.5 * draws[0]) * self.period_s, 0.0)
-        ends = np.where(number % 20 == 7, (0.3 + 0.4 * draws[1]) * self.period_s, np.inf)
+        joins = np.where(_among(number, JOINING), (0.1 + 0.5 * draws[0]) * self.period_s, 0.0)
+        ends = np.where(_among(number, FALLING_SILENT), (0.3 + 0.4 * draws[1]) * self.period_s, np.inf)
         return np.array([joins, ends])
 
     def arrived(self, at_s: float) -> NDArray[np.int64]:
         """Return how many tuples of each stream there are up to a time."""
-        grid_s = self.period_s / 256
+        grid_s = self.period_s / RATE_STEPS
         steps = int(at_s / grid_s) + 1
         edges = np.minimum(np.arange(steps + 1) * grid_s, at_s)
         middles, lengths = (edges[1:] + edges[:-1]) / 2, np.diff(edges)
@@ -132,7 +135,7 @@ class Generated(FleetTraffic):
         stream = np.repeat(np.arange(self.streams), counts)
         firsts = np.cumsum(counts) - counts
         share = (np.arange(len(stream)) - firsts[stream] + 0.5) / counts[stream]
-        delays = np.where(stream % 10 == 5, rng.exponential(MEAN_DELAY_US, len(stream)), 0.0)
+        delays = np.where(_among(stream, DELAYED), rng.exponential(MEAN_DELAY_US, len(stream)), 0.0)
         times = began_us + ((begin_s + share * (end_s - begin_s)) * 1e6 - delays).astype(np.int64)
         values = 20 + 5 * rng.standard_normal(len(stream))
         lines = [
@@ -148,7 +151,12 @@ class Generated(FleetTraffic):
     def gone(self, at_s: float) -> list[str]:
         """Return a few of the streams that fell silent some time ago."""
         ended = np.flatnonzero(self._lives[1] + GONE_AFTER_S < at_s)
-        return [self.names[number] for number in ended.tolist() if number % 40 == 7]
+        return [self.names[number] for number in ended[_among(ended, VANISHING)].tolist()]
+
+
+def _among(numbers: NDArray[np.int64], which: tuple[int, int]) -> NDArray[np.bool_]:
+    every, first = which
+    return np.asarray(numbers % every == first)
 
 
 @dataclass(frozen=True)

@@ -91,6 +91,7 @@ def _day(panel: Axes, symbol: str, windows: Windows, length: int) -> None:
 
 
 def _draw(panel: Axes, drawn: Candles, alpha: float = 1.0) -> None:
+    panel.ticklabel_format(axis="y", useOffset=False)
     colours = np.where(drawn.closes >= drawn.opens, UP, DOWN).tolist()
     middles = drawn.begins + (drawn.ends - drawn.begins) / 2
     panel.vlines(middles, drawn.lows, drawn.highs, colors=colours, linewidth=1.0, alpha=alpha)

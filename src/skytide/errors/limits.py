@@ -20,6 +20,10 @@ MAX_DIVIDED_KEYS = 4_096
 """The most frequent keys that are divided among slots."""
 MAX_DIMENSIONS = 64
 """Columns of a generated point."""
+MAX_STREAMS = 100_000
+"""Streams of a generated fleet."""
+MAX_SEED = 2**128
+"""Seeds of generated streams."""
 MAX_DELAY_US = 24 * 3600 * 1_000_000
 """A day: how late a generated tuple may be."""
 MAX_SYMBOLS = 5_000

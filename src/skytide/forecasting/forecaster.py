@@ -69,7 +69,7 @@ class ForecasterLogic(ABC):
 
     @property
     def _judged(self) -> bool:
-        """Whether forecasts are meaningful yet: a first guess must not count as an error."""
+        """Return whether forecasts are meaningful yet: a first guess must not count as an error."""
         return True
 
     @abstractmethod

@@ -30,7 +30,7 @@ def skyline_levels(points: Points, up_to: int) -> Indices:
 
 @compiled
 def _levels(points: Points, words: Words, covered: int, bits: int, up_to: int) -> Indices:
-    """Find each level by bisection: a point that is dominated on one level is so on every level above (ENS, Zhang et al. 2015)."""
+    """Return each level, found by bisection: a point that is dominated on one level is so on every level above (ENS, Zhang et al. 2015)."""
     n = points.shape[0]
     guards = guard_bits(covered, bits)
     newest = np.full(up_to + 1, -1, np.int64)  # the row of each level that was added last: the most likely to dominate the next

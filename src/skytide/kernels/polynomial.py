@@ -142,7 +142,7 @@ def _fit(
 
 @compiled
 def _average(buckets: NDArray[np.int64], prices: Floats, at: NDArray[np.int64], means: Floats) -> tuple[int, float]:
-    """Average the prices of each interval, minus the first price of all: so equal prices stay equal, and no digits are lost."""
+    """Average the prices of each interval, minus the first price of all, and return their number and that price: so no digits are lost."""
     points, count, total, base = 0, 0, 0.0, 0.0
     for i in range(len(buckets)):
         price = prices[i]

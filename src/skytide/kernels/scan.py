@@ -79,7 +79,7 @@ def _beaten(points: Points, champions: Points, borders: Points, bits: int) -> Ma
 def _scan(
     points: Points, weights: Indices, asked: Mask, words: Words, covered: int, bits: int, cell_bits: int, limit: int
 ) -> Indices:
-    """Scan cell by cell. Points are different and in topological order; a cell is a value of the codes' leading bits."""
+    """Return the counts, scanning cell by cell. Points are different and in topological order; a cell is a value of the codes' leading bits."""
     n = points.shape[0]
     guards = guard_bits(covered, bits)
     cells, cell_guards = _cells(words, covered, bits, cell_bits)
@@ -141,7 +141,7 @@ def _count(
     m: int,
     limit: int,
 ) -> int:
-    """Count, by weight and up to `limit`, the first `m` rivals (rows of `points`) that dominate `point`."""
+    """Return how many of the first `m` rivals (rows of `points`) dominate `point`, by weight and up to `limit`."""
     found = 0
     for start in range(0, m, BLOCK):
         block = rivals[start : start + BLOCK]

@@ -10,6 +10,7 @@ from skytide.kernels.order import Indices, Points
 from skytide.kernels.scan import Mask, beaten, count_dominators, dominates
 
 FEW = 128  # up to this number, points are compared pair by pair
+PAYS = 0.7  # a pass pays if it leaves at most this share of the points
 HEAD = 8192  # the sample whose skyline sifts a large array
 
 
@@ -55,7 +56,7 @@ def _outlast_a_sample(points: Points) -> Mask:
 
 @compiled
 def _sweep(points: Points, order: Indices) -> Mask:
-    """Walk along the first dimension: only a point below all earlier ones in the second belongs to the skyline."""
+    """Return the skyline, walking along the first dimension: only a point below all earlier ones in the second belongs to the skyline."""
     mask = np.zeros(len(points), np.bool_)
     best = order[0]
     for i in order:
@@ -109,14 +110,14 @@ def sift(points: Points) -> Indices:
             if better:
                 alive[left] = i
                 left += 1
-        pays = left > FEW and left < 0.7 * len(alive)
+        pays = left > FEW and left < PAYS * len(alive)
         alive = alive[:left]
     return alive
 
 
 @compiled
 def _nested_loops(points: Points, rows: Indices) -> Mask:
-    """Compare each row with those that are still unbeaten; a row that beats another moves to the front, as it may beat the next too."""
+    """Return the skyline, comparing each row with those that are still unbeaten; a row that beats another moves to the front, as it may beat the next too."""
     best = np.empty(len(rows), np.int64)
     size = 0
     for i in rows:

@@ -84,7 +84,7 @@ def stepwise(loads: Floats, before: Slots, asked: Asked) -> Slots:
 
 
 def _placed(loads: Floats, before: Slots, slots: int) -> Slots:
-    """Put groups without a slot on the least loaded slots, the heaviest first; groups without load go where the fewest groups are."""
+    """Return slots for all groups: those without one go to the least loaded slots, the heaviest first; without load, where the fewest are."""
     at = before.copy()
     lost = np.flatnonzero(at == GONE)
     rest = at != GONE

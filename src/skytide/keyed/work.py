@@ -83,7 +83,7 @@ class KeyedStep:
     def work(
         self, rows: pa.Table, hashes: NDArray[np.uint64], log: Chunks, states: Chunks, since_us: int | None, until_us: int
     ) -> Worked:
-        """Process admitted tuples, in any order, with the hashes of their keys."""
+        """Process admitted tuples, in any order, with the hashes of their keys, and return the outcome."""
         came = self._sorted(rows, hashes)
         if self.windows is None:
             return self._stream(came, states)
@@ -167,7 +167,7 @@ class KeyedStep:
                 raise SkytideError(f"two values of {key} have the same hash; add another key column that distinguishes them")
 
     def _stream(self, came: Chunk, states: Chunks) -> Worked:
-        """Pass each key's tuples to the operator, without windows."""
+        """Pass each key's tuples to the operator, without windows, and return the outcome."""
         before = gathered(states, came.hashes, STATES, 1)
         keys, known = self._keys(came.rows, came.starts[:-1]), self._known(before)
         results, after = Collected(self._operator.name, self.own, self.keys), []
@@ -184,7 +184,7 @@ class KeyedStep:
     def _windows_with_state(
         self, rows: Chunk, keys: Numbers, begins: Numbers, ends: Numbers, states: Chunks
     ) -> tuple[pa.Table, Numbers, Chunk | None]:
-        """Pass each window to the operator, those of a key one after the other."""
+        """Pass each window to the operator, those of a key one after the other, and return results, their counts and changed states."""
         places, firsts = np.unique(keys, return_index=True)
         before = gathered(states, rows.hashes[places], STATES, 1)
         values, known = self._keys(rows.rows, begins[firsts]), self._known(before)

@@ -113,7 +113,7 @@ class BlockingJobs(SparkJobs):
     handover: Handover
 
     def keys(self, task: KeyTask) -> tuple[SlotReport, ...]:
-        """Save state, load it and work; which task waits for which depends on the protocol."""
+        """Save state, load it, work, and return the reports; which task waits for which depends on the protocol."""
         before, self.handover.table = self.handover.table, task.work.keyed.table
         if before is None or before == task.work.keyed.table:
             return super().keys(task)

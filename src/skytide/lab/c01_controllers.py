@@ -106,7 +106,7 @@ class Comparison(Experiment):
         return [(load, contestant) for load in reversed(LOADS) for contestant in CONTESTANTS]
 
     def play(self, *piece: Any) -> list[Row]:
-        """Play a load with a controller, several times."""
+        """Play a load with a controller, several times, and return the rows."""
         name, contestant = piece
         load, controller = LOADS[name], CONTESTANTS[contestant]
         rates = load.rates()[: self.steps]
@@ -131,7 +131,7 @@ class Comparison(Experiment):
         return rows
 
     def conclude(self, rows: Sequence[Row]) -> Findings:
-        """Judge the controllers on each load."""
+        """Judge the controllers on each load, and return the findings."""
         return Findings([_claim(rows, name) for name in LOADS], _notes(rows))
 
     def draw(self, rows: Sequence[Row], figure: Figure) -> None:

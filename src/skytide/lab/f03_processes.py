@@ -44,7 +44,7 @@ class Processes(Experiment):
         return [(seed,) for seed in self.seeds]
 
     def play(self, *piece: Any) -> list[Row]:
-        """Generate each process and estimate its parameters."""
+        """Generate each process and estimate its parameters, and return the rows."""
         return [self._row(piece[0], *asked) for asked in ASKED]
 
     def _row(self, seed: int, process: str, parameter: str, asked: float) -> Row:
@@ -63,7 +63,7 @@ class Processes(Experiment):
         }
 
     def conclude(self, rows: Sequence[Row]) -> Findings:
-        """Compare the means of the measured parameters over seeds with those that were asked for."""
+        """Compare the means of the measured parameters over seeds with those that were asked for, and return the findings."""
         means = {(name, asked): mean_of(column(rows, "measured", parameter=name, asked=asked)) for _, name, asked in ASKED}
         bursts = {asked: mean for (name, asked), mean in means.items() if name == "dispersion"}
         memory = {asked: mean for (name, asked), mean in means.items() if name == "hurst"}

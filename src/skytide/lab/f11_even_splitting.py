@@ -41,7 +41,7 @@ class EvenSplitting(Experiment):
         return [*product(self.seeds, [WHOLE]), *product(self.seeds[:2], [EARLY])]
 
     def play(self, *piece: Any) -> list[Row]:
-        """Play a stream with both ways of splitting and every number of workers."""
+        """Play a stream with both ways of splitting and every number of workers, and return the rows."""
         seed, kernel = piece
         stream = burst_stream(PANES_RATE_HZ, PANES_DISPERSION, PANES, self.length_s, changing=False, seed=seed)
         rows: list[Row] = []
@@ -58,7 +58,7 @@ class EvenSplitting(Experiment):
         return rows
 
     def conclude(self, rows: Sequence[Row]) -> Findings:
-        """Judge the published kernel, and note what another one changes."""
+        """Judge the published kernel, note what another one changes, and return the findings."""
         claims, other = (_claims([row for row in rows if row["kernel"] == kernel]) for kernel in KERNELS)
         return Findings(
             claims,

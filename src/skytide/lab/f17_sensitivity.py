@@ -42,7 +42,7 @@ class Sensitivity(Experiment):
         return sorted([*product(self.seeds, self.intervals_s, SETPOINTS[:1]), *others])
 
     def play(self, *piece: Any) -> list[Row]:
-        """Play the stream with one control interval and all periods."""
+        """Play the stream with one control interval and all periods, and return the rows."""
         seed, interval_s, setpoint = piece
         came = stream("Game1").traffic(seed, self.length_s)
         rows: list[Row] = []
@@ -55,7 +55,7 @@ class Sensitivity(Experiment):
         return rows
 
     def conclude(self, rows: Sequence[Row]) -> Findings:
-        """Judge the setpoint of the text, and note what others change."""
+        """Judge the setpoint of the text, note what others change, and return the findings."""
         claims = {setpoint: _claims([row for row in rows if row["setpoint"] == setpoint]) for setpoint in SETPOINTS}
         base = claims[SETPOINT]
         errors = {setpoint: column(rows, "error", setpoint=setpoint) for setpoint in SETPOINTS}

@@ -41,7 +41,7 @@ class Interference(Experiment):
         return [(seed, load, factor) for seed in self.seeds for load, factor in reversed(slow)]
 
     def play(self, *piece: Any) -> list[Row]:
-        """Play the stream under one load."""
+        """Play the stream under one load, and return the rows."""
         seed, load, per_load = piece
         came = stream("Game1").traffic(seed, self.length_s)
         slowdown = 1 + per_load * load
@@ -53,7 +53,7 @@ class Interference(Experiment):
         return [{**labels, "throughput": out / max(plant.completed_s, self.length_s), **found}]
 
     def conclude(self, rows: Sequence[Row]) -> Findings:
-        """Compare each load with none."""
+        """Compare each load with none, and return the findings."""
         loads = sorted({row["load"] for row in rows})
         threads = {x: mean_of(column(rows, "threads", load=x, per_load=PER_LOAD)) for x in loads}
         cvs = {x: mean_of(column(rows, "cv", load=x, per_load=PER_LOAD)) for x in loads}

@@ -55,7 +55,7 @@ class Scale(Experiment):
         return [(name,) for name in reversed(CONTROLLERS)]
 
     def play(self, *piece: Any) -> list[Row]:
-        """Play the day under a controller."""
+        """Play the day under a controller, and return the rows."""
         name = piece[0]
         began = time.perf_counter()
         found, total = play(CONTROLLERS[name], busiest_day()[1][: self.minutes])
@@ -66,7 +66,7 @@ class Scale(Experiment):
         ]
 
     def conclude(self, rows: Sequence[Row]) -> Findings:
-        """Compare with the static peak."""
+        """Compare with the static peak, and return the findings."""
         totals = {row["controller"]: row for row in rows if row["figure"] == "day"}
         static = totals.pop("static peak")["worker_hours"]
         saved = {name: 1 - total["worker_hours"] / static for name, total in totals.items()}

@@ -19,7 +19,7 @@ SIGNS = {Verdict.HOLDS: "✓", Verdict.PART: "◐", Verdict.NOT: "✗", Verdict.
 
 
 def write_report(out: Path) -> Path:
-    """Write `report.html` from the verdicts, tables and pictures below a folder."""
+    """Write `report.html` from the verdicts, tables and pictures in a folder, and return its path."""
     records = [json.loads((out / f"{name}.json").read_text()) for name in MODULES if (out / f"{name}.json").exists()]
     if not records:
         raise InvalidInput(value=str(out), reason="no experiment has been run", remedy="run some first: skytide lab run X1")

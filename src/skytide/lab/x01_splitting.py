@@ -46,7 +46,7 @@ class SplittingPanes(Experiment):
         return [*product(LEVELS, self.seeds, [WHOLE]), *product(LEVELS, self.fewer_seeds, [EARLY])]
 
     def play(self, *piece: Any) -> list[Row]:
-        """Play a stream with all strategies and numbers of workers."""
+        """Play a stream with all strategies and numbers of workers, and return the rows."""
         level, seed, kernel = piece
         dispersion = LEVELS[level]
         stream = burst_stream(P3_RATE_HZ, dispersion, P3_PANES, self.length_s, changing=dispersion is not None, seed=seed)
@@ -59,7 +59,7 @@ class SplittingPanes(Experiment):
         return rows
 
     def conclude(self, rows: Sequence[Row]) -> Findings:
-        """Judge the published kernel, and note what another one changes."""
+        """Judge the published kernel, note what another one changes, and return the findings."""
         claims, other = (_claims([row for row in rows if row["kernel"] == kernel]) for kernel in KERNELS)
         deviation = mean_of(column(rows, "pane_cv", kernel=WHOLE, bursts="high", strategy="PB_RR", workers=rows[-1]["workers"]))
         return Findings(

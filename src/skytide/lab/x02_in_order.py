@@ -45,7 +45,7 @@ class InOrderOrNot(Experiment):
         return list(product(reversed(self.delays_ms), self.seeds))
 
     def play(self, *piece: Any) -> list[Row]:
-        """Play a stream out of order, and in order with several costs of the sorted buffer."""
+        """Play a stream out of order, and in order with several costs of the sorted buffer, and return the rows."""
         delay_ms, seed = piece
         oop, iop = (
             burst_stream(
@@ -85,7 +85,7 @@ class InOrderOrNot(Experiment):
         return rows
 
     def conclude(self, rows: Sequence[Row]) -> Findings:
-        """Compare both ways, with several costs of sorting."""
+        """Compare both ways, with several costs of sorting, and return the findings."""
 
         def less(delay_ms: int, way: str, name: str = "latency_s") -> Mean:
             one, two = (column(rows, name, delay_ms=delay_ms, way=each) for each in (OOP, way))

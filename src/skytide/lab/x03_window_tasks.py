@@ -43,7 +43,7 @@ class WindowTasks(Experiment):
         return [(seed, figure) for seed in self.seeds for figure in (12, 13)]
 
     def play(self, *piece: Any) -> list[Row]:
-        """Play with as many slots as a steady stream needs (Fig. 12), or with more and more (Fig. 13)."""
+        """Play with as many slots as a steady stream needs (Fig. 12), or with more and more (Fig. 13), and return the rows."""
         seed, figure = piece
         cases: list[tuple[int, int, int]] = []
         if figure == 12:
@@ -79,7 +79,7 @@ class WindowTasks(Experiment):
         return next(n for n in range(1, MAX_SLOTS + 1) if rate(n) >= best - NEAR)
 
     def conclude(self, rows: Sequence[Row]) -> Findings:
-        """Compare the two policies."""
+        """Compare the two policies, and return the findings."""
         dispersions = sorted({row["dispersion"] for row in rows if row["figure"] == 12})
         fewest = {row["seed"]: min(r["slots"] for r in rows if r["figure"] == 12 and r["seed"] == row["seed"]) for row in rows}
 

@@ -42,7 +42,7 @@ class PanesOrTuples(Experiment):
         return [(cloud,) for cloud in CLOUDS]
 
     def play(self, *piece: Any) -> list[Row]:
-        """Time the tasks of both levels in both ways over the same stream, and compare the results."""
+        """Time the tasks of both levels in both ways over the same stream, and compare the results, and return the rows."""
         cloud, rows = piece[0], list[Row]()
         local_session("skytide lab")
         query = Skyline(combine(tuple(low(f"x{i}") for i in range(CLOUDS[cloud]))))
@@ -59,7 +59,7 @@ class PanesOrTuples(Experiment):
         return rows
 
     def conclude(self, rows: Sequence[Row]) -> Findings:
-        """Judge how the ratio changes with the number of panes per window."""
+        """Judge how the ratio changes with the number of panes per window, and return the findings."""
         by = {(row["points"], row["panes_per_window"]): row["ratio"] for row in rows}
         numbers = sorted({row["panes_per_window"] for row in rows})
         first, last = next(n for n in numbers if n > 1), numbers[-1]

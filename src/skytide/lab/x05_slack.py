@@ -44,7 +44,7 @@ class SlackOnRealDelays(Experiment):
         return [*((name, 0) for name in reversed(self.recorded)), *((GENERATED, seed) for seed in self.seeds)]
 
     def play(self, *piece: Any) -> list[Row]:
-        """Play a stream with each slack."""
+        """Play a stream with each slack, and return the rows."""
         name, seed = piece
         ts, arrival = generated(seed, self.generated_ticks) if name == GENERATED else recorded(name)
         best_s = best_fixed(ts, arrival, 0.01)
@@ -64,7 +64,7 @@ class SlackOnRealDelays(Experiment):
         return rows
 
     def conclude(self, rows: Sequence[Row]) -> Findings:
-        """Compare with K-slack, and with the best that any slack can reach."""
+        """Compare with K-slack, and with the best that any slack can reach, and return the findings."""
         streams = list(dict.fromkeys(row["stream"] for row in rows))
 
         def latency(name: str, slack: str) -> Mean:

@@ -93,7 +93,7 @@ class TwoLevels(Experiment):
         return rows
 
     def conclude(self, rows: Sequence[Row]) -> Findings:
-        """Compare the ways after the level has caught up."""
+        """Compare the ways after the level has caught up, and return the findings."""
         seeds = sorted({row["seed"] for row in rows})
 
         def mean(name: str, stream: str, way: str) -> Mean:

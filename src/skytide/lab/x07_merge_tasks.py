@@ -64,7 +64,7 @@ class MergeTasks(Experiment):
         ]
 
     def conclude(self, rows: Sequence[Row]) -> Findings:
-        """Compare the variants once the levels, which start with one slot each, have caught up."""
+        """Compare the variants once the levels, which start with one slot each, have caught up, and return the findings."""
         seeds = sorted({row["seed"] for row in rows})
 
         def means(name: str, variant: str) -> list[float]:

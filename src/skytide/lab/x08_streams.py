@@ -52,7 +52,7 @@ class TwelveStreams(Experiment):
         return [(name, seed) for seed in self.seeds for name in self.names]
 
     def play(self, *piece: Any) -> list[Row]:
-        """Play a stream with both queries, from one thread per level on, until the last window is out."""
+        """Play a stream with both queries, from one thread per level on, until the last window is out, and return the rows."""
         name, seed = piece
         known = stream(name)
         came = known.traffic(seed, self.length_s)
@@ -74,7 +74,7 @@ class TwelveStreams(Experiment):
         return rows
 
     def conclude(self, rows: Sequence[Row]) -> Findings:
-        """Compare with the tables."""
+        """Compare with the tables, and return the findings."""
         names = [name for name in NAMES if any(row["stream"] == name for row in rows)]
         cases = [(name, query) for name in names for query in QUERIES]
 

@@ -51,7 +51,7 @@ class Optimiser(Experiment):
         return [(costs, horizon) for horizon in sorted(self.horizons, key=lambda h: h != SEARCHED) for costs in COSTS]
 
     def play(self, *piece: Any) -> list[Row]:
-        """Solve the same problems by all three searches."""
+        """Solve the same problems by all three searches, and return the rows."""
         costs, horizon = piece
         problems = trading_problems(COSTS[costs], horizon, self.samples)
         configurations = problems[0].step.shape[1]
@@ -64,7 +64,7 @@ class Optimiser(Experiment):
         return [row]
 
     def conclude(self, rows: Sequence[Row]) -> Findings:
-        """Compare with P2's table."""
+        """Compare with P2's table, and return the findings."""
         return Findings(_claims(rows), NOTES)
 
     def draw(self, rows: Sequence[Row], figure: Figure) -> None:

@@ -92,12 +92,12 @@ class Migration(Experiment):
         return [(ON_ENGINE, self.repeats)]
 
     def play(self, *piece: Any) -> list[Row]:
-        """Simulate all protocols on the same tuples, or run them on the engine."""
+        """Simulate all protocols on the same tuples, or run them on the engine, and return the rows."""
         name, number = piece
         return x10_engine.measure(number) if name == ON_ENGINE else simulate((name, number))
 
     def conclude(self, rows: Sequence[Row]) -> Findings:
-        """Judge the simulated runs with all choices, and the runs on the engine."""
+        """Judge the simulated runs with all choices, and the runs on the engine, and return the findings."""
         real = [row for row in rows if row["figure"].startswith("engine")]
         simulated = [row for row in rows if not row["figure"].startswith("engine")]
         return Findings([*claims(simulated), *x10_engine.claims(real)], f"{notes(simulated)}. {x10_engine.NOTES}")
@@ -146,7 +146,7 @@ def _rebalanced(shares: Floats, seed: int) -> tuple[NDArray[np.int64], NDArray[n
 
 
 def simulate(plan: tuple[str, int]) -> list[Row]:
-    """Play all protocols on the same tuples, with the values of a variant."""
+    """Play all protocols on the same tuples, with the values of a variant, and return the rows."""
     name, seed = plan
     values = (VARIANTS | BEYOND)[name]
     played = scene(values, seed, rebalanced=name == REBALANCED)

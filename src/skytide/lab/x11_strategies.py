@@ -68,7 +68,7 @@ class Strategies(Experiment):
         return list(product(SETTINGS, STREAMS, ALPHAS))
 
     def play(self, *piece: Any) -> list[Row]:
-        """Play a strategy without switching cost and with all horizons, each several times."""
+        """Play a strategy without switching cost and with all horizons, each several times, and return the rows."""
         setting, stream, name = piece
         chosen: Unprinted = SETTINGS[setting]
         rows: list[Row] = []
@@ -86,7 +86,7 @@ class Strategies(Experiment):
         return rows
 
     def conclude(self, rows: Sequence[Row]) -> Findings:
-        """Judge the chosen values, and note what other choices change."""
+        """Judge the chosen values, note what other choices change, and return the findings."""
         claims = {setting: _claims([row for row in rows if row["setting"] == setting]) for setting in SETTINGS}
         base = claims["chosen"]
         turned = "; ".join(f"{setting}: {flips(base, found)}" for setting, found in claims.items() if setting != "chosen")

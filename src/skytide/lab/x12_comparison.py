@@ -66,7 +66,7 @@ class Comparison(Experiment):
         return [(name, capacity_hz) for capacity_hz in (*CAPACITIES_HZ, OUR_HZ) for name in CASES]
 
     def play(self, *piece: Any) -> list[Row]:
-        """Play a controller several times."""
+        """Play a controller several times, and return the rows."""
         name, capacity_hz = piece
         controller, interval_s = CASES[name]
         rates, chosen = (
@@ -91,7 +91,7 @@ class Comparison(Experiment):
         return rows
 
     def conclude(self, rows: Sequence[Row]) -> Findings:
-        """Judge the controllers with each capacity."""
+        """Judge the controllers with each capacity, and return the findings."""
         judged = [(measure, label) for measure, label in MEASURES.items() if measure != "amplitude"]
         ours = [_has_fewest(rows, measure, label, (OUR_HZ,)) for measure, label in judged]
         beside = "; ".join(f"{claim.verdict}: {claim.found}" for claim in ours)
@@ -124,7 +124,7 @@ def _mean(rows: Sequence[Row], name: str, capacity_hz: int, measure: str) -> Mea
 
 
 def _has_fewest(rows: Sequence[Row], measure: str, label: str, capacities_hz: Sequence[int] = CAPACITIES_HZ) -> Claim:
-    """Judge P2's claim that its strategy has the fewest of something; if that depends on the capacity, it cannot be told."""
+    """Return the verdict on P2's claim that its strategy has the fewest of something; if that depends on the capacity, it cannot be told."""
     holds = {}
     text = []
     for capacity_hz in capacities_hz:

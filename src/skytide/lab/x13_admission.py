@@ -68,7 +68,7 @@ def fitted(workload: str, seconds: float = SECONDS) -> Holt:
 
 
 def simulate(run: Run) -> Row:
-    """Play a run with all seeds."""
+    """Play a run with all seeds, and return the means as a row."""
     admission = Admission(
         strategy=STRATEGIES[run.strategy](),
         capacity_hz=RATE_HZ / (run.level - 0.5),
@@ -113,11 +113,11 @@ class AdmissionStrategies(Experiment):
         return [(run,) for run in self.runs]
 
     def play(self, *piece: Any) -> list[Row]:
-        """Play a run with all seeds."""
+        """Play a run with all seeds, and return the rows."""
         return [simulate(piece[0])]
 
     def conclude(self, rows: Sequence[Row]) -> Findings:
-        """Judge the runs in which only latency counts as overload, as in P1."""
+        """Judge the runs in which only latency counts as overload, as in P1, and return the findings."""
         return Findings(claims(_of(rows)), _notes(rows))
 
     def draw(self, rows: Sequence[Row], figure: Figure) -> None:

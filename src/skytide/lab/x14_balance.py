@@ -39,7 +39,7 @@ class ToTheBrim(RateAware):
     """Rate-aware panes that are cut wherever a slot has its share, so that all shares are equal, at the price of splitting any pane."""
 
     def send(self, router: Router, pane: int, tuples: int, queued: dict[int, int]) -> dict[int, int]:
-        """Fill slot after slot, regardless of the pane."""
+        """Fill slot after slot, regardless of the pane, and return how many tuples each gets."""
         if isinf(router.base_threshold):
             return super().send(router, pane, tuples, queued)
         share, given = max(1, int(router.base_threshold)), dict[int, int]()
@@ -73,12 +73,12 @@ class Balance(Experiment):
         return [*((name,) for name in REAL), *((f"Zipf {exponent:g}",) for exponent in EXPONENTS), (PANES_PIECE,)]
 
     def play(self, *piece: Any) -> list[Row]:
-        """Play the panes, or a distribution of keys."""
+        """Play the panes, or a distribution of keys, and return the rows."""
         name = piece[0]
         return list(_panes(self.seeds, self.seconds_played)) if name == PANES_PIECE else simulate(name, self.seeds, self.tuples)
 
     def conclude(self, rows: Sequence[Row]) -> Findings:
-        """Judge both figures."""
+        """Judge both figures, and return the findings."""
         return Findings([*_rate_claims(rows), *_key_claims(rows)], NOTES)
 
     def draw(self, rows: Sequence[Row], figure: Figure) -> None:

@@ -46,14 +46,14 @@ class ElasticFleet(Experiment):
         return list(product(STRATEGIES, HEADROOMS, self.seeds))
 
     def play(self, *piece: Any) -> list[Row]:
-        """Simulate a strategy, and move keys as the nodes of the first run come and go."""
+        """Simulate a strategy, and move keys as the nodes of the first run come and go, and return the rows."""
         name, headroom, seed = piece
         rows = simulate(name, headroom, seed, self.length_s, over_time=(headroom, seed) == (USUAL, self.seeds[0]))
         nodes = [row["processing"] for row in rows if row["figure"] == "over time" and row["strategy"] == "DRF-M"]
         return [*rows, *(_keys(nodes) if nodes else [])]
 
     def conclude(self, rows: Sequence[Row]) -> Findings:
-        """Judge both figures."""
+        """Judge both figures, and return the findings."""
         seeds = sorted({row["seed"] for row in rows if row["figure"] == "Fig. 14"})
         return Findings([*_key_claims(rows), *_latency_claims(rows, seeds)], _notes(seeds))
 
@@ -96,7 +96,7 @@ def shares_of(seed: int, nodes: int) -> "np.ndarray[tuple[int], np.dtype[np.floa
 
 
 def play(strategy: Strategy | None, machines: Machines, seconds: float, seed: int) -> list[Moment]:
-    """Simulate a strategy, or a cluster that never changes."""
+    """Simulate a strategy, or a cluster that never changes, and return the state after each tick."""
     low_hz, high_hz = (nodes * machines.capacity_hz * (1 - machines.headroom) for nodes in (MIN_NODES, MAX_NODES))
     traffic = trend_traffic(STREAMS, low_hz, high_hz, seconds, seed)
     if strategy is None:

@@ -101,11 +101,11 @@ class Fugu(Experiment):
         return [(number,) for number in range(len(list(runs())))]
 
     def play(self, *piece: Any) -> list[Row]:
-        """Play a run with all seeds."""
+        """Play a run with all seeds, and return the rows."""
         return [simulate(list(runs())[piece[0]], self.seeds, self.points)]
 
     def conclude(self, rows: Sequence[Row]) -> Findings:
-        """Judge settings, days and ways to learn."""
+        """Judge settings, days and ways to learn, and return the findings."""
         return Findings([*_by_setting(rows), *_by_day(rows), *_by_learning(rows)], _notes(rows))
 
     def draw(self, rows: Sequence[Row], figure: Figure) -> None:
@@ -156,7 +156,7 @@ def _averaged(rates: Floats, points: int) -> Floats:
 
 
 def simulate(run: Run, seeds: Sequence[int], points: int) -> Row:
-    """Play a run with all seeds."""
+    """Play a run with all seeds, and return the means as a row."""
     day = day_of(run.day, run.calm)
     day = replace(day, rate_hz=day.rate_hz[:points])
     found = [run_fugu(day, run.plan, seed, run.fill)[0] for seed in seeds]

@@ -154,7 +154,7 @@ class _Ratio(SlackLogic):
     AIM = 0.8  # share of the ratio to aim at with recent drops
     NEAR = 0.95  # share of the ratio that all drops may reach: from here on nothing is risked
     GAIN = 0.03
-    MAX_BOLDNESS = 32.0
+    MIN_BOLDNESS, MAX_BOLDNESS = 0.25, 32.0
 
     def __init__(
         self,
@@ -184,7 +184,7 @@ class _Ratio(SlackLogic):
         if arrivals.tuples:
             missed = self.AIM - self._recent_late / self._delays.sum() / self._ratio
             self._boldness *= float(np.exp(self.GAIN * weight * max(-2.0, missed)))
-            self._boldness = min(max(self._boldness, 0.25), self.MAX_BOLDNESS)
+            self._boldness = min(max(self._boldness, self.MIN_BOLDNESS), self.MAX_BOLDNESS)
 
     @property
     def slack_us(self) -> int:

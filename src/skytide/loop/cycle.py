@@ -63,7 +63,7 @@ class Loop:
         self.paused = False
 
     def cycle(self, now_s: float) -> Cycle:
-        """Run one cycle; if the clock goes back, time stands still."""
+        """Run one cycle, and return what happened; if the clock goes back, time stands still."""
         now_s = self._now_s = max(now_s, self._now_s)
         present = self._actuator.current()
         if self._asked is None and self._held and present.workers < self._held.workers:
@@ -115,7 +115,7 @@ class Loop:
         return True
 
     def _end(self, now_s: float, evaluation: Evaluation | None, decided: Decision, limited: Decision) -> Cycle:
-        """Act, and write down what has to last."""
+        """Act, save what has to last, and return what happened."""
         action = ""
         before = self._asked[0] if self._asked else self._actuator.current()
         if evaluation is not None and not self.paused and limited.allocation != before:

@@ -68,7 +68,7 @@ def evaluate(expression: Expression, rows: pa.Table) -> pa.Array:
 
 
 def _case(call: Call, rows: pa.Table) -> pa.Array:
-    """Evaluate each branch for its own rows only: `CASE WHEN n > 0 THEN total / n END` never divides by zero."""
+    """Return the values of CASE, evaluating each branch for its own rows only: `CASE WHEN n > 0 THEN total / n END` never divides by zero."""
     branches = [(call.operands[i], call.operands[i + 1]) for i in range(0, len(call.operands) - 1, 2)]
     found: list[tuple[Indices, pa.Array]] = []
     left = np.arange(rows.num_rows)

@@ -40,7 +40,7 @@ class Incremental(Sliding):
         return rows.append(pa.field(PANE, pa.int64())).append(pa.field(BLOCKED, pa.int64())).empty_table()
 
     def add(self, memory: pa.Table, pane: int, kept: pa.Table) -> pa.Table:
-        """Drop the rows that the new pane dominates for ever, and note for the new rows which pane blocks them."""
+        """Return the memory without the rows that the new pane dominates, and with the new rows and the panes that block them."""
         return _alive(self._with(memory, [(pane, kept)]))
 
     def answer(self, memory: pa.Table, panes: range) -> pa.Table:
@@ -50,7 +50,7 @@ class Incremental(Sliding):
         return best if self.query == self.skyline else self.query.window(best)
 
     def slide(self, memory: pa.Table, panes: Panes, windows: Windows, wanted: Indices) -> tuple[Answers, pa.Table]:
-        """Add panes, small ones together, and answer windows; dropped rows are still there for the windows before that."""
+        """Add panes, small ones together, and return answers and memory; dropped rows still count for the windows before that."""
         gone = [memory.slice(0, 0).append_column(KILLED, pa.array([], pa.int64()))]
         start, stop = pane_bounds(windows, np.append(wanted, wanted[-1] + 1) if len(wanted) else wanted)
         for group in _groups(panes):
@@ -78,7 +78,7 @@ class Incremental(Sliding):
         return killed, _youngest(first_dominators(young, old[rivals], -memory[PANE].to_numpy()[rivals]))
 
     def among(self, panes: Panes) -> tuple[Indices, Indices]:
-        """Compare new panes with each other, as `compare` does with the memory."""
+        """Return the same as `compare`, for new panes among each other."""
         numbers = _numbers(panes)
         if len(panes) < 2:
             return np.full(len(numbers), ALIVE), np.full(len(numbers), NEVER)
@@ -130,7 +130,7 @@ class Incremental(Sliding):
 
 
 def _groups(panes: Panes) -> Iterator[Panes]:
-    """Divide panes, in order, into groups of few rows; large panes are on their own."""
+    """Yield groups of consecutive panes with few rows; large panes are on their own."""
     ends = np.cumsum([kept.num_rows for _, kept in panes])
     first = 0
     while first < len(panes):

@@ -33,11 +33,11 @@ class Preference:
     """The base of all preferences: `a * b` prefers both equally (Pareto), `a & b` prefers `a` first and `b` among equals."""
 
     def __mul__(self, other: Preference) -> Preference:
-        """Combine as equals: a row is better if it is better in one and not worse in the other."""
+        """Return both combined as equals: a row is better if it is better in one and not worse in the other."""
         return Pareto((*_flat(self, Pareto), *_flat(_preference(other), Pareto)))
 
     def __and__(self, other: Preference) -> Preference:
-        """Combine by priority: `other` decides only between rows that are equal in all columns of this preference."""
+        """Return both combined by priority: `other` decides only between rows that are equal in all columns of this preference."""
         return Prioritised((*_flat(self, Prioritised), *_flat(_preference(other), Prioritised)))
 
     def attributes(self) -> Iterator[Attribute]:
@@ -115,7 +115,7 @@ def diff(what: Expression) -> Preference:
 
 
 def _column(what: Expression) -> Expression:
-    """Refuse what cannot be a column; only Spark knows which Columns exist."""
+    """Return a column, or refuse what cannot be one; only Spark knows which Columns exist."""
     if isinstance(what, str):
         words("what", what, "price")
     elif what is None or isinstance(what, Preference | int | float | complex | bytes | type | Collection | Generator):

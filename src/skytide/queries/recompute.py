@@ -67,7 +67,7 @@ class Recompute(Sliding):
         return self._answer(_levels(memory), panes.start, panes.stop)
 
     def slide(self, memory: pa.Table, panes: Panes, windows: Windows, wanted: Indices) -> tuple[Answers, pa.Table]:
-        """Append all panes, then answer each window whose panes differ from those of the window before."""
+        """Append all panes, and return answers and memory; only windows whose panes differ from those of the window before are computed."""
         if len(wanted) == 0:
             return self._no_answers(memory), self._extended(memory, panes)
         memory = self._extended(memory, panes)

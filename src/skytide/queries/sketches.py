@@ -16,6 +16,7 @@ from skytide.errors.limits import MAX_ACCURACY
 from skytide.queries.extremes import has_order
 from skytide.queries.groups import normalised
 from skytide.queries.mergeable import Mergeable
+from skytide.queries.sums import MAX_DIGITS
 
 LG_REGISTERS = 12
 """Registers of a sketch for distinct values, as a power of 2. The relative standard error is 1.04 / sqrt(2^12) = 1.6 %, so 19 of 20
@@ -39,7 +40,7 @@ class Distinct(Mergeable[hll_sketch]):
         return hll_sketch(LG_REGISTERS, tgt_hll_type.HLL_8)
 
     def add(self, state: hll_sketch, values: pa.Array) -> hll_sketch:
-        """Add each different value once."""
+        """Return the sketch with each different value."""
         for value in _hashable(pc.unique(values)):
             state.update(value)
         return state
@@ -99,7 +100,7 @@ class Quantile(Mergeable[kll_doubles_sketch]):
         return kll_doubles_sketch(_size_of(self.accuracy))
 
     def add(self, state: kll_doubles_sketch, values: pa.Array) -> kll_doubles_sketch:
-        """Add values."""
+        """Return the sketch with more values."""
         state.update(_as_doubles(values))
         return state
 
@@ -117,7 +118,7 @@ class Quantile(Mergeable[kll_doubles_sketch]):
         values = [self.finish(self.load(state)) for state in states.to_pylist()]
         found = pa.array(values, pa.float64())
         if pa.types.is_decimal(kind):
-            return pc.round(found, kind.scale).cast(pa.decimal128(38, kind.scale)).cast(kind)
+            return pc.round(found, kind.scale).cast(pa.decimal128(MAX_DIGITS, kind.scale)).cast(kind)
         if pa.types.is_floating(kind):
             return found.cast(kind)
         largest = 2 ** (kind.bit_width - 1) - 1  # as a double it may be one more

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from skytide.errors import InvalidInput
 from skytide.kernels import EXACT_INTEGER
 
-MAX_DIGITS = 38
+MAX_DIGITS, WIDE_DIGITS = 38, 76  # of a decimal in Spark, and of the widest in Arrow
 NARROW_DIGITS = 19  # 10**19 values of this many digits have a sum of at most 38 digits
 _EXACT = decimal.Context(prec=150, rounding=decimal.ROUND_DOWN)  # enough digits to round half up afterwards
 
@@ -62,7 +62,7 @@ def addends(values: pa.ChunkedArray) -> pa.ChunkedArray:
     few_digits = kind.precision + len(str(len(values))) <= MAX_DIGITS
     if few_digits or _largest(values) * len(values) < decimal.Decimal((0, (1,), MAX_DIGITS - kind.scale)):
         return wide
-    return wide.cast(pa.decimal256(76, kind.scale))
+    return wide.cast(pa.decimal256(WIDE_DIGITS, kind.scale))
 
 
 def rounded_addends(values: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -79,7 +79,7 @@ def carried(sums: pa.ChunkedArray, kind: pa.DataType) -> pa.Array:
     """
     whole = sums.combine_chunks()
     if _outgrows(kind):
-        return whole.cast(pa.decimal256(76, kind.scale)).view(pa.binary(32)).cast(pa.binary())
+        return whole.cast(pa.decimal256(WIDE_DIGITS, kind.scale)).view(pa.binary(32)).cast(pa.binary())
     return whole.cast(_added_type(kind))
 
 
@@ -111,7 +111,7 @@ def average(sums: pa.Array, counts: pa.Array, kind: pa.DataType, measure: str) -
     unit = decimal.Decimal((0, (1,), -target.scale))
     pairs = zip(sums.to_pylist(), counts.to_pylist(), strict=True)
     rounded = [None if s is None else _EXACT.divide(s, n).quantize(unit, decimal.ROUND_HALF_UP, _EXACT) for s, n in pairs]
-    averages = pa.array(rounded, pa.decimal256(76, target.scale))
+    averages = pa.array(rounded, pa.decimal256(WIDE_DIGITS, target.scale))
     _check_fits(averages, target, measure)
     return averages.cast(target)
 
@@ -124,7 +124,7 @@ def _added_type(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_floating(kind):
         return pa.float64()
     if _outgrows(kind):
-        return pa.decimal256(76, kind.scale)
+        return pa.decimal256(WIDE_DIGITS, kind.scale)
     return pa.decimal128(MAX_DIGITS, kind.scale if pa.types.is_decimal(kind) else 0)
 
 

@@ -17,7 +17,7 @@ class PanesInTurn(Splitting):
     name = "PB_RR"
 
     def send(self, router: "Router", pane: int, tuples: int, queued: Queued) -> Given:
-        """Send all tuples to one slot."""
+        """Send all tuples to one slot, and return it with their number."""
         opened = router.open.get(pane)
         return router.give(pane, {opened.owner if opened else router.slots[pane % len(router.slots)]: tuples}, queued)
 
@@ -29,7 +29,7 @@ class TuplesInTurn(Splitting):
     name = "TB_RR"
 
     def send(self, router: "Router", pane: int, tuples: int, queued: Queued) -> Given:
-        """Send equally many tuples to each slot, and one more to those whose turn it is."""
+        """Send equally many tuples to each slot, and one more to those whose turn it is; return how many each gets."""
         n = len(router.slots)
         each, more = divmod(tuples, n)
         first = router.turn % n
@@ -72,7 +72,7 @@ class RateAware(Splitting):
     name = "RATE"
 
     def send(self, router: "Router", pane: int, tuples: int, queued: Queued) -> Given:
-        """Fill slot after slot."""
+        """Fill slot after slot, and return how many tuples each gets."""
         if isinf(router.base_threshold):
             return router.give(pane, {_in_turn(router, pane): tuples}, queued)
         given = router.fill(pane, tuples, queued, router.base_threshold, lambda owner: self._next(router, owner))
@@ -150,7 +150,7 @@ class LeastLoaded(Splitting):
         return None if self.pid is None else self.pid.build()
 
     def send(self, router: "Router", pane: int, tuples: int, queued: Queued) -> Given:
-        """Fill the least loaded slot, and then the slot that is least loaded then."""
+        """Fill the least loaded slot, then the slot that is least loaded then, and return how many tuples each gets."""
         return router.fill(pane, tuples, queued, router.threshold, lambda _: router.least_loaded(queued))
 
     def slot_for(self, router: "Router", pane: int, tuples: int, queued: Queued) -> int:

@@ -63,6 +63,10 @@ class Pid:
 # Used where a relay experiment showed no swing at all: slow, but stable wherever the utilisation moves less than twice as much as
 # the factor.
 CAUTIOUS = Gains(kp=0.3, ki=0.0, kd=0.1)
+GAIN_DIVISOR, TIME_FACTOR = 3.2, 2.2  # the rule of Tyreus and Luyben
+KP_RANGE, KD_RANGE = (0.1, 0.5), (0.05, 0.6)
+"""An experiment of a few noisy periods may be far off: within these bounds the loop is stable for any level whose utilisation changes by
+at most the same share as the factor."""
 MAX_ERROR = 1.5  # a burst of many times the capacity must not undo in one period what took many
 
 
@@ -143,8 +147,7 @@ def tuned(relay: list[tuple[float, float]], step: float) -> Gains:
     if amplitude <= 0 or len(turns) < 2:
         return CAUTIOUS
     period = max(2.0, 2 * (turns[-1] - turns[0]) / (len(turns) - 1))
-    proportional = 4 * step / (math.pi * amplitude) / 3.2
-    kp, kd = proportional / (2.2 * period), proportional
-    # An experiment of a few noisy periods may be far off: within these bounds the loop is stable for any level whose utilisation
-    # changes by at most the same share as the factor.
-    return Gains(kp=round(min(max(kp, 0.1), 0.5), 3), ki=0.0, kd=round(min(max(kd, 0.05), 0.6), 3))
+    proportional = 4 * step / (math.pi * amplitude) / GAIN_DIVISOR
+    kp, kd = proportional / (TIME_FACTOR * period), proportional
+    kp, kd = (round(min(max(value, low), high), 3) for value, (low, high) in ((kp, KP_RANGE), (kd, KD_RANGE)))
+    return Gains(kp=kp, ki=0.0, kd=kd)

@@ -165,7 +165,7 @@ class Router:
         return closed
 
     def add(self, slots: Iterable[int]) -> None:
-        """Add slots."""
+        """Add slots, which take part from now on."""
         self._use([*self.slots, *(slot for slot in slots if slot not in self.slots)])
 
     def remove(self, slots: Sequence[int], queued: Queued) -> list[Partition]:
@@ -215,7 +215,7 @@ class Router:
         return best
 
     def fill(self, pane: int, tuples: int, queued: Queued, threshold: float, choose: Choice) -> Given:
-        """Send tuples to the owner of a pane until it has as many as the threshold, then to the next owner, and so on."""
+        """Send tuples to the owner of a pane up to the threshold, then to the next owner, and so on; return how many each gets."""
         opened = self.open.get(pane)
         if opened is None:
             opened = self.open[pane] = OpenPane(choose(None))
@@ -237,7 +237,7 @@ class Router:
         return given
 
     def give(self, pane: int, shares: Given, queued: Queued) -> Given:
-        """Send tuples of a pane to slots, the last of which becomes its owner."""
+        """Send tuples of a pane to slots, the last of which becomes its owner, and return the shares."""
         opened = self.open.get(pane)
         if opened is None:
             opened = self.open[pane] = OpenPane(next(iter(shares)))

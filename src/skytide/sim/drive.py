@@ -7,6 +7,9 @@ from skytide.control.guard import Guard
 from skytide.loop.cycle import Cycle, Loop
 from skytide.loop.ports import Actuator, Metrics
 
+ROUNDING_S = 1e-9
+"""Times that differ by no more are the same."""
+
 
 class Plant(Metrics, Actuator, Protocol):
     """Metrics and actuator in one; `observe(now)` plays up to now."""

@@ -6,14 +6,14 @@ Tuples go to processing nodes by the shares that frequency-aware hashing gives t
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import ceil
 
 import numpy as np
 from numpy.typing import NDArray
 
 from skytide.admission import Admission, Profile, Sample, admit
-from skytide.control.models.sizing import Sizing, sizing
+from skytide.control.models.sizing import Sizing, rounded_up, sizing
 from skytide.sim.fleet import TICK_S, Counts, FleetTraffic, Floats
+from skytide.workloads.fleet import SHARES
 from skytide.workloads.identity import derive
 
 SPREAD = 0.1  # share of the cycle within which the streams begin to rise
@@ -78,7 +78,7 @@ Shares = Callable[[int], Floats]
 def trend_traffic(streams: int, low_hz: float, high_hz: float, seconds: float, seed: int) -> FleetTraffic:
     """Return random streams that rise from one rate to another and fall back, each at its own time; declared as in P1 §6.2.1."""
     random = derive(seed, "fleet", "trend")
-    shares = random.uniform(0.2, 1.8, streams)
+    shares = random.uniform(*SHARES, streams)
     late = random.uniform(-SPREAD / 2, SPREAD / 2, streams)
     at = (np.arange(round(seconds / TICK_S)) + 0.5) * TICK_S / seconds
     wave = np.clip(1 - np.abs(2 * (at[None, :] - late[:, None]) - 1), 0.0, 1.0)
@@ -205,4 +205,4 @@ class _Plant:
 
 
 def _ticks(seconds: float) -> int:
-    return ceil(seconds / TICK_S - 1e-9)  # a part of a tick counts as a whole one, so that nothing that takes time is free
+    return rounded_up(seconds / TICK_S)  # a part of a tick counts as a whole one, so that nothing that takes time is free

@@ -187,7 +187,7 @@ class ReplicasBlock(Protocol):
     def finish(
         self, scene: Scene, tuples: Tuples, sent_s: Floats, new: Numbers, replicas: Sequence[Replica], done_s: Floats
     ) -> float:
-        """Let each replica wait, and then serve its queue."""
+        """Let each replica wait, then serve its queue, and return when all states had moved."""
         ends = [scene.change_s]
         for replica in replicas:
             free_s = replica.free_s
@@ -207,7 +207,7 @@ class NobodyBlocks(Protocol):
     def finish(
         self, scene: Scene, tuples: Tuples, sent_s: Floats, new: Numbers, replicas: Sequence[Replica], done_s: Floats
     ) -> float:
-        """Serve each replica's queue; between tuples, and when it is idle, a replica checks which states have come."""
+        """Serve each replica's queue; between tuples, and when it is idle, a replica checks which states have come. Return when all had moved."""
         of = scene.after[tuples.key[new]]
         return max(_serve(scene, tuples, sent_s, new[of == each.number], each, done_s) for each in replicas)
 
@@ -223,7 +223,7 @@ class SplitterBlocks(NobodyBlocks):
     def finish(
         self, scene: Scene, tuples: Tuples, sent_s: Floats, new: Numbers, replicas: Sequence[Replica], done_s: Floats
     ) -> float:
-        """Find out when all states have moved, send the held tuples, then those that came meanwhile, and serve them all."""
+        """Find out when all states have moved, send the held tuples, then later ones, serve them all, and return when all had moved."""
         moving = scene.moved[tuples.key]
         end_s = super().finish(scene, tuples, sent_s, new[~moving[new]], replicas, done_s)
         kept, later = new[(sent_s[new] <= end_s) & moving[new]], new[sent_s[new] > end_s]

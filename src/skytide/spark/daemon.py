@@ -12,12 +12,14 @@ import pyspark.worker
 
 from skytide.kernels import count_dominators, skyline
 
+POINTS = (300, 4)  # rows and dimensions
+
 
 def warm_up() -> None:
     """Call the kernels once, on points that pass through all of their parts."""
-    points = np.random.default_rng(0).random((300, 4))
+    points = np.random.default_rng(0).random(POINTS)
     skyline(points)
-    half = np.arange(len(points)) < 150
+    half = np.arange(len(points)) < len(points) // 2
     count_dominators(points, 1, tested=half, dominating=~half)
 
 

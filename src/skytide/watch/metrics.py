@@ -188,7 +188,7 @@ class Exporter(Collector):
         return []
 
     def collect(self) -> Iterable[Metric]:
-        """Return all metrics."""
+        """Return the metrics of everything that is watched."""
         return families(self._watch.watched())
 
     @property

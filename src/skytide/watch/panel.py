@@ -5,6 +5,9 @@ from typing import Any
 
 GOOD, WARN, BAD, QUIET = "good", "warn", "bad", "quiet"
 ROOM_BELOW = 0.8  # a load below this leaves room
+MINUTE_S, HOUR_S = 60, 3_600
+MS_BELOW_S = 0.9995  # from there on, milliseconds would round to 1,000
+DIGITS_BELOW = 0.0995  # from there on, a share would round to 10 %
 
 
 @dataclass(frozen=True)
@@ -140,11 +143,11 @@ def span(seconds: float) -> str:
     >>> span(0.0042), span(0.42), span(1.234), span(75), span(7_300)
     ('4 ms', '420 ms', '1.23 s', '75 s', '2.0 h')
     """
-    if abs(seconds) < 0.9995:
+    if abs(seconds) < MS_BELOW_S:
         return f"{seconds * 1e3:.0f} ms"
-    if abs(seconds) < 60:
+    if abs(seconds) < MINUTE_S:
         return f"{seconds:.2f} s"
-    return f"{seconds:.0f} s" if abs(seconds) < 3_600 else f"{seconds / 3600:,.1f} h"
+    return f"{seconds:.0f} s" if abs(seconds) < HOUR_S else f"{seconds / HOUR_S:,.1f} h"
 
 
 def share(value: float) -> str:
@@ -153,7 +156,7 @@ def share(value: float) -> str:
     >>> share(0.4231), share(0.00421), share(0)
     ('42 %', '0.42 %', '0 %')
     """
-    return f"{value:.2%}".replace("%", " %") if 0 < abs(value) < 0.0995 else f"{value:.0%}".replace("%", " %")
+    return f"{value:.2%}".replace("%", " %") if 0 < abs(value) < DIGITS_BELOW else f"{value:.0%}".replace("%", " %")
 
 
 def load_level(value: float) -> str:

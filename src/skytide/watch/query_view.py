@@ -12,6 +12,7 @@ from skytide.watch.looks import OVER, QueryLook
 from skytide.watch.panel import (
     BAD,
     GOOD,
+    MINUTE_S,
     QUIET,
     WARN,
     Bar,
@@ -31,7 +32,6 @@ from skytide.watch.panel import (
 from skytide.watch.trail import Point, Trail
 
 RECENT_S = 15.0  # what counts as now, in verdicts
-MINUTE_S = 60.0
 QUIET_S = 2.0  # without a batch for this long, nothing comes in
 MUCH_LATE = 0.01  # of the tuples of a minute
 UNEVEN = 2.0  # times the mean load: a slot above it stands out

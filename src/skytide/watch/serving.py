@@ -20,7 +20,7 @@ _exporters: list["Exporter"] = []
 
 
 def serve(subjects: Sequence[Subject], address: str = "127.0.0.1", port: int | None = None, token: str | None = None) -> "Page":
-    """Show subjects on a page: on the one that is already served at that address, if it has that port or no port is given."""
+    """Show subjects on a page, and return it: the one that is already served at that address, if it has that port or no port is given."""
     from skytide.watch.server import Page
 
     with _lock:
@@ -38,7 +38,7 @@ def serve(subjects: Sequence[Subject], address: str = "127.0.0.1", port: int | N
 
 
 def export(subjects: Sequence[Subject], port: int, address: str = "127.0.0.1") -> "Exporter":
-    """Let Prometheus read about subjects, together with those already exported at that address and port."""
+    """Let Prometheus read about subjects, together with those already exported at that address and port; return the exporter."""
     from skytide.watch.metrics import Exporter
 
     with _lock:

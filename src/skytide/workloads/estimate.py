@@ -4,6 +4,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 MIN_INTERVALS = 200
+BANDWIDTH = 0.65  # of n values, the n^0.65 lowest frequencies are used
+HURSTS = np.linspace(0.01, 1.2, 1_191)  # candidates, in steps of 0.001
 
 
 def index_of_dispersion(counts: NDArray[np.int64], tolerance: float = 0.05) -> float:
@@ -32,10 +34,9 @@ def hurst(counts: NDArray[np.int64]) -> float:
     True
     """
     n = len(counts)
-    frequencies = int(n**0.65)
+    frequencies = int(n**BANDWIDTH)
     power = np.abs(np.fft.rfft(counts - counts.mean())[1 : frequencies + 1]) ** 2
     waves = np.arange(1, frequencies + 1) * (2 * np.pi / n)
     logs = np.log(waves)
-    candidates = np.linspace(0.01, 1.2, 1_191)
-    objective = [np.log((power * waves ** (2 * h - 1)).mean()) - (2 * h - 1) * logs.mean() for h in candidates]
-    return float(candidates[int(np.argmin(objective))])
+    objective = [np.log((power * waves ** (2 * h - 1)).mean()) - (2 * h - 1) * logs.mean() for h in HURSTS]
+    return float(HURSTS[int(np.argmin(objective))])

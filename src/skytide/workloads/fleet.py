@@ -11,6 +11,8 @@ from skytide.workloads.identity import derive
 
 PERIOD_S = 60.0
 HIGH, LOW = 1.6, 0.4  # times the mean rate of a stream
+SHARES = 0.2, 1.8  # times the mean of all streams: the range of their mean rates
+SPREAD = 0.1  # share of a period within which unpaired streams begin
 
 
 @dataclass(frozen=True)
@@ -39,14 +41,14 @@ class Fleet(Modulated):
 
     def rates_hz(self, times_s: Floats, seed: int) -> NDArray[np.float64]:
         """Return the rate of each stream (a row) at each time."""
-        means = derive(seed, "fleet", "means").uniform(0.2, 1.8, self.streams)
+        means = derive(seed, "fleet", "means").uniform(*SHARES, self.streams)
         if self.paired:
             means = np.repeat(means[: (self.streams + 1) // 2], 2)[: self.streams]
         means *= self.rate_hz / means.sum()
         if self.shape == "steady":
             return np.repeat(means[:, None], len(times_s), axis=1)
         pairs = np.arange(self.streams) // 2
-        spread = 1.0 if self.paired else 0.1  # share of a period within which the phases are
+        spread = 1.0 if self.paired else SPREAD
         phases = derive(seed, "fleet", "phases").random(self.streams)[pairs if self.paired else slice(None)] * spread
         at = (times_s[None, :] / PERIOD_S + phases[:, None]) % 1
         wave = np.where(at < 0.5, 1.0, -1.0) if self.shape == "step" else 1 - 4 * np.abs(at - 0.5)

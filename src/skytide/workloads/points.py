@@ -50,6 +50,7 @@ def columns(kind: str, random: np.random.Generator, n: int, d: int) -> Points:
     return np.concatenate(found, axis=1)
 
 
+MIDDLE, ALONG, ACROSS = 0.5, 0.15, 0.05  # of points near a line or plane: its place, and standard deviations along and across it
 DRIFTING = "drifting"
 DRIFT_US = 30_000_000  # time until the next cloud has taken over
 
@@ -69,13 +70,13 @@ def _independent(random: np.random.Generator, n: int, d: int) -> Points:
 
 def _correlated(random: np.random.Generator, n: int, d: int) -> Points:
     """Return points close to the diagonal."""
-    return random.normal(0.5, 0.15, n) + random.normal(0, 0.05, (d, n))
+    return random.normal(MIDDLE, ALONG, n) + random.normal(0, ACROSS, (d, n))
 
 
 def _anticorrelated(random: np.random.Generator, n: int, d: int) -> Points:
     """Return points close to the plane through the middle of the diagonal on which all points have the same sum."""
     free = random.random((d, n))
-    free += random.normal(0.5, 0.05, n) - free.mean(axis=0)
+    free += random.normal(MIDDLE, ACROSS, n) - free.mean(axis=0)
     return free
 
 

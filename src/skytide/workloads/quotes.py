@@ -23,12 +23,16 @@ LENGTH_S = 23_400  # six and a half hours
 BLOCK_S = 60  # time whose randomness is drawn together
 ZIPF = 1.0  # the n-th symbol is 1/n times as frequent as the first
 PER_EVENT = 2.0  # mean number of quotes in the same millisecond
+CALM, OPENING, OPENING_S, CLOSING, CLOSING_S = 0.7, 2.9, 1_500, 2.2, 1_200
+"""The rate at noon, how much more there is at the opening and at the close, and how fast that fades."""
 NOISE = 0.6  # standard deviation of the logarithm of the rate from second to second
 BURST_SHARE, BURST_S, BURST_FACTOR = 0.1, 5, 8.0  # share of a symbol's minutes with a burst; its length; its factor of the rate
 DAILY_MOVE = 0.012  # standard deviation of the logarithm of a price, from the opening to the close
 TREND_S, TREND_SHARE = 180, 0.2  # how long a trend lasts, and what it adds, relative to the steps per second
-HALF_SPREAD = 0.00008
-LOT = 100
+HALF_SPREAD, MIN_HALF_SPREAD = 0.00008, 0.005  # as a share of the price, and at least so much
+CENT = 0.01
+LOG_PRICE = 4.2, 0.7  # mean and standard deviation of the logarithm of a first price
+LOT, LAST_LOT = 100, 0.3  # size of a lot, and the probability that a lot is the last of a quote
 CONSONANTS, VOWELS = "BCDFGHJKLMNPRSTVWZ", "AEIOU"
 
 
@@ -81,8 +85,8 @@ class QuoteDay:
         >>> QuoteDay.intensity(np.array([0.0, 3 * 3600.0, 23_399.0])).round(1).tolist()
         [3.6, 0.7, 2.9]
         """
-        shape = 0.7 + 2.9 * np.exp(-at_s / 1_500) + 2.2 * np.exp(-(LENGTH_S - at_s) / 1_200)
-        mean = 0.7 + (2.9 * 1_500 + 2.2 * 1_200) / LENGTH_S
+        shape = CALM + OPENING * np.exp(-at_s / OPENING_S) + CLOSING * np.exp(-(LENGTH_S - at_s) / CLOSING_S)
+        mean = CALM + (OPENING * OPENING_S + CLOSING * CLOSING_S) / LENGTH_S
         return np.asarray(shape / mean)
 
     def quotes(self, begin_us: int, end_us: int) -> Quotes:
@@ -107,9 +111,9 @@ class QuoteDay:
         sizes = random.geometric(1 / PER_EVENT, len(order))
         times_ms, symbol = np.repeat(times_ms[order], sizes), np.repeat(symbol[order], sizes)
         middles = self._middles(times_ms / 1_000, symbol)
-        spread = np.maximum(0.005, HALF_SPREAD * middles) * random.choice([-1.0, 1.0], len(symbol))
-        volumes = LOT * random.geometric(0.3, len(symbol))
-        return times_ms * 1_000, symbol, np.maximum(np.round(middles + spread, 2), 0.01), volumes
+        spread = np.maximum(MIN_HALF_SPREAD, HALF_SPREAD * middles) * random.choice([-1.0, 1.0], len(symbol))
+        volumes = LOT * random.geometric(LAST_LOT, len(symbol))
+        return times_ms * 1_000, symbol, np.maximum(np.round(middles + spread, 2), CENT), volumes
 
     def _rates(self, random: np.random.Generator, seconds: Numbers) -> Floats:
         """Return the expected quotes of each second (a row) and symbol."""
@@ -130,7 +134,7 @@ class QuoteDay:
         walks = np.empty((self.symbols, LENGTH_S + 1))
         for number, name in enumerate(self.names):
             random = derive(self.seed, "walk", name)
-            first = np.exp(random.normal(4.2, 0.7))
+            first = np.exp(random.normal(*LOG_PRICE))
             trends = np.repeat(random.standard_normal(LENGTH_S // TREND_S + 1), TREND_S)[:LENGTH_S]
             moves = step * (random.standard_normal(LENGTH_S) + TREND_SHARE * trends)
             walks[number] = first * np.exp(np.append(0.0, np.cumsum(moves)))

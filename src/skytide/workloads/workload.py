@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from skytide.errors import InvalidInput
 from skytide.errors.checks import given_if, one_of, positive_us, read_real, read_whole, real, whole, words
-from skytide.errors.limits import MAX_DELAY_US, MAX_DIMENSIONS
+from skytide.errors.limits import MAX_DELAY_US, MAX_DIMENSIONS, MAX_SEED, MAX_STREAMS
 from skytide.workloads.arrivals import SECOND_US, Arrivals, Counts
 from skytide.workloads.delays import DELAYS, Delays
 from skytide.workloads.fleet import Fleet
@@ -23,6 +23,7 @@ BATCH_ROWS = 65_536
 ID_BITS = 24  # bits of an id that number the tuples of a tick; the others number the ticks
 MAX_PER_TICK = 2 ** (ID_BITS - 2)  # on average, so that random ticks do not run out of numbers
 TIME = pa.timestamp("us", tz="UTC")
+ABOVE_HURST, MAX_HURST = 0.4999, 0.99  # 0.5 is allowed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +70,7 @@ class Workload:
         one_of("delays", self.delays, DELAYS)
         one_of("points", self.points, (*CLOUDS, DRIFTING))
         whole("dimensions", self.dimensions, 1, MAX_DIMENSIONS)
-        whole("seed", self.seed, 0, 2**128)
+        whole("seed", self.seed, 0, MAX_SEED)
         positive_us("tick", self.tick_us, 3600 * SECOND_US)
         self._check_arrivals()
         self._check_delays()
@@ -83,14 +84,14 @@ class Workload:
         if self.dispersion is not None:
             real("dispersion", self.dispersion, above=1, meaning="a number above 1, which is the one of Poisson arrivals")
         if self.hurst is not None:
-            real("hurst", self.hurst, above=0.4999, up_to=0.99, meaning="a number from 0.5 to 0.99")
+            real("hurst", self.hurst, above=ABOVE_HURST, up_to=MAX_HURST, meaning="a number from 0.5 to 0.99")
         for name, length_us in (("on", self.on_us), ("off", self.off_us)):
             if length_us is not None:
                 positive_us(name, length_us, 3600 * SECOND_US)
         if self.series is not None:
             words("series", self.series, "rates.parquet")
         if self.streams is not None:
-            whole("streams", self.streams, 1, 100_000)
+            whole("streams", self.streams, 1, MAX_STREAMS)
         peak = self.process.peak_hz
         if peak * self.tick_us / SECOND_US > MAX_PER_TICK:
             raise InvalidInput(

@@ -130,7 +130,7 @@ class FuzzyLogic(ControllerLogic):
         self.config = config
 
     def decide(self, seen: Evaluation, *, now_s: float) -> Decision:
-        """Scale both levels if both were measured, otherwise all workers together."""
+        """Return a decision that scales both levels if both were measured, otherwise all workers together."""
         now = seen.seen
         if now.pane_utilisation is None or now.window_utilisation is None:
             return self._one_level(seen)
@@ -164,7 +164,7 @@ class FuzzyLogic(ControllerLogic):
         return Decision(allocation, reason)
 
     def _one_level(self, seen: Evaluation) -> Decision:
-        """Scale by the pane level's part of the rules, as if the window level were at its setpoint; without splitting, the factor is 1."""
+        """Return a decision by the pane level's part of the rules, as if the window level were at its setpoint; without splitting, the factor is 1."""
         present = seen.seen.allocation
         used = seen.utilisation if seen.seen.pane_utilisation is None else seen.seen.pane_utilisation
         splitting_factor = 1.0 if seen.seen.splitting_factor is None else seen.seen.splitting_factor

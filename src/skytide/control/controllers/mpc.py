@@ -5,13 +5,14 @@ same weights work for 5 and for 5,000 workers and for any rate: see `skytide.con
 """
 
 from dataclasses import dataclass, field
-from math import ceil, exp, isfinite, log
+from math import exp, isfinite, log
 from typing import TypedDict, Unpack
 
 from skytide.control.controller import Controller, ControllerLogic, State
 from skytide.control.models.objective import Demand, Objective
 from skytide.control.models.operator import waiting_s
 from skytide.control.models.optimiser import plan
+from skytide.control.models.sizing import rounded_up
 from skytide.errors.checks import is_finite, is_whole, refused, yes_or_no
 from skytide.forecasting import Forecaster, Holt
 from skytide.records import Allocation, Decision, Evaluation, Expected, Observation
@@ -86,9 +87,10 @@ class Mpc(Controller):
         for name, what in (("headroom", "not a share of a worker"), ("coverage", "not a probability")):
             share = getattr(self, name)
             self._check(is_finite(share) and 0 <= share < 1, name, what, "choose at least 0 and less than 1")
-        for name, least in (("alpha", 0.0), ("beta", 0.0), ("gamma", -1e-300)):
+        for name in ("alpha", "beta", "gamma"):
             weight = getattr(self, name)
-            self._check(is_finite(weight) and weight > least, name, "a weight is too small", "choose weights above 0")
+            enough = is_finite(weight) and (weight > 0 or (name == "gamma" and weight == 0))
+            self._check(enough, name, "a weight is too small", "choose weights above 0")
         self._check(is_whole(self.minimum, 1), "minimum", "nothing would be done", "choose at least 1")
         soon = self.bound_s is None or (is_finite(self.bound_s) and self.bound_s > 0)
         self._check(soon, "bound_s", "no latency is that low", "choose more than 0")
@@ -220,7 +222,7 @@ def _measured(now: Observation) -> str:
 
 def _lead_steps(seen: Evaluation) -> int:
     """Return the number of steps until a worker that is requested now has started."""
-    return ceil(seen.lead_s / seen.seen.interval_s - 1e-9) if seen.seen.interval_s > 0 else 0
+    return rounded_up(seen.lead_s / seen.seen.interval_s) if seen.seen.interval_s > 0 else 0
 
 
 def _service_s(seen: Evaluation) -> float | None:

@@ -8,6 +8,7 @@ import numpy as np
 
 from skytide.control.controller import State
 from skytide.control.hosts.judging import Action, Judge, Verdict, WorkersByLoad
+from skytide.control.models.sizing import ROUNDING
 from skytide.errors import InvalidInput
 from skytide.errors.checks import brief, is_finite
 
@@ -18,6 +19,8 @@ STATES = round(1 / STEP) + 1
 DISCOUNT = 0.1  # P4's beta
 PENALTY = -1.0  # the reward if there was no room for an action; P4 says only that it is negative
 FADE = 0.05  # share of a penalty that is given back at each judgement of the host: half of it after 14 judgements
+START_IN, START_NONE, START_OUT = (1.0, 0.85, 0.45, 0.38, 0.32), (0.4, 0.7, 0.85, 0.85, 0.7, 0.4), (0.3, 0.4, 0.75, 0.85, 1.0)
+"""First values of the three actions at some loads, near those of P4 Tab. I; between these loads they are linear."""
 MARGIN = 0.01  # how far an action that breaks the order of actions is put below the best that does not
 
 Values = list[list[float]]
@@ -102,7 +105,7 @@ class SarsaJudge(Judge):
         return {**super().snapshot(), "tables": {host: _plain(table) for host, table in self.tables.items()}}
 
     def judge(self, loads: Mapping[str, float], *, now_s: float) -> list[Verdict]:
-        """Learn from the latest action of each host, and choose the next."""
+        """Learn from the latest action of each host, and return the next actions."""
         self._forget(loads)
         self.tables = {host: self.tables.get(host) or self._new() for host in loads}
         verdicts = []
@@ -174,7 +177,7 @@ def state_of(load: float) -> int:
     >>> state_of(0.71), state_of(0.79), state_of(0.8), state_of(1.7)
     (14, 15, 16, 20)
     """
-    return int(min(max(load, 0.0), 1.0) / STEP + 1e-9)
+    return int(min(max(load, 0.0), 1.0) / STEP + ROUNDING)
 
 
 def reward_of(before: float, now: float, target: float) -> float:
@@ -210,9 +213,9 @@ def start_values(config: Sarsa) -> Values:
     """
     lower, target, upper = (state_of(load) for load in (config.lower, config.target, config.upper))
     lower, states = max(1, lower), np.arange(STATES)
-    scale_in = np.interp(states, [0, lower - 1, target, upper, STATES - 1], [1.0, 0.85, 0.45, 0.38, 0.32])
-    none = np.interp(states, [0, lower - 1, lower, upper - 1, upper, STATES - 1], [0.4, 0.7, 0.85, 0.85, 0.7, 0.4])
-    scale_out = np.interp(states, [0, lower, target, upper, STATES - 1], [0.3, 0.4, 0.75, 0.85, 1.0])
+    scale_in = np.interp(states, [0, lower - 1, target, upper, STATES - 1], START_IN)
+    none = np.interp(states, [0, lower - 1, lower, upper - 1, upper, STATES - 1], START_NONE)
+    scale_out = np.interp(states, [0, lower, target, upper, STATES - 1], START_OUT)
     return [[float(value) for value in row] for row in np.column_stack([scale_in, none, scale_out])]
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from skytide.control.controller import Controller, ControllerLogic, State
+from skytide.control.models.sizing import ROUNDING, rounded_up
 from skytide.errors import InvalidInput
 from skytide.errors.checks import brief, is_finite
 from skytide.records import Decision, Evaluation
@@ -81,7 +82,7 @@ class WorkersByLoad(Controller):
         """Refuse thresholds that make no sense."""
         loads = (self.lower, self.target, self.upper)
         ordered = all(map(is_finite, loads)) and 0 < self.lower < self.target < self.upper <= 1
-        if not (ordered and self.upper - self.lower >= MIN_SPREAD - 1e-9):
+        if not (ordered and self.upper - self.lower >= MIN_SPREAD - ROUNDING):
             raise InvalidInput(
                 value=f"lower={brief(self.lower)}, target={brief(self.target)}, upper={brief(self.upper)}",
                 reason=f"not loads of a worker in this order, {MIN_SPREAD} apart",
@@ -155,7 +156,7 @@ class _Workers(ControllerLogic):
         why = max(over, key=lambda v: v.load).why + (f" (and {len(over) - 1} more)" if len(over) > 1 else "")
         excess = sum(v.load - target for v in over)
         room = self._room(loads, hosts, workers)
-        added = math.ceil((excess - room) / target - 1e-9)
+        added = rounded_up((excess - room) / target)
         if added <= 0:
             for host in hosts:
                 self._judge.refused(host)

@@ -56,7 +56,7 @@ class ManagerLogic(ControllerLogic):
         return self._judge.snapshot()
 
     def decide(self, seen: Evaluation, *, now_s: float) -> Decision:
-        """Carry out the verdicts of the judge as far as there is room."""
+        """Return places for operators that carry out the verdicts of the judge as far as there is room."""
         now, present = seen.seen, seen.seen.allocation
         assert isinstance(now, HostsSeen) and isinstance(present, Placed)
         loads = dict(now.loads)

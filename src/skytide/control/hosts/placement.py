@@ -66,7 +66,7 @@ class _Open:
 
 
 def first_fit(items: Sequence[Item], bins: Sequence[Bin]) -> Packing:
-    """Place the items by descending CPU load, each in the first bin with room; bins with a neighbour are tried first.
+    """Return a packing of the items by descending CPU load, each in the first bin with room; bins with a neighbour are tried first.
 
     >>> hosts = [Bin("a", 0.3), Bin("b", 0.5, holds=("scan",)), Bin("c", 1.0, spare=True)]
     >>> first_fit([Item("small", 0.2, neighbours=("scan",)), Item("large", 0.6)], hosts).places
@@ -76,7 +76,7 @@ def first_fit(items: Sequence[Item], bins: Sequence[Bin]) -> Packing:
 
 
 def best_fit(items: Sequence[Item], bins: Sequence[Bin]) -> Packing:
-    """Place the items, the largest on CPU first, each in the bin in which it leaves the least CPU free.
+    """Return a packing of the items by descending CPU load, each in the bin in which it leaves the least CPU free.
 
     >>> best_fit([Item("small", 0.2)], [Bin("a", 0.9), Bin("b", 0.25)]).places
     {'small': 'b'}
@@ -85,7 +85,7 @@ def best_fit(items: Sequence[Item], bins: Sequence[Bin]) -> Packing:
 
 
 def _pack(items: Sequence[Item], bins: Sequence[Bin], rank: Callable[[Item, _Open], tuple[bool, float]]) -> Packing:
-    """Place the items by descending CPU load, each in the bin with the lowest rank, the first of them if there are several."""
+    """Return a packing of the items by descending CPU load, each in the bin with the lowest rank, the first of them if there are several."""
     _distinct([item.name for item in items])
     _distinct([known.name for known in bins])
     open_bins = [_Open(known, known.cpu, known.network, known.memory, set(known.holds), not known.spare) for known in bins]

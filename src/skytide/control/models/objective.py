@@ -10,13 +10,13 @@
 """
 
 from dataclasses import dataclass
-from math import ceil
 
 import numpy as np
 from numpy.typing import NDArray
 
 from skytide.control.models.operator import power_w, waiting_s
 from skytide.control.models.optimiser import Problem
+from skytide.control.models.sizing import rounded_up
 from skytide.records import Allocation
 
 Floats = NDArray[np.float64]
@@ -80,7 +80,7 @@ class Objective:
         now_ghz = self._frequency(present)
         fastest = max(self.frequencies_ghz, default=now_ghz)
         needs = np.minimum(np.array(demand.rates_hz) * demand.service_s * now_ghz / fastest / (1 - self.headroom), MAX_WORKERS)
-        counts = candidates(present.workers, [ceil(need - 1e-9) for need in needs], self.minimum, self.maximum)
+        counts = candidates(present.workers, [rounded_up(need) for need in needs], self.minimum, self.maximum)
         frequencies = np.array(self.frequencies_ghz or (now_ghz,))
         workers = np.repeat(counts, len(frequencies)).astype(float)
         ghz = np.tile(frequencies, len(counts))

@@ -5,6 +5,9 @@ from math import ceil
 
 from skytide.errors import InvalidInput
 
+ROUNDING = 1e-9
+"""A number of workers or steps that exceeds a whole one by no more is a rounding error: 10.000000001 nodes are ten, not eleven."""
+
 
 @dataclass(frozen=True)
 class Sizing:
@@ -33,9 +36,14 @@ def sizing(forecast_hz: float, cost_s: float, *, capacity_hz: float, merge_cost_
             reason="a rate or a cost is below 0",
             remedy="give rates and costs as measured",
         )
-    processing = _whole(forecast_hz * cost_s / (1 - headroom))
-    return Sizing(processing, _whole(processing * capacity_hz * merge_cost_s / (1 - headroom)))
+    processing = max(1, rounded_up(forecast_hz * cost_s / (1 - headroom)))
+    return Sizing(processing, max(1, rounded_up(processing * capacity_hz * merge_cost_s / (1 - headroom))))
 
 
-def _whole(nodes: float) -> int:
-    return max(1, ceil(nodes - 1e-9))  # 10.000000001 nodes are a rounding error, not eleven
+def rounded_up(number: float) -> int:
+    """Return the next whole number, unless a number exceeds a whole one only by rounding.
+
+    >>> rounded_up(10.000000000001), rounded_up(10.1)
+    (10, 11)
+    """
+    return ceil(number - ROUNDING)

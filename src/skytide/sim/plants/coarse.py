@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from skytide.errors import InvalidInput
 from skytide.records import Allocation, Observation
 from skytide.sim.coarse import CoarseStage
+from skytide.sim.drive import ROUNDING_S
 
 
 class CoarsePlant:
@@ -56,7 +57,7 @@ class CoarsePlant:
     def observe(self, now_s: float) -> Observation | None:
         """Play up to now, and return what was measured since the last call."""
         began_s, came, done, work_s, could_s, min_workers = self._at * self._step_s, 0.0, 0.0, 0.0, 0.0, 0
-        while self._at < len(self._rates_hz) and (self._at + 1) * self._step_s <= now_s + 1e-9:
+        while self._at < len(self._rates_hz) and (self._at + 1) * self._step_s <= now_s + ROUNDING_S:
             self._join(self._at * self._step_s)
             arrived = self._rates_hz[self._at] * self._step_s
             played = self._stage.step(arrived, self._workers, self._step_s)
@@ -87,7 +88,7 @@ class CoarsePlant:
 
     def _join(self, now_s: float) -> None:
         """Add the workers whose time has come; each request counts from the workers that are there."""
-        while self._coming and self._coming[0][0] <= now_s + 1e-9:
+        while self._coming and self._coming[0][0] <= now_s + ROUNDING_S:
             _, more = self._coming.pop(0)
             self._workers += more
             self._coming = [(at_s, n - more) for at_s, n in self._coming if n > more]

@@ -16,7 +16,7 @@ from skytide.loop.cycle import Cycle
 from skytide.records import Allocation, Observation
 from skytide.routing import AS_PID, Policy, SlotUse, Splitting
 from skytide.sim.costs import Costs
-from skytide.sim.drive import drive
+from skytide.sim.drive import ROUNDING_S, drive
 from skytide.sim.pane_stage import PaneStage, Result, use_between
 from skytide.sim.traffic import Step, Traffic
 from skytide.sim.window_stage import WindowStage
@@ -140,7 +140,7 @@ class ElasticPlant:
         """Play the stream up to now, and return what was measured since the last call."""
         began_s, allocation = self.now_s, self.current()
         self._play(now_s)
-        interval_s = max(now_s - began_s, 1e-9)
+        interval_s = max(now_s - began_s, ROUNDING_S)
         seen, before = self._look(now_s), self._seen
         self._seen = seen
         uses = {n: use_between(before.slots.get(n, (0.0, 0.0, 0)), seen.slots[n]) for n in self.panes.router.slots}
@@ -175,13 +175,13 @@ class ElasticPlant:
 
     def _play(self, now_s: float) -> None:
         steps = self._stream.steps
-        while self._at < len(steps) and steps[self._at].end_s <= now_s + 1e-9:
+        while self._at < len(steps) and steps[self._at].end_s <= now_s + ROUNDING_S:
             self._step(steps[self._at])
             self._at += 1
         if self._at == len(steps):  # the stream is over: only the clock continues
             self._send_empty(None)
             last = steps[-1]
-            while self.now_s + self.period_s <= now_s + 1e-9:
+            while self.now_s + self.period_s <= now_s + ROUNDING_S:
                 self._step(Step(self.now_s + self.period_s, (), last.open_from, 0))
         self._serve(now_s)
         self.now_s = now_s

@@ -18,7 +18,7 @@ from skytide.control.hosts.placement import Bin, Item, first_fit
 from skytide.control.models.operator import kingman
 from skytide.errors import InvalidInput
 from skytide.records import Allocation
-from skytide.sim.drive import drive
+from skytide.sim.drive import ROUNDING_S, drive
 from skytide.workloads.identity import derive
 
 Floats = NDArray[np.float64]
@@ -141,7 +141,7 @@ class Fugu:
     def observe(self, now_s: float) -> HostsSeen | None:
         """Play all intervals that end by now, and return what was measured since the last call; loads are those of the last interval."""
         passed: list[HostsSeen] = []
-        while not self.finished and (len(self.points) + 1) * INTERVAL_S <= now_s + 1e-9:
+        while not self.finished and (len(self.points) + 1) * INTERVAL_S <= now_s + ROUNDING_S:
             passed.append(self._pass(len(self.points)))
         if not passed:
             return None

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from skytide.control.models.operator import kingman, power_w
 from skytide.errors import InvalidInput
 from skytide.records import Allocation, Observation
+from skytide.sim.drive import ROUNDING_S
 from skytide.workloads.identity import derive
 
 Floats = NDArray[np.float64]
@@ -138,7 +139,7 @@ class Operator:
 
     def advance(self, until_s: float) -> None:
         """Let time pass in whole steps; after the last rate no tuples come."""
-        while self._at * self._step_s < until_s - 1e-9:
+        while self._at * self._step_s < until_s - ROUNDING_S:
             self._join(self._at * self._step_s)
             self._step()
             self._at += 1
@@ -211,7 +212,7 @@ class Operator:
 
     def _join(self, now_s: float) -> None:
         """Add the workers whose time has come."""
-        while self._coming and self._coming[0][0] <= now_s + 1e-9:
+        while self._coming and self._coming[0][0] <= now_s + ROUNDING_S:
             _, count = self._coming.pop(0)
             self._now = self._now.with_workers(self._now.workers + count)
             self._stall(count / self._now.workers, self._move_s + self._cold_s, cold=count)

@@ -141,7 +141,7 @@ class Files:
         self._system.delete_folder(self._path(folder))
 
     def lock(self, name: str, *, alone: bool) -> Any:
-        """Lock a file until what is returned is closed; None if that is not possible."""
+        """Lock a file, and return what holds it until it is closed; None if that is not possible."""
         return self._system.lock(self._path(name), alone=alone)
 
     def _path(self, name: str) -> str:

@@ -51,7 +51,7 @@ class SparkJobs:
         self._spark, self._known, self._pins = spark, known, pins
 
     def panes(self, batch: DataFrame, task: PaneTask, way: Way) -> PaneReport:
-        """Run the pane level, one task per slot."""
+        """Run the pane level, one task per slot, and return its report."""
         if isinstance(way, InSource):
             reports = batch  # the source has run the pane level already
         elif isinstance(way, Sent):

@@ -23,7 +23,7 @@ from skytide.spark.checkpoint.files import fresh_name
 from skytide.spark.engine.pane_level import REPORT
 from skytide.spark.sinks.parquet import ParquetSink
 
-HEAVIEST = 8
+KEYS_REPORTED = 8
 """The number of most frequent keys that a slot reports."""
 _remembered: dict[tuple[str, str], Chunk] = {}
 """Chunks that this process has seen, by folder and file."""
@@ -175,5 +175,5 @@ def _all(hashes: NDArray[np.uint64]) -> NDArray[np.bool_]:
 def _heaviest(hashes: NDArray[np.uint64]) -> dict[int, tuple[int, int]]:
     """Return the keys that came most often: how often, and where the first of their tuples is."""
     keys, places, counts = np.unique(hashes, return_index=True, return_counts=True)
-    most = np.argsort(-counts, kind="stable")[:HEAVIEST]
+    most = np.argsort(-counts, kind="stable")[:KEYS_REPORTED]
     return {int(keys[n]): (int(counts[n]), int(places[n])) for n in most.tolist()}

@@ -69,7 +69,7 @@ class PaneTask:
         yield work.report(watch.arrivals, source_end, min(holds, default=None))
 
     def run_partition(self, batches: Iterable[pa.RecordBatch], slot: int) -> Iterator[pa.RecordBatch]:
-        """Reduce the tuples of a partition of any DataFrame; Spark may have put them in any order, so their order says nothing about delays."""
+        """Reduce the tuples of a partition of any DataFrame, and yield a report; Spark may have put them in any order, so their order says nothing about delays."""
         yield from self.run((Tuples(batch, order=Order.TOGETHER) for batch in batches), slot)
 
     def split(self, batches: Iterable[pa.RecordBatch], router: Router, part: int, share: float) -> Iterator[pa.RecordBatch]:
@@ -90,7 +90,7 @@ class PaneTask:
         yield pa.RecordBatch.from_arrays([*nothing, *marks], names=[*self.columns.names, *ROUTED.names])
 
     def run_routed(self, batches: Iterable[pa.RecordBatch], slot: int) -> Iterator[pa.RecordBatch]:
-        """Reduce tuples that split tasks sent here, and pass on what they saw."""
+        """Reduce tuples that split tasks sent here, and yield a report with what they saw."""
         work, arrivals, keys = _Work(self, slot), Arrivals(), Frequencies()
         for batch in batches:
             table = pa.Table.from_batches([batch])

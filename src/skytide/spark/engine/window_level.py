@@ -82,7 +82,7 @@ class WindowTask:
     """Where the results are staged, instead of in a file that the sink reads."""
 
     def run(self) -> Iterator[pa.RecordBatch]:
-        """Do everything: add panes, answer windows in order, and report the sizes of the results and the files of this attempt."""
+        """Do everything: add panes, answer windows in order, and yield a report with the files of this attempt."""
         began = time.perf_counter()
         sliding = sliding_memory(self.query)
         memory = self._memory(sliding).with_panes(self.work.tuples)
@@ -95,14 +95,14 @@ class WindowTask:
         yield self._written(wanted, bounded, replace(memory, rows=rows), began)
 
     def merge(self, pane: int) -> Iterator[pa.RecordBatch]:
-        """Merge the parts of a pane."""
+        """Merge the parts of a pane, and yield a report."""
         began, kept = time.perf_counter(), self._kept(pane)
         name = fresh_name("panes", self.work.sequence)
         self.store.write_table(name, kept.combine_chunks())
         yield _row(StepReport(name, kept.num_rows, time.perf_counter() - began))
 
     def compare(self, first: int, last: int) -> Iterator[pa.RecordBatch]:
-        """Compare a slice of the memory with the new panes; the empty slice stands for the new panes among themselves."""
+        """Compare a slice of the memory with the new panes, and yield a report; the empty slice stands for the new panes among themselves."""
         began = time.perf_counter()
         sliding = Incremental(self.query)
         panes = self._panes()
@@ -115,7 +115,7 @@ class WindowTask:
         yield _row(StepReport(name, len(killed), time.perf_counter() - began))
 
     def assemble(self, verdicts: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
-        """Combine verdicts (those of the slices in order, that of the new panes last), and answer windows in order."""
+        """Combine verdicts (those of the slices in order, that of the new panes last), answer windows in order, and yield a report."""
         began = time.perf_counter()
         sliding = Incremental(self.query)
         memory = self._memory(sliding).with_panes(self.work.tuples)

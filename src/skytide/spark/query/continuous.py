@@ -187,7 +187,7 @@ class ContinuousQuery:
         flush: bool = False,
         name: str | None = None,
     ) -> "Run":
-        """Start the query with a table of Spark's catalog as its sink; the other arguments are those of `start`."""
+        """Start the query with a table of Spark's catalog as its sink, and return its handle; the other arguments are those of `start`."""
         words("table", table, "best_hotels")
         sink = TableSink(table, format, options or {}, str(checkpoint))
         return self.start(

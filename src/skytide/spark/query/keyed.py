@@ -94,7 +94,7 @@ class Keyed(Generic[KeyedAnswer]):
     def count_window(
         self, length: int, slide: int | None = None, slack: Slack | None = None, *, tick: Duration = "100 ms"
     ) -> "KeyedWindowed[KeyedAnswer]":
-        """Cut the tuples of each key, in order of time, into windows of `length` tuples, one every `slide` tuples (default: `length`).
+        """Return windows of `length` tuples of each key, in order of time, one every `slide` tuples (default: `length`).
 
         Windows come out in steps of a `tick` of the stream's time. Each step costs a little: if much time passes within a batch, as when
         history is replayed, choose a longer one.
@@ -103,7 +103,7 @@ class Keyed(Generic[KeyedAnswer]):
         return KeyedWindowed(self.df, self.time, self.keys, windows, slack_of(slack), self.source)
 
     def window(self, length: Duration, slide: Duration | None = None, slack: Slack | None = None) -> "KeyedWindowed[KeyedAnswer]":
-        """Cut the tuples of each key into windows of time."""
+        """Return windows of time of the tuples of each key."""
         return KeyedWindowed(self.df, self.time, self.keys, TimeWindows(sliding(length, slide)), slack_of(slack), self.source)
 
     def apply(self, operator: KeyedOperator, *, slack: Slack | None = None) -> KeyedAnswer:

@@ -85,7 +85,7 @@ class Stream(Generic[StreamAnswer]):
     source: OwnSource | None = None
 
     def window(self, length: Duration, slide: Duration | None = None, slack: Slack | None = None) -> "Windowed[StreamAnswer]":
-        """Cut the stream into windows; `slack` says how long to wait for late tuples (default: the longest delay seen so far)."""
+        """Return the stream cut into windows; `slack` says how long to wait for late tuples (default: the longest delay seen so far)."""
         return Windowed(self.df, self.time, sliding(length, slide), slack_of(slack), self.source)
 
     @overload
@@ -95,7 +95,7 @@ class Stream(Generic[StreamAnswer]):
     def keyed(self: "Stream[DataFrame]", *keys: str) -> Keyed[DataFrame]: ...
 
     def keyed(self, *keys: str) -> Keyed[Any]:
-        """Work on the tuples of each key on their own: `.keyed("symbol").count_window(1_000, slide=25)`."""
+        """Return the tuples of each key on their own: `.keyed("symbol").count_window(1_000, slide=25)`."""
         return Keyed[Any](self.df, self.time, key_columns(self.df, self.time, keys), self.source)
 
     @overload
@@ -116,7 +116,7 @@ class Stream(Generic[StreamAnswer]):
     def count_window(
         self, length: int, slide: int | None = None, slack: Slack | None = None, *, tick: Duration = "100 ms"
     ) -> KeyedWindowed[Any]:
-        """Cut the stream, in order of time, into windows of `length` tuples, one every `slide` tuples; they come out in steps of a `tick`."""
+        """Return windows of `length` tuples, in order of time, one every `slide` tuples; they come out in steps of a `tick`."""
         return Keyed[Any](self.df, self.time, (), self.source).count_window(length, slide, slack, tick=tick)
 
 

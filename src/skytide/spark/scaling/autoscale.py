@@ -32,7 +32,7 @@ def autoscale(
     power: bool = False,
     tell: Callable[[Event], None] | None = None,
 ) -> Scaler:
-    """Let a controller choose the number of executors of a running query, any StreamingQuery or one of skytide's.
+    """Let a controller choose the number of executors of a running query, Spark's or skytide's, and return the auto-scaler.
 
     `executors` are the minimum and the maximum (default: 1 to 8, or the limits of the guard). They belong to the application: if
     several of its queries are scaled, the one that needs the most decides. The pane slots of a skytide query follow. In local mode

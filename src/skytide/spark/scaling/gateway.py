@@ -100,7 +100,7 @@ class SparkCluster:
         return bool(self._scala.requestTotalExecutors(total, 0, self._jvm.PythonUtils.toScalaMap({})))
 
     def decommission(self, executor: str) -> bool:
-        """Decommission an executor; if that is switched off, Spark still gives it no more tasks, and kills it when it is idle."""
+        """Decommission an executor, and return whether that was accepted; if decommissioning is switched off, Spark still gives it no more tasks, and kills it when it is idle."""
         why = self._jvm.org.apache.spark.scheduler.ExecutorDecommissionInfo("fewer are needed", self._jvm.scala.Option.empty())
         accepted = bool(self._scala.schedulerBackend().decommissionExecutor(executor, why, False, False))
         if not self.drains:  # spark.decommission.enabled

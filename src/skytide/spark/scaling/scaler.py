@@ -156,7 +156,7 @@ class Scaler(Printed):
         return not self._thread.is_alive()
 
     def tell(self, at_s: float, text: str) -> None:
-        """Note an event."""
+        """Note an event, and pass it on."""
         event = Event(at_s, text)
         with self._lock:
             self._events.append(event)

@@ -71,7 +71,7 @@ class Fixed:
         return Allocation(1)
 
     def apply(self, wanted: Allocation, now_s: float) -> str:
-        """Do nothing, and say so."""
+        """Do nothing, and return that in words."""
         return "nothing can be changed here"
 
 

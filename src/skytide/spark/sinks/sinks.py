@@ -95,7 +95,7 @@ class TableSink:
 
 
 def console_sink(results: DataFrame, batch_id: int) -> None:
-    """Print a batch."""
+    """Print the results of a batch, in order of windows."""
     print(f"batch {batch_id}")
     results.orderBy("window_start").show(truncate=False)
 

@@ -26,10 +26,10 @@ function put(element, text) {
 function listen() {
   const events = new EventSource("/events");
   events.addEventListener("all", (event) => {
-    const told = JSON.parse(event.data);
-    view.acts = told.acts;
+    const content = JSON.parse(event.data);
+    view.acts = content.acts;
     subjects.clear();
-    for (const subject of told.subjects) subjects.set(subject.id, subject);
+    for (const subject of content.subjects) subjects.set(subject.id, subject);
     arrived();
   });
   events.addEventListener("news", (event) => {
@@ -182,18 +182,18 @@ function drawCharts(subject) {
 function drawTables(tables) {
   const place = $("tables");
   while (place.children.length > tables.length) place.lastElementChild.remove();
-  tables.forEach((told, at) => {
-    const text = JSON.stringify(told), known = place.children[at];
+  tables.forEach((content, at) => {
+    const text = JSON.stringify(content), known = place.children[at];
     if (known && known.dataset.drawn === text) return;
     const card = made("section", "card"), scroll = made("div", "scroll"), table = made("table"), head = made("tr"), body = made("tbody");
     card.dataset.drawn = text;
-    const numbers = told.columns.map((_, column) => told.rows.length > 0 && column > 0 && told.rows.every((row) => /^[–\-\d][^:]*$/.test(row[column]) && row[column].length < 14));
-    told.columns.forEach((name, column) => {
+    const numbers = content.columns.map((_, column) => content.rows.length > 0 && column > 0 && content.rows.every((row) => /^[–\-\d][^:]*$/.test(row[column]) && row[column].length < 14));
+    content.columns.forEach((name, column) => {
       const cell = made("th", numbers[column] ? "number" : "", name);
       cell.scope = "col";
       head.append(cell);
     });
-    for (const row of told.rows) {
+    for (const row of content.rows) {
       const line = made("tr");
       row.forEach((value, column) => {
         const cell = made("td", numbers[column] ? "number" : "");
@@ -208,20 +208,20 @@ function drawTables(tables) {
     scroll.append(table);
     scroll.tabIndex = 0;
     scroll.setAttribute("role", "region");
-    scroll.setAttribute("aria-label", told.title);
-    card.append(made("h3", "", told.title), told.rows.length ? scroll : made("p", "quiet", told.empty));
+    scroll.setAttribute("aria-label", content.title);
+    card.append(made("h3", "", content.title), content.rows.length ? scroll : made("p", "quiet", content.empty));
     if (known) known.replaceWith(card);
     else place.append(card);
   });
 }
 
-function drawBars(told) {
+function drawBars(content) {
   const place = $("bars");
-  place.hidden = !told;
-  if (!told) return;
+  place.hidden = !content;
+  if (!content) return;
   const list = made("ul");
   list.tabIndex = 0;
-  for (const bar of told.bars) {
+  for (const bar of content.bars) {
     const item = made("li"), track = made("div", "bar"), fill = made("i");
     fill.style.width = `${100 * bar.share}%`;
     item.dataset.level = bar.level;
@@ -229,7 +229,7 @@ function drawBars(told) {
     item.append(made("span", "", bar.label), track, made("span", "", bar.value));
     list.append(item);
   }
-  place.replaceChildren(made("h3", "", told.title), list);
+  place.replaceChildren(made("h3", "", content.title), list);
 }
 
 /* What people choose */
