@@ -1,3 +1,5 @@
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from io import StringIO
@@ -14,11 +16,13 @@ from numpy.typing import NDArray
 from rich.console import Console
 
 from benchmarks import admission, kernel, trading
-from benchmarks.stream import bursts
+from benchmarks.stream import bursts, growth
+from benchmarks.stream.growth_picture import AXES
 from benchmarks.timing import Disagreement, Goal, announce, check_agreement, duration, durations, geometric_mean, race
 from skytide import kernels
 from skytide.admission import STRATEGIES, Admission
 from skytide.kernels.bnl import block_nested_loops
+from skytide.sim import BatchCosts
 
 Points = NDArray[np.float64]
 
@@ -142,3 +146,35 @@ def test_fits_are_timed_and_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trading, "by_polyfit", lambda x, y, later: float(y[-1]))
     with pytest.raises(Disagreement, match="the predictions of numpy polyfit and skytide differ"):
         trading.measure("calm, 50 quotes per second", n=1_200, max_rounds=2)
+
+
+def test_the_driver_limits_how_many_executors_help() -> None:
+    """100 executors with 10 ms each fill the driver for a second; with a quarter of the tasks for a quarter of it."""
+    costs = BatchCosts("made up", batch_s=0.1, tuple_s=1e-7, task_s=0.0, window_s=0.0, window_tuple_s=0.0, driver_task_s=0.01)
+    table, limits = growth.simulate({"skyline": replace(costs, window_tuple_s=1e-6), "aggregates": costs}, (1, 100))
+    assert table[100]["aggregates"] == pytest.approx(0.1 + 1.0, rel=0.05)
+    assert table[100]["aggregates, one slot per 4 executors"] == pytest.approx(0.1 + 0.25, rel=0.1)
+    assert table[100]["aggregates, if the driver cost nothing"] == pytest.approx(
+        table[1]["aggregates, if the driver cost nothing"], rel=0.1
+    )
+    assert 30 < limits["aggregates"] < 50
+    assert limits["skyline"] < limits["aggregates"] < limits["aggregates, if the driver cost nothing"] == float("inf")
+
+
+def test_windows_that_differ_as_costs_grow_are_caught() -> None:
+    some = pa.table({"id": [1, 2]})
+    growth.agree("cell", [some, pa.table({"id": [1, 2]})])
+    for guilty in ([some, pa.table({"id": [1, 3]})], [some.slice(2), some.slice(2)]):
+        with pytest.raises(Disagreement, match="cell: different windows, or none"):
+            growth.agree("cell", guilty)
+
+
+@pytest.mark.slow
+def test_the_growth_of_costs_is_measured_and_drawn(tmp_path: Path) -> None:
+    picture = tmp_path / "growth.png"
+    command = [sys.executable, "-m", "benchmarks.stream.growth", "--quick", "--picture", str(picture)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=growth.ROOT)
+    assert done.returncode == 0, done.stderr[-3000:]
+    for words in (*(along for along, _, _ in AXES.values()), "The driver computes"):
+        assert words in done.stdout
+    assert picture.read_bytes().startswith(b"\x89PNG")

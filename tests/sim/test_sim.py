@@ -1,5 +1,6 @@
 """The simulator: nothing is lost, known queues behave as in textbooks, and the same seed means the same run."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -170,10 +171,12 @@ def test_thousands_of_slots_are_no_more_work() -> None:
 SPARK = BatchCosts("made up", batch_s=0.1, tuple_s=1e-6, task_s=0.01, window_s=0.01, window_tuple_s=0.0)
 
 
-def batches(rate: float, strategy: Splitting, dispersion: float | None = None, cores: int = 2) -> BatchOutcome:
+def batches(
+    rate: float, strategy: Splitting, dispersion: float | None = None, cores: int = 2, costs: BatchCosts = SPARK
+) -> BatchOutcome:
     kind = {"arrivals": "constant"} if dispersion is None else {"arrivals": "map", "dispersion": dispersion}
     workload = Workload(rate=rate, **kind)  # type: ignore[arg-type]
-    return run_batches(workload, SLIDING, SPARK, strategy, slots=2, cores=cores, trigger_s=0.5, length_s=30.0)
+    return run_batches(workload, SLIDING, costs, strategy, slots=2, cores=cores, trigger_s=0.5, length_s=30.0)
 
 
 def test_batches_take_what_they_cost() -> None:
@@ -183,6 +186,13 @@ def test_batches_take_what_they_cost() -> None:
     assert found.overruns == 0
     assert found.latency_mean_s == pytest.approx(0.2 + 0.185, abs=0.1)
     assert batches(100_000, EVEN, cores=1).utilisation > found.utilisation
+
+
+def test_tasks_wait_for_the_driver() -> None:
+    """The second of two equal tasks begins when the driver has launched both; with one core it waits for the first one anyway."""
+    slow = replace(SPARK, driver_task_s=0.03)
+    assert batches(100_000, EVEN, costs=slow).utilisation == pytest.approx((0.185 + 0.06) / 0.5, rel=0.05)
+    assert batches(100_000, EVEN, costs=slow, cores=1).utilisation == pytest.approx((0.185 + 0.035 + 0.03) / 0.5, rel=0.05)
 
 
 def test_whole_panes_overrun_where_equal_parts_do_not() -> None:

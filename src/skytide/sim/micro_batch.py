@@ -52,6 +52,8 @@ class BatchCosts:
     """Time per slide of the windows, in the task of the window level, without load."""
     window_tuple_s: float
     """Additional time per tuple of the slide."""
+    driver_task_s: float = 0.0
+    """Time of the driver to launch a task of the pane level and to read its report: one task after the other."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +99,7 @@ class BatchPlant:
         match instruction:
             case RunPanes():
                 report = self._panes(instruction)
-                self.now_s += _makespan([task.busy_s for task in report.tasks], self._cores)
+                self.now_s += _makespan([task.busy_s for task in report.tasks], self._cores, self._costs.driver_task_s)
                 return [PanesReported(report, self.now_s)]
             case RunWindows():
                 found = self._windows(instruction)
@@ -174,9 +176,9 @@ def run_batches(
     )
 
 
-def _makespan(tasks_s: list[float], cores: int) -> float:
-    """Return when the last task ends, if free cores take the tasks in order, as Spark does."""
+def _makespan(tasks_s: list[float], cores: int, driver_task_s: float) -> float:
+    """Return when the last task ends, if free cores take the tasks in order, as Spark does, and none before the driver has got to it."""
     free = [0.0] * cores
-    for task_s in tasks_s:
-        heapq.heapreplace(free, free[0] + task_s)
+    for number, task_s in enumerate(tasks_s, start=1):
+        heapq.heapreplace(free, max(free[0], number * driver_task_s) + task_s)
     return max(free)
