@@ -39,7 +39,9 @@ def test_no_window_is_lost_doubled_or_out_of_order(tmp_path: Path) -> None:
         f"found in memory: {sum(found['memory']) / len(found['memory']):.0%} of what was needed"
     )
     assert (found["tuples"], found["late"]) == (FILES * ROWS, 0)
-    assert {1, 2, 3} <= set(found["slots"]) and max(found["executors"]) == 3
+    assert {1, 2, 3} <= set(found["slots"]) and max(
+        found["executors"]
+    ) >= 3  # one that goes may still be there when the next one comes
     assert found["moved"] >= 3  # of the groups of seven keys
     assert median(found["memory"][8:14]) == 1.0  # three executors that nobody disturbs, each with its slot
     keys: dict[int, list[tuple[int, int]]] = {}

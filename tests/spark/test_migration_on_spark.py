@@ -2,7 +2,6 @@
 
 import math
 
-import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
@@ -11,12 +10,8 @@ from skytide.lab import x10_engine as x10
 from skytide.lab.blocking import MP, R_BLK, S_BLK, Forced
 
 
-def test_each_protocol_moves_keys_and_is_judged(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    small = {"KEYS": 60, "LENGTH": 20, "SLIDE": 1, "BEFORE_HZ": 300, "AFTER_HZ": 400, "JUMP": 4, "CHANGE": 5, "END": 10}
-    symbols = pa.array([f"S{number}" for number in range(60)])
-    for name, value in {**small, "WARM_FILES": 2, "SYMBOLS": symbols}.items():
-        monkeypatch.setattr(x10, name, value)
-    rows = x10.measure(repeats=1)
+def test_each_protocol_moves_keys_and_is_judged(spark: SparkSession) -> None:
+    rows = x10.measure(1, x10.SMALL)
     measured = [row for row in rows if row["figure"] == "engine"]
     assert {row["protocol"] for row in measured} == {MP, R_BLK, S_BLK}
     for row in measured:

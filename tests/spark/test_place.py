@@ -74,7 +74,7 @@ def test_a_path_without_a_scheme_is_on_sparks_default_file_system(spark: SparkSe
     ("checkpoint", "message"),
     [
         ("s3a://bucket/ck", r"Spark cannot use it: .*S3AFileSystem.* start Spark with it: .*hadoop-aws:3\.\d+\.\d+"),
-        ("s3://bucket/ck", r"Spark cannot use it: .*; write s3a:// in its place"),
+        ("s3://bucket/ck", r"Spark cannot use it: .*; write s3a:// instead"),
         ("gs://bucket/ck", r"Spark cannot use it: .*GoogleHadoopFileSystem.* start Spark with it: .*hadoop-gcp:3\."),
         ("abfss://c@a.dfs.core.windows.net/ck", r"Spark cannot use it: .*hadoop-azure"),
         ("nowhere://x/ck", r'Spark cannot use it: .*No FileSystem for scheme "nowhere"; choose a folder that all hosts share'),

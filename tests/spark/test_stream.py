@@ -265,7 +265,7 @@ def test_sinks_get_the_same_as_functions_and_as_parquet(
     assert run.status().late == late.table().num_rows == sum(windows.table()["late"].to_pylist()) > 0
     assert run.status().windows_out == windows.table().num_rows == len(set(windows.table()["window_start"].to_pylist()))
     assert sum(windows.table()["kept"].to_pylist()) == results.table().num_rows
-    with pytest.raises(InvalidInput, match=r'results\(\): they went to the sink; start with sink="memory"'):
+    with pytest.raises(InvalidInput, match=r'results\(\): the results went to the sink; start with sink="memory"'):
         run.results()
     finish(asked, "console", tmp_path / "c")
     printed = capsys.readouterr().out

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -30,16 +31,36 @@ from skytide.spark.session.local import local_session
 from skytide.trading import AlgoTrader
 from skytide.workloads.identity import derive
 
-KEYS, LENGTH, SLIDE, EXPONENT = 2_836, 1_000, 25, 0.7
 OLD, NEW, CORES = 6, 8, 2
-BEFORE_HZ, AFTER_HZ = 15_000, 20_000  # a twentieth of P2's
-JUMP, CHANGE, END = 7, 8, 13  # seconds
-WARM_FILES = 12
+EXPONENT = 0.7
 WARM_S = 60.0  # of event time
 REPEATS = 3
 COLUMNS = pa.schema([("ts", pa.timestamp("us", "UTC")), ("symbol", pa.string()), ("price", pa.float64())])
 SCHEMA = "ts timestamp, symbol string, price double"
-SYMBOLS = pa.array([f"S{number}" for number in range(KEYS)])
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What is played; rates are a twentieth of P2's, and times are seconds."""
+
+    keys: int = 2_836
+    length: int = 1_000
+    slide: int = 25
+    before_hz: int = 15_000
+    after_hz: int = 20_000
+    jump: int = 7
+    change: int = 8
+    end: int = 13
+    warm_files: int = 12
+
+    @cached_property
+    def symbols(self) -> pa.Array:
+        """The names of the keys."""
+        return pa.array([f"S{number}" for number in range(self.keys)])
+
+
+FULL = Setup()
+SMALL = Setup(keys=60, length=20, slide=1, before_hz=300, after_hz=400, jump=4, change=5, end=10, warm_files=2)
 
 
 @dataclass(frozen=True)
@@ -53,43 +74,49 @@ class Results:
     batch: Any
 
 
-def measure(repeats: int = REPEATS) -> list[Row]:
+def measure(repeats: int = REPEATS, setup: Setup = FULL) -> list[Row]:
     """Run all protocols in turn, and return the rows to compare."""
     spark = local_session("skytide lab", cores=CORES)
     rows: list[Row] = []
     with tempfile.TemporaryDirectory(prefix="skytide-lab-") as folder:
         place = Path(folder)
-        _warm_up(spark, place / "warm")
+        _warm_up(spark, place / "warm", setup)
         for repeat in range(repeats):
             for protocol in np.roll((MP, R_BLK, S_BLK), repeat).tolist():
-                found, tables, costs = _play(spark, place, protocol, repeat)
-                rows += _rows(found, tables, protocol, repeat, costs)
+                found, tables, costs = _play(spark, place, protocol, repeat, setup)
+                rows += _rows(found, tables, protocol, repeat, costs, setup)
     return rows
 
 
-def _asked(spark: Any, feed: Path, protocol: str, seed: int) -> Compared:
+def _asked(spark: Any, feed: Path, protocol: str, seed: int, setup: Setup) -> Compared:
     df = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1 if protocol == "warm" else 100).parquet(str(feed))
-    windows = stream(df).keyed("symbol").count_window(LENGTH, slide=SLIDE, slack=FixedSlack(0))
+    windows = stream(df).keyed("symbol").count_window(setup.length, slide=setup.slide, slack=FixedSlack(0))
     return Compared.of(windows.apply(AlgoTrader()), protocol, seed)
 
 
-def _warm_up(spark: Any, place: Path) -> None:
+def _warm_up(spark: Any, place: Path, setup: Setup) -> None:
     (place / "in").mkdir(parents=True)
-    each = -(-KEYS * LENGTH // WARM_FILES)
-    for number in range(WARM_FILES):
-        keys = np.arange(number * each, min((number + 1) * each, KEYS * LENGTH)) % KEYS
-        _write(place / "in", number, keys, START_US + WARM_S * 1e6 * number / WARM_FILES, WARM_S / WARM_FILES, seed=-1)
-    run = _asked(spark, place / "in", MP, 0).start(
+    each = -(-setup.keys * setup.length // setup.warm_files)
+    for number in range(setup.warm_files):
+        keys = np.arange(number * each, min((number + 1) * each, setup.keys * setup.length)) % setup.keys
+        _write(
+            place / "in",
+            number,
+            setup.symbols.take(pa.array(keys)),
+            START_US + WARM_S * 1e6 * number / setup.warm_files,
+            WARM_S / setup.warm_files,
+            seed=-1,
+        )
+    run = _asked(spark, place / "in", MP, 0, setup).start(
         "parquet", path=place / "out", checkpoint=place / "c", trigger="availableNow", slots=OLD
     )
     run.await_termination()
 
 
-def _write(feed: Path, number: int, keys: Any, from_us: float, seconds: float, seed: int) -> None:
+def _write(feed: Path, number: int, symbols: pa.Array, from_us: float, seconds: float, seed: int) -> None:
     random = derive(seed, "x10 engine", number)
-    times = np.sort(random.random(len(keys))) * seconds * 1e6 + from_us
-    prices = np.round(100 + np.cumsum(random.normal(0, 0.01, len(keys))), 4)
-    symbols = SYMBOLS.take(pa.array(keys))
+    times = np.sort(random.random(len(symbols))) * seconds * 1e6 + from_us
+    prices = np.round(100 + np.cumsum(random.normal(0, 0.01, len(symbols))), 4)
     table = pa.table(
         {"ts": pa.array(times.astype(np.int64)).cast(COLUMNS.field(0).type), "symbol": symbols, "price": prices}, COLUMNS
     )
@@ -97,40 +124,42 @@ def _write(feed: Path, number: int, keys: Any, from_us: float, seconds: float, s
     (feed / f".{number}").rename(feed / f"{number:04}.parquet")
 
 
-def _play(spark: Any, place: Path, protocol: str, seed: int) -> tuple[Results, tuple[RoutingTable, RoutingTable], Row]:
+def _play(
+    spark: Any, place: Path, protocol: str, seed: int, setup: Setup
+) -> tuple[Results, tuple[RoutingTable, RoutingTable], Row]:
     """Continue from the warm checkpoint in real time, and return results, routing tables before and after, and costs."""
     own, feed = place / f"{protocol}-{seed}", place / "warm" / "in"
     shutil.copytree(place / "warm" / "c", own / "c")
-    run = _asked(spark, feed, protocol, seed).start(
+    run = _asked(spark, feed, protocol, seed, setup).start(
         "parquet", path=own / "out", checkpoint=own / "c", trigger="1 second", slots=OLD
     )
     began = run.seconds().get("key tasks", 0.0), run.status().windows_out
     began_s, before = _just_before_a_trigger(), run.routing()
     try:
-        _feed(feed, run, began_s, seed)
+        _feed(feed, run, began_s, seed, setup)
         batch = run.status().batch
         _until(run, lambda: run.status().batch > batch + 1)
         after = run.routing()
         busy_s, windows = run.seconds()["key tasks"] - began[0], run.status().windows_out - began[1]
     finally:
         run.stop()
-        for file in sorted(feed.glob("*.parquet"))[WARM_FILES:]:
+        for file in sorted(feed.glob("*.parquet"))[setup.warm_files :]:
             file.unlink()
     found = _results(own / "out", began_s)
     shutil.rmtree(own, ignore_errors=True)
     return found, (before, after), {"service_ms": 1e3 * busy_s / max(windows, 1)}
 
 
-def _feed(feed: Path, run: Run, began_s: float, seed: int) -> None:
+def _feed(feed: Path, run: Run, began_s: float, seed: int, setup: Setup) -> None:
     """Write a file every second, and ask for more slots at the change."""
-    shares = 1 / np.arange(1, KEYS + 1) ** EXPONENT
+    shares = 1 / np.arange(1, setup.keys + 1) ** EXPONENT
     pause = threading.Event()
-    for second in range(END):
-        rate = BEFORE_HZ if second < JUMP else AFTER_HZ
-        keys = derive(seed, "x10 engine keys", second).choice(KEYS, rate, p=shares / shares.sum())
+    for second in range(setup.end):
+        rate = setup.before_hz if second < setup.jump else setup.after_hz
+        keys = derive(seed, "x10 engine keys", second).choice(setup.keys, rate, p=shares / shares.sum())
         pause.wait(max(0.0, began_s + second + 1 - time.time()))
-        _write(feed, WARM_FILES + second, keys, START_US + (WARM_S + second) * 1e6, 1.0, seed)
-        if second == CHANGE:
+        _write(feed, setup.warm_files + second, setup.symbols.take(pa.array(keys)), START_US + (WARM_S + second) * 1e6, 1.0, seed)
+        if second == setup.change:
             run.resize(slots=NEW)
 
 
@@ -165,14 +194,16 @@ def _results(out: Path, began_s: float) -> Results:
     return Results(*(getattr(found, name)[live] for name in ("hashes", "came_s", "done_s", "out_s", "batch")))
 
 
-def _rows(found: Results, tables: tuple[RoutingTable, RoutingTable], protocol: str, seed: int, costs: Row) -> list[Row]:
+def _rows(
+    found: Results, tables: tuple[RoutingTable, RoutingTable], protocol: str, seed: int, costs: Row, setup: Setup
+) -> list[Row]:
     """Return the measures of a run, and its latency and results over time; the change shows in the first batch that began after it."""
     moved = tables[0].slots_of(found.hashes) != tables[1].slots_of(found.hashes)
     latency_ms, done_ms = 1e3 * (found.out_s - found.came_s), 1e3 * (found.done_s - found.came_s)
     # the table changes at the end of the batch that was running when slots were requested: the next batch uses it
-    later = sorted(set(found.batch[found.came_s > CHANGE + 1].tolist()))
+    later = sorted(set(found.batch[found.came_s > setup.change + 1].tolist()))
     at = found.batch == later[0]
-    before = (found.came_s > 1) & (found.came_s < JUMP - 1)
+    before = (found.came_s > 1) & (found.came_s < setup.jump - 1)
     row = {
         "figure": "engine",
         "protocol": protocol,
@@ -184,10 +215,10 @@ def _rows(found: Results, tables: tuple[RoutingTable, RoutingTable], protocol: s
         "moving_ms": float(latency_ms[at & moved].mean()),
         "staying_done_ms": float(done_ms[at & ~moved].mean()),
         "moving_done_ms": float(done_ms[at & moved].mean()),
-        "after_ms": float(latency_ms[found.came_s > CHANGE + 3].mean()),
+        "after_ms": float(latency_ms[found.came_s > setup.change + 3].mean()),
     }
     rows: list[Row] = [row]
-    for second in range(1, END):
+    for second in range(1, setup.end):
         mine = (found.out_s > second) & (found.out_s <= second + 1)
         if mine.any():
             rows.append(
@@ -220,7 +251,7 @@ def claims(rows: Sequence[Row]) -> list[Claim]:
     return [
         Claim(
             "(ours) on the engine, results of keys that stay come out less than one batch (1 s) later when other keys move",
-            f"on the engine {later[MP]['staying']:.0f} ms later, with {AFTER_HZ / BEFORE_HZ - 1:.0%} more quotes as well",
+            f"on the engine {later[MP]['staying']:.0f} ms later, with {FULL.after_hz / FULL.before_hz - 1:.0%} more quotes as well",
             later[MP]["staying"] < 1_000,
         ),
         Claim(
@@ -232,7 +263,7 @@ def claims(rows: Sequence[Row]) -> list[Claim]:
 
 
 NOTES = (
-    f"On the engine: {OLD} to {NEW} slots on {CORES} cores, {BEFORE_HZ:,} and then {AFTER_HZ:,} quotes per second (a twentieth of P2's), windows of {LENGTH:,} by "
-    f"{SLIDE}, one batch per second; all results of a batch come out when its last slot is done, so keys that stay and keys that move differ little. "
+    f"On the engine: {OLD} to {NEW} slots on {CORES} cores, {FULL.before_hz:,} and then {FULL.after_hz:,} quotes per second (a twentieth of P2's), windows of {FULL.length:,} by "
+    f"{FULL.slide}, one batch per second; all results of a batch come out when its last slot is done, so keys that stay and keys that move differ little. "
     "What blocks is the hand-over of state between slots, which the engine's own protocol does not need"
 )

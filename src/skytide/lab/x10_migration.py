@@ -63,7 +63,7 @@ BEYOND = {COPIED: Unprinted(state_s=1e-4), REBALANCED: Unprinted()}
 
 OVER_TIME = (
     ("over time", CHANGE_S, "simulated, intervals of 100 ms"),
-    ("engine over time", x10_engine.CHANGE + 1.0, "on the engine, intervals of 1 s"),
+    ("engine over time", x10_engine.FULL.change + 1.0, "on the engine, intervals of 1 s"),
 )
 """What is drawn: the figure of the rows, when the change is requested, and a title."""
 
@@ -82,6 +82,7 @@ class Migration(Experiment):
 
     seeds: Sequence[int] = SEEDS
     repeats: int = x10_engine.REPEATS
+    setup: x10_engine.Setup = x10_engine.FULL
 
     def pieces(self) -> Sequence[Piece]:
         """Return one piece per choice of the values that P2 does not print, and seed."""
@@ -94,7 +95,7 @@ class Migration(Experiment):
     def play(self, *piece: Any) -> list[Row]:
         """Simulate all protocols on the same tuples, or run them on the engine, and return the rows."""
         name, number = piece
-        return x10_engine.measure(number) if name == ON_ENGINE else simulate((name, number))
+        return x10_engine.measure(number, self.setup) if name == ON_ENGINE else simulate((name, number))
 
     def conclude(self, rows: Sequence[Row]) -> Findings:
         """Judge the simulated runs with all choices, and the runs on the engine, and return the findings."""
@@ -293,4 +294,4 @@ def _chosen_values() -> str:
 
 
 EXPERIMENT = Migration()
-TOY = Migration(seeds=(0, 1), repeats=1)
+TOY = Migration(seeds=(0, 1), repeats=1, setup=x10_engine.SMALL)
