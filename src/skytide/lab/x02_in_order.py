@@ -106,12 +106,14 @@ class InOrderOrNot(Experiment):
         for delay_ms, reported in REPORTED.items():
             ways = {way: less(delay_ms, way) for way in (FREE, MEASURED, *DEARER)}
             near = [abs(value.mean - reported) <= NEAR for value in ways.values()]
+            means = [value.mean for value in ways.values()]
+            spans = min(means) - NEAR <= reported <= max(means) + NEAR  # some cost of sorting gives what P3 reports
             claims.append(
                 Claim(
                     f"{reported:.0%} less pane latency at a delay of {delay_ms} ms",
                     f"less latency at {delay_ms} ms: "
                     + ", ".join(f"{value:.0%} ({way.removeprefix('in order, ')})" for way, value in ways.items()),
-                    OPEN if any(near) and not near[0] else of_all(near[:2]),
+                    OPEN if spans and not near[0] else of_all(near[:2]),
                     "" if all(near[:2]) else why,
                 )
             )
