@@ -96,7 +96,7 @@ class Comparison(Experiment):
     title = "all controllers on the same loads"
     source = "beyond the papers"
     question = "How much does each controller save, compared with as many workers as the peak needs, and how often is it too late?"
-    seconds = 60.0
+    seconds = 30.0
 
     seeds: Sequence[int] = SEEDS
     steps: int | None = None

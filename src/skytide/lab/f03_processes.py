@@ -34,7 +34,7 @@ class Processes(Experiment):
     title = "arrival processes at two time scales"
     source = "P0 Fig. 3, SPEC L1, L2"
     question = "Do generated streams have the parameters that were asked for?"
-    seconds = 10.0
+    seconds = 8.0
 
     seeds: Sequence[int] = SEEDS
     length_s: int = 8_192

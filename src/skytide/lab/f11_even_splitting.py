@@ -30,7 +30,7 @@ class EvenSplitting(Experiment):
     title = "even splitting against the PID's"
     source = "P0 Fig. 11"
     question = "Why not always split all panes evenly? How many tuples are passed on then, and how many if a PID splits as little as it can?"
-    seconds = 90.0
+    seconds = 100.0
 
     seeds: Sequence[int] = SEEDS
     length_s: float = 60.0

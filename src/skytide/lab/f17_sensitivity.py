@@ -28,7 +28,7 @@ class Sensitivity(Experiment):
     title = "control interval and PID period"
     source = "P0 Fig. 17"
     question = "How do the lengths of the control interval and of the sampling period affect how exactly the setpoint is kept and how steady the throughput is?"
-    seconds = 150.0
+    seconds = 140.0
 
     seeds: Sequence[int] = SEEDS
     fewer_seeds: Sequence[int] = SEEDS[:2]

@@ -29,7 +29,7 @@ class Interference(Experiment):
     title = "load of other programs"
     source = "P0 Fig. 18"
     question = "Does the system keep its throughput, by using more threads, when other programs use the machine too?"
-    seconds = 150.0
+    seconds = 60.0
 
     seeds: Sequence[int] = SEEDS
     length_s: float = 300.0

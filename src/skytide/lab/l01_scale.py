@@ -46,7 +46,7 @@ class Scale(Experiment):
     title = "a day with up to 5,000 workers"
     source = "beyond the papers"
     question = "How much do controllers save on a day of a busy web site, compared with as many workers as its peak needs?"
-    seconds = 60.0
+    seconds = 20.0
 
     minutes: int = DAY_MINUTES
 

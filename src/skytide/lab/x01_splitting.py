@@ -32,7 +32,7 @@ class SplittingPanes(Experiment):
     question = (
         "Which way of assigning the tuples of a pane to workers sustains bursts, and how much does it pass on to the window level?"
     )
-    seconds = 450.0
+    seconds = 270.0
 
     seeds: Sequence[int] = SEEDS
     fewer_seeds: Sequence[int] = SEEDS[:2]

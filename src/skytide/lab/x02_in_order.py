@@ -34,7 +34,7 @@ class InOrderOrNot(Experiment):
     title = "out-of-order processing against sorting first"
     source = "P3 Fig. 9, 10"
     question = "How much sooner are panes done, and how many fewer tuples are held, if tuples are processed as they arrive?"
-    seconds = 200.0
+    seconds = 140.0
 
     seeds: Sequence[int] = SEEDS
     length_s: float = 40.0

@@ -31,7 +31,7 @@ class WindowTasks(Experiment):
     title = "window tasks in turn or by feedback"
     source = "P3 Fig. 12, 13"
     question = "What share of the windows per second is kept under bursts if windows are bound to workers, and if tasks go to idle workers?"
-    seconds = 60.0
+    seconds = 70.0
 
     seeds: Sequence[int] = SEEDS
     length_s: float = 60.0

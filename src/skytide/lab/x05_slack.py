@@ -33,7 +33,7 @@ class SlackOnRealDelays(Experiment):
     title = "window latency by how long late tuples are waited for"
     source = "P3 Fig. 17"
     question = "How much sooner are windows done if 1, 2 or 5 % of the tuples may be dropped?"
-    seconds = 60.0
+    seconds = 110.0
 
     seeds: Sequence[int] = SEEDS
     recorded: Sequence[str] = ("phones 1", "phones 2", "phones 3", "football")

@@ -43,7 +43,7 @@ class TwoLevels(Experiment):
     title = "elasticity with and without splitting"
     source = "P0 Fig. 9, 10"
     question = "Are more workers enough against bursts, or do panes have to be split as well?"
-    seconds = 150.0
+    seconds = 140.0
 
     seeds: Sequence[int] = SEEDS
     length_s: float = 120.0

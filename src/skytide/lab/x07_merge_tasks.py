@@ -30,7 +30,7 @@ class MergeTasks(Experiment):
     title = "merging waiting results"
     source = "P0 Fig. 12, 13"
     question = "How much does it save if idle workers merge results whose window is busy?"
-    seconds = 60.0
+    seconds = 40.0
 
     seeds: Sequence[int] = SEEDS
     length_s: float = 150.0

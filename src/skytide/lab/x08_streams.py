@@ -41,7 +41,7 @@ class TwelveStreams(Experiment):
     title = "twelve streams, two queries"
     source = "P0 Tab. 4, 5"
     question = "Is every stream, including bursty and real ones, completed in nearly the time in which it is generated, and with how many threads?"
-    seconds = 500.0
+    seconds = 410.0
 
     seeds: Sequence[int] = SEEDS
     names: Sequence[str] = NAMES

@@ -41,7 +41,7 @@ class Optimiser(Experiment):
     question = (
         "What share of the paths through the next steps does branch and bound explore, and how long does an exact search take?"
     )
-    seconds = 40.0
+    seconds = 5.0
 
     samples: int = 12
     horizons: Sequence[int] = (1, 2, 3, 5, 10)

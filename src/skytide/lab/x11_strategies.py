@@ -57,7 +57,7 @@ class Strategies(Experiment):
     title = "model predictive control: effects of switching cost and horizon"
     source = "P2 Fig. 11-17, Results 1 to 4"
     question = "How do a switching cost and a longer horizon affect stability, accuracy, settling and overshoot?"
-    seconds = 150.0
+    seconds = 100.0
 
     seeds: Sequence[int] = tuple(range(8))
     fewer_seeds: Sequence[int] = tuple(range(5))

@@ -56,7 +56,7 @@ class Comparison(Experiment):
     title = "model predictive control, rules and SPL on real quotes"
     source = "P2 Tab. 7"
     question = "Does the predictive controller change less often, with fewer violations and fewer replicas, than rules and SPL?"
-    seconds = 15.0
+    seconds = 5.0
 
     seeds: Sequence[int] = tuple(range(10))
     seconds_played: int | None = None

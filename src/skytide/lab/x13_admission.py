@@ -104,7 +104,7 @@ class AdmissionStrategies(Experiment):
     title = "assigning 80 unsteady streams to splits"
     source = "P1 Fig. 10, 11"
     question = "Which strategy redirects the fewest streams, buffers the fewest tuples and needs the fewest splits?"
-    seconds = 300.0
+    seconds = 180.0
 
     runs: Sequence[Run] = tuple(runs())
 

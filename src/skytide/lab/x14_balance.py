@@ -62,7 +62,7 @@ class Balance(Experiment):
     title = "load of nodes under skew of rates and of keys"
     source = "P1 Fig. 12, 15"
     question = "How evenly are 16 nodes loaded when the rate jumps, and when few keys have most of the tuples?"
-    seconds = 60.0
+    seconds = 20.0
 
     seeds: Sequence[int] = SEEDS
     seconds_played: int = 600
