@@ -137,8 +137,7 @@ def _play(
     began_s, before = _just_before_a_trigger(), run.routing()
     try:
         _feed(feed, run, began_s, seed, setup)
-        batch = run.status().batch
-        _until(run, lambda: run.status().batch > batch + 1)
+        run.query.processAllAvailable()
         after = run.routing()
         busy_s, windows = run.seconds()["key tasks"] - began[0], run.status().windows_out - began[1]
     finally:
@@ -166,12 +165,6 @@ def _feed(feed: Path, run: Run, began_s: float, seed: int, setup: Setup) -> None
 def _just_before_a_trigger() -> float:
     """Return a time one or two seconds ahead, just before a whole second, when Spark's batches begin."""
     return float(np.ceil(time.time() + 1.0) - 0.2)
-
-
-def _until(run: Run, reached: Any) -> None:
-    deadline = time.time() + 60
-    while not reached() and time.time() < deadline:
-        run.query.awaitTermination(0.05)  # type: ignore[arg-type]
 
 
 def _results(out: Path, began_s: float) -> Results:

@@ -97,7 +97,7 @@ class Comparison(Experiment):
         beside = "; ".join(f"{claim.verdict}: {claim.found}" for claim in ours)
         return Findings(
             [_has_fewest(rows, measure, label) for measure, label in judged],
-            f"{NOTES}. With the costs of our own operator, measured by X10: {beside}",
+            f"{NOTES}. With the costs of our own operator, as measured on two cores: {beside}",
         )
 
     def draw(self, rows: Sequence[Row], figure: Figure) -> None:
