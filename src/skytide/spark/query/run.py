@@ -24,12 +24,13 @@ from skytide.spark.engine.engine import Engine
 from skytide.spark.engine.jobs import SparkJobs
 from skytide.spark.fleet import Fleet
 from skytide.spark.query.checks import check_slots
+from skytide.spark.query.wording import short
 from skytide.spark.session.failure import reason
 from skytide.spark.session.interrupt import Interrupt
 from skytide.spark.sinks.outlets import window_table
 from skytide.spark.sinks.sinks import MemorySink
 from skytide.spark.sources.panes import OwnSource
-from skytide.spark.watching import fleet_subject, query_subject, short
+from skytide.spark.watching import fleet_subject, query_subject
 from skytide.watch.looks import Subject
 from skytide.watch.serving import export, serve
 
