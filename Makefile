@@ -1,6 +1,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
+CLASSES := .cache/driver.jsa
 PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check
 
 # Both names, as old and new versions of pip differ: the tools that build packages are pinned too.
@@ -26,8 +27,8 @@ trading: $(READY) ## a price to expect of each symbol of a trading day on local 
 hotels: $(READY) ## the skyline of 100,000 hotels on local Spark, with a picture, in out/
 	@$(BIN)/skytide hotels --out out
 
-test: $(READY) ## all tests, in two processes
-	@$(BIN)/python -m pytest -q -n 2 --dist loadfile
+test: $(READY) $(CLASSES) ## all tests, in two processes
+	@$(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder
 
 check: $(READY) ## style, types, layers, doctests and fast tests
 	@$(BIN)/ruff check --quiet
@@ -64,12 +65,16 @@ bench-stream: $(READY) ## continuous queries: the highest load they sustain, and
 soak: $(READY) ## ten minutes of a continuous query: memory and files must not grow
 	@$(BIN)/python -m benchmarks.stream.soak
 
-campaign: $(READY) ## random jobs, 200 of whose processes are killed, against an oracle (about half an hour; ARGS="--kills 1000 --seed 7")
+campaign: $(READY) $(CLASSES) ## random jobs, 200 of whose processes are killed, against an oracle (about half an hour; ARGS="--kills 1000 --seed 7")
 	@PYTHONPATH=tests $(BIN)/python -m campaign $(ARGS)
 
 clean: ## remove the environment, results and caches
 	@rm -rf .venv .cache out dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	@find src tests benchmarks -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
+
+$(CLASSES): $(READY)
+	@echo "Getting Java's classes ready for tests ..."
+	@$(BIN)/python tests/support/classes.py
 
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "skytide needs Python 3.11 or newer, and $(PYTHON) is $$($(PYTHON) --version 2>&1); say which to use: make PYTHON=python3.12"; exit 1; }

@@ -5,8 +5,11 @@ from pathlib import Path
 import hypothesis
 import pytest
 from pyspark.sql import SparkSession
+from support.classes import java_options
 
 from skytide.spark.session.local import local_session
+
+os.environ.setdefault("SPARK_SUBMIT_OPTS", java_options())
 
 hypothesis.settings.register_profile("skytide", derandomize=True, deadline=None, max_examples=40)
 hypothesis.settings.register_profile("quick", hypothesis.settings.get_profile("skytide"), max_examples=12)
@@ -17,6 +20,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker("slow")
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in slow)  # the quick files last: so two processes end at about the same time
 
 
 @pytest.fixture(scope="session")

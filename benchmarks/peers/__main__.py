@@ -37,7 +37,7 @@ class Entry:
 
 
 ENTRIES = [
-    Entry("skytide", "skytide, own source", OWN, "skyline", (300_000, 600_000, 800_000)),
+    Entry("skytide", "skytide, own source", OWN, "skyline", (300_000, 450_000, 600_000, 800_000, 1_000_000)),
     Entry("skytide", "skytide, any DataFrame", FRAME, "skyline", (150_000, 300_000, 450_000), extra=True),
     Entry("spark", "Spark, foreachBatch", SPARK, "skyline", (50_000, 100_000, 150_000), extra=True),
     Entry("flink", "PyFlink, arrays", FLINK, "skyline", (75_000, 150_000, 300_000)),
@@ -49,7 +49,7 @@ ENTRIES = [
     Entry("spark", "Spark, its own windows", SPARK, "aggregate", (300_000, 600_000, 1_200_000), extra=True),
     Entry("flink", "PyFlink, SQL on rows", FLINK_SQL, "aggregate", (50_000, 100_000, 200_000)),
     Entry("flink", "PyFlink, arrays", FLINK, "aggregate", (600_000, 1_200_000, 1_800_000), extra=True),
-    Entry("bytewax", "Bytewax, a tuple each", BYTEWAX_FOLD, "aggregate", (30_000, 60_000, 90_000)),
+    Entry("bytewax", "Bytewax, a tuple each", BYTEWAX_FOLD, "aggregate", (60_000, 120_000, 180_000)),
     Entry("bytewax", "Bytewax, arrays", BYTEWAX, "aggregate", (600_000, 1_200_000, 1_800_000), extra=True),
     Entry("pathway", "Pathway, a tuple each", PATHWAY_REDUCE, "aggregate", (30_000, 60_000, 90_000)),
     Entry("pathway", "Pathway, arrays", PATHWAY, "aggregate", (600_000, 1_200_000, 1_800_000), extra=True),

@@ -11,33 +11,54 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
+from statistics import median
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
 import skytide
-from skytide.control import Guard
+from skytide.control import Controller, Guard, Mpc, Rules, Sizes, controller_of
 from skytide.spark.scaling.gateway import SparkCluster
 
 ROW_S = 0.002  # time of the service per row
 HEAD = 0.65  # share of the time of executors for rows at the peak: the rest is for Spark
 INTERVAL_S, LOOK_S = 5.0, 0.5
-TRIGGER = "2 seconds"
+TRIGGER_S = 2
+SCALE_DOWN = "10 s"
 WARM_UP_S = 40
 STEP_S = 5
 LOW = 0.1  # share of the peak
+STEADY_BATCHES = 8
+TUNED: dict[str, Controller] = {
+    "sizes, 25 % spare": Sizes(headroom=0.25),
+    "rules, 55 to 75 %": Rules(0.75, 0.55),
+    "mpc, 50 % spare": Mpc(headroom=0.5),
+}
+
+
+def contestant_of(name: str) -> Controller:
+    """Return a controller by its name, with its default options or with those that are chosen here."""
+    return TUNED[name] if name in TUNED else controller_of(name)
+
+
+def peak_rate_hz(peak: int) -> float:
+    """Return the load that so many executors serve."""
+    return peak * HEAD / ROW_S
+
+
+def rates_hz(peak_hz: float, length_s: float) -> list[float]:
+    """Return a load that rises and falls again from a tenth of the peak, second by second."""
+    starts = [at // STEP_S * STEP_S for at in range(int(length_s))]
+    return [peak_hz * (LOW + (1 - LOW) * math.sin(math.pi * at / length_s) ** 4) for at in starts]
 
 
 def hill(peak_hz: float, length_s: float) -> str:
-    """Return the steps of a load that rises and falls again, from a tenth of the peak and after a warm-up at that."""
-    steps = [f"{WARM_UP_S}:{peak_hz * LOW:.0f}"]
-    for at in range(0, int(length_s), STEP_S):
-        height = math.sin(math.pi * at / length_s) ** 4
-        steps.append(f"{STEP_S}:{peak_hz * (LOW + (1 - LOW) * height):.0f}")
-    return ", ".join(steps)
+    """Return the steps of that load, after a warm-up at its beginning."""
+    steps = [f"{STEP_S}:{rate_hz:.0f}" for rate_hz in rates_hz(peak_hz, length_s)[::STEP_S]]
+    return ", ".join([f"{WARM_UP_S}:{peak_hz * LOW:.0f}", *steps])
 
 
 def ask_service(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -72,6 +93,12 @@ class Meter:
             before_s = now_s
 
 
+def around_rows_s(progress: Sequence[Any], executors: int) -> float:
+    """Return the time of a batch besides that of its rows: the median of the latest ones."""
+    batches = [json.loads(each.json) for each in progress[-STEADY_BATCHES:]]
+    return median(each["durationMs"]["triggerExecution"] / 1e3 - each["numInputRows"] * ROW_S / executors for each in batches)
+
+
 def main() -> None:
     """Run a contestant, and print its result."""
     asked: dict[str, Any] = json.loads(sys.argv[1])
@@ -82,7 +109,7 @@ def main() -> None:
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
-    peak_hz = peak * HEAD / ROW_S
+    peak_hz = peak_rate_hz(peak)
     source = skytide.workload(arrivals="steps", steps=hill(peak_hz, length_s), dimensions=2, partitions=peak)
     arriving = source.load(spark)
     rows = arriving.mapInArrow(ask_service, arriving.schema)
@@ -91,13 +118,14 @@ def main() -> None:
     if own:  # Spark's own allocation is only needed to begin with one executor
         spark.sparkContext._jsc.sc().executorAllocationManager().get().stop()
     with tempfile.TemporaryDirectory() as folder:
-        writer = rows.writeStream.format("noop").option("checkpointLocation", folder).trigger(processingTime=TRIGGER)
+        writer = rows.writeStream.format("noop").option("checkpointLocation", folder).trigger(processingTime=f"{TRIGGER_S} seconds")
         query = writer.start()
         query.awaitTermination(WARM_UP_S)  # type: ignore[arg-type]
-        guard = Guard(scale_down_after="15 s")
+        fixed_s = around_rows_s(query.recentProgress, 1 if name != "static" else peak)
+        guard = Guard(scale_down_after=SCALE_DOWN)
         scaler = skytide.autoscale(
             query,
-            controller=name if own else "static:1",
+            controller=contestant_of(name) if own else "static:1",
             executors=(1, peak),
             interval=f"{INTERVAL_S} s",
             mode="act" if own else "recommend",
@@ -111,6 +139,7 @@ def main() -> None:
             seen.save(asked["record"])
         events = [str(event) for event in scaler.events()]
         scaler.stop()
+        lead_s = scaler.status().lead_s
         failed = sum(each.failed_tasks for each in cluster.executors())
         query.stop()
     late = [each.latency_s is None or each.latency_s > bound_s for each in seen]
@@ -129,6 +158,8 @@ def main() -> None:
         "amplitude": sum(moves) / len(moves) if moves else 0.0,
         "processed": sum(each.processed_rate_hz * each.interval_s for each in seen),
         "failed_tasks": failed,
+        "fixed_s": fixed_s,
+        "lead_s": lead_s,
         "sizes": sizes,
         "rates_hz": [each.arrival_rate_hz for each in seen],
         "latencies_s": [each.latency_s for each in seen],

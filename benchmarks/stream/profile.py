@@ -1,10 +1,12 @@
-"""Shows where the time of a continuous skyline goes: inside the tasks, without Spark, and around them, on Spark."""
+"""Shows where the time of a continuous query goes: inside the tasks, without Spark, and around them, on Spark."""
 
+import argparse
 import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from threading import get_ident
 from typing import Any
 
 import pyarrow as pa
@@ -16,7 +18,7 @@ from benchmarks.stream.peers import preferences
 from benchmarks.timing import show
 from skytide import KSlack
 from skytide.batch import PaneReport, Rules, Way
-from skytide.queries import Skyline, combine
+from skytide.queries import Query, Skyline, TopDelta, combine
 from skytide.spark import local_session
 from skytide.spark.checkpoint import Files, Store
 from skytide.spark.engine.engine import Engine, Plan
@@ -26,30 +28,39 @@ from skytide.spark.sinks.parquet import ParquetSink
 from skytide.windows import Windows
 
 RATES_HZ = (150_000, 300_000, 600_000)
+QUERIES = ("skyline", "top-100")
 BATCH_TICKS = 50  # half a second
 WARM_UP, BATCHES = 8, 24
 CORES = 2
 
 
 class Timed:
-    """Measures core seconds by stage."""
+    """Measures core seconds by stage; what a stage inside another takes is counted there only."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
+        self._inside: dict[int, float] = {}
+        """What stages inside the current one took, by thread."""
 
     @contextmanager
-    def stage(self, name: str, less: str = "") -> Iterator[None]:
-        """Time a stage, without the part that another stage inside it accounts for."""
-        inner, began = self.seconds.get(less, 0.0), time.perf_counter()
+    def stage(self, name: str) -> Iterator[None]:
+        """Time a stage."""
+        began, thread = time.perf_counter(), get_ident()
+        before, self._inside[thread] = self._inside.get(thread, 0.0), 0.0
         yield
-        inside = self.seconds.get(less, 0.0) - inner
-        self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - began - inside
+        took = time.perf_counter() - began
+        self.seconds[name] = self.seconds.get(name, 0.0) + took - self._inside[thread]
+        self._inside[thread] = before + took
 
 
 class TimedFiles(Files):
     """Files whose reads and writes are timed."""
 
     timed: Timed
+
+    def write_parquet(self, name: str, table: pa.Table, *, durable: bool = True) -> None:
+        with self.timed.stage("Parquet"):
+            super().write_parquet(name, table, durable=durable)
 
     def put(self, name: str, data: Any, *, durable: bool = True) -> None:
         with self.timed.stage("state"):
@@ -76,12 +87,12 @@ class HereAndNow:
         for slot, ticks in enumerate((range(batch.start, middle), range(middle, batch.stop))):
             with self.timed.stage("source"):
                 tuples = [Tuples(piece) for piece in self.source.workload.tuples(ticks.start, ticks.stop, 0)]
-            with self.timed.stage("pane kernel", less="state"):
+            with self.timed.stage("pane kernel"):
                 reports += list(task.run(tuples, slot))
         return read_reports(pa.Table.from_batches(reports))
 
     def window_task(self, work: Callable[[], Iterator[pa.RecordBatch]]) -> str:
-        with self.timed.stage("window kernel", less="state"):
+        with self.timed.stage("window kernel"):
             return next(work())["report"][0].as_py()
 
     def stored(self, store: Files, files: tuple[str, ...], columns: pa.Schema) -> Any:
@@ -91,17 +102,23 @@ class HereAndNow:
         return table
 
 
-def without_spark(rate_hz: int) -> dict[str, float]:
+def asked(name: str, source: Any) -> Query:
+    """Return the query of this name."""
+    preference = combine(tuple(preferences(source)))
+    return Skyline(preference) if name == "skyline" else TopDelta(preference, delta=100)
+
+
+def without_spark(query: str, points: str, rate_hz: int) -> dict[str, float]:
     """Return the core seconds per second of stream, by stage, without Spark."""
     folder = tempfile.mkdtemp(prefix="skytide-profile-")
     timed = Timed()
-    source = skytide.workload(rate=rate_hz, arrivals="constant")
-    files = TimedFiles(f"{folder}/state")
-    files.timed = timed
-    query = Skyline(combine(tuple(preferences(source))))
-    rules = Rules(Windows(1_000_000, 200_000), KSlack())
-    plan = Plan(query, rules, "ts", source.workload.schema, (), Store(files))
-    engine = Engine(plan, Sinks(ParquetSink(f"{folder}/results")))
+    source = skytide.workload(rate=rate_hz, arrivals="constant", points=points)
+    sink = ParquetSink(f"{folder}/results")
+    files, sink.files = TimedFiles(f"{folder}/state"), TimedFiles(f"{folder}/results")
+    files.timed = sink.files.timed = timed
+    rules = Rules(Windows(1_000_000, 200_000), KSlack(), driver_pays_s=0.0)
+    plan = Plan(asked(query, source), rules, "ts", source.workload.schema, (), Store(files))
+    engine = Engine(plan, Sinks(sink))
     for number in range(BATCHES):
         if number == WARM_UP:
             timed.seconds.clear()
@@ -112,13 +129,15 @@ def without_spark(rate_hz: int) -> dict[str, float]:
     return {name: spent / stream_s for name, spent in timed.seconds.items()}
 
 
-def on_spark(rate_hz: int, seconds: float = 30.0) -> dict[str, float]:
+def on_spark(query: str, points: str, rate_hz: int, seconds: float = 30.0) -> dict[str, float]:
     """Return the mean milliseconds per batch, by step, of a real run."""
     spark = local_session("skytide profile")
     folder = tempfile.mkdtemp(prefix="skytide-profile-")
-    source = skytide.workload(rate=rate_hz, arrivals="constant")
-    asked = skytide.stream(source).window("1 second", slide="200 ms").skyline(*preferences(source))
-    run = asked.start("parquet", path=f"{folder}/results", checkpoint=f"{folder}/checkpoint", trigger="500 ms")
+    source = skytide.workload(rate=rate_hz, arrivals="constant", points=points)
+    windows = skytide.stream(source).window("1 second", slide="200 ms")
+    run = windows.apply(asked(query, source)).start(
+        "parquet", path=f"{folder}/results", checkpoint=f"{folder}/checkpoint", trigger="500 ms"
+    )
     run_for(run.query, 20.0)
     before, first = dict(run._engine.seconds), run.status().batch
     run_for(run.query, seconds)
@@ -136,17 +155,27 @@ def on_spark(rate_hz: int, seconds: float = 30.0) -> dict[str, float]:
 
 def main() -> None:
     """Measure, and print both tables."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.stream.profile", description=__doc__)
+    parser.add_argument("--query", choices=QUERIES, default=QUERIES[0])
+    parser.add_argument("--points", default="independent")
+    parser.add_argument("--rates", default=",".join(map(str, RATES_HZ)), help="tuples per second, such as 150000,300000")
+    parser.add_argument("--tasks-only", action="store_true", help="measure without Spark only")
+    options = parser.parse_args()
+    rates = [int(rate) for rate in options.rates.split(",")]
     console = Console(width=130, highlight=False)
-    stages = {rate_hz: without_spark(rate_hz) for rate_hz in RATES_HZ}
-    names = list(stages[RATES_HZ[0]])
-    rows = [[name, *(f"{stages[rate][name]:.3f}" for rate in RATES_HZ)] for name in names]
-    rows.append(["all", *(f"{sum(stages[rate].values()):.3f}" for rate in RATES_HZ)])
-    rows.append(["limit on two cores, tuples/s", *(f"{rate * CORES / sum(stages[rate].values()):,.0f}" for rate in RATES_HZ)])
-    show(console, "Core seconds per second of stream, without Spark", ["stage", *(f"{rate:,}/s" for rate in RATES_HZ)], rows)
-    spent = on_spark(RATES_HZ[0])
+    stages = {rate_hz: without_spark(options.query, options.points, rate_hz) for rate_hz in rates}
+    names = list(stages[rates[0]])
+    rows = [[name, *(f"{stages[rate][name]:.3f}" for rate in rates)] for name in names]
+    rows.append(["all", *(f"{sum(stages[rate].values()):.3f}" for rate in rates)])
+    rows.append(["limit on two cores, tuples/s", *(f"{rate * CORES / sum(stages[rate].values()):,.0f}" for rate in rates)])
+    what = f"{options.query}, {options.points}"
+    show(console, f"{what}: core seconds per second of stream, without Spark", ["stage", *(f"{rate:,}/s" for rate in rates)], rows)
+    if options.tasks_only:
+        return
+    spent = on_spark(options.query, options.points, rates[0])
     show(
         console,
-        f"Mean milliseconds per batch on local[2], {RATES_HZ[0]:,} tuples/s, trigger 500 ms",
+        f"{what}: mean milliseconds per batch on local[2], {rates[0]:,} tuples/s, trigger 500 ms",
         ["step", "ms"],
         [[name, f"{value:.0f}"] for name, value in spent.items()],
     )

@@ -12,11 +12,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from support.classes import java_options
 from support.processes import command, end, of_session
 
 TESTS = str(Path(__file__).parents[1])
 CLOCK = Path(__file__).with_name("clock.py")
-QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xlog:disable"  # a Java that is soon killed
 DEADLINE_S = 600.0  # only against hanging
 WORKER, SOURCE = ".daemon pyspark.", "python_streaming_source_runner"
 
@@ -33,14 +33,14 @@ class Needs:
 class Job:
     """A process that starts Spark and waits for orders."""
 
-    def __init__(self, needs: Needs, folder: Path, java: str) -> None:
+    def __init__(self, needs: Needs, folder: Path) -> None:
         """Start it; its log goes to a file of the folder."""
         folder.mkdir(parents=True)
         self.needs, self.log_file, self.clock = needs, folder / "log", folder / "clock"
         self.clock.write_text("+0\n")
         if needs.fake_clock:
             shutil.copy(CLOCK, folder / "sitecustomize.py")  # Python runs it first, in workers as well
-        settings = {"spark.master": needs.master, "spark.driver.defaultJavaOptions": f"{QUICK} {java}", **dict(needs.settings)}
+        settings = {"spark.master": needs.master, "spark.driver.defaultJavaOptions": java_options(), **dict(needs.settings)}
         with self.log_file.open("w") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "campaign.job", json.dumps(settings)],
@@ -140,12 +140,6 @@ class Job:
     def members(self) -> dict[int, list[str]]:
         """Return the processes of the job: all that share its session and live."""
         return of_session(self.process.pid)
-
-    def watch_end(self) -> None:
-        """Wait until Python and Java have ended by themselves."""
-        self.process.wait(DEADLINE_S)
-        for pid in self.members():
-            end(pid, DEADLINE_S)
 
     def end(self) -> None:
         """Leave no process behind."""

@@ -13,8 +13,6 @@ from pathlib import Path
 from random import Random
 from typing import Self
 
-import pyspark
-
 from campaign import cases, job, judge, streams
 from campaign.cases import Case, Files
 from campaign.killer import Hits, Scene, strike
@@ -49,14 +47,12 @@ class Runner:
         self._tell = tell
         self.folder = Path(tempfile.mkdtemp(prefix="skytide-campaign-"))
         self.usual_s = 5.0
-        self._archive = Path(tempfile.gettempdir(), f"skytide-campaign-{pyspark.__version__}.jsa")  # also of the run before
-        self._draft = self.folder / "classes.jsa"
         self._cluster: LocalCluster | None = None
         self._waiting: list[Job] = []
         self._numbers = itertools.count()
 
     def __enter__(self) -> Self:
-        """Measure how long an undisturbed job takes; it leaves Java's classes behind, so that the next ones start in half the time."""
+        """Measure how long an undisturbed job takes."""
         case = cases.draw(*CALM_CASE)
         first = self._start(self._needs(cases.Life("local[2,1]", 0, 2, None, (2,), 1, None)))
         folder = self.folder / "calm"
@@ -67,11 +63,7 @@ class Runner:
         first.until(first.done)
         self.usual_s = time.monotonic() - began
         self._check_end(first)
-        if not self._archive.exists():
-            first.watch_end()
         first.end()
-        if self._draft.exists():
-            self._draft.rename(self._archive)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -167,8 +159,7 @@ class Runner:
         return Needs(self._cluster.url, tuple(settings.items()), life.fake_clock)
 
     def _start(self, needs: Needs) -> Job:
-        java = f"-XX:SharedArchiveFile={self._archive}" if self._archive.exists() else f"-XX:ArchiveClassesAtExit={self._draft}"
-        return Job(needs, self.folder / "jobs" / str(next(self._numbers)), java)
+        return Job(needs, self.folder / "jobs" / str(next(self._numbers)))
 
     def _prepare(self, life: cases.Life | None) -> None:
         if life is not None and all(each.needs != self._needs(life) for each in self._waiting):

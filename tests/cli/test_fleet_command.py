@@ -28,7 +28,7 @@ from skytide.dashboard.live import WARMING_UP
 from skytide.errors import SkytideError
 from skytide.records import Status, WindowRow
 from skytide.records.fleet import FleetStatus, SplitStatus
-from skytide.spark.sources.workload_reader import now_us
+from skytide.spark.clock import now_us
 
 SECOND_US = 1_000_000
 DEADLINE_S = 300

@@ -248,4 +248,4 @@ def test_a_slack_that_outgrows_the_windows_is_told_once(tmp_path: Path, caplog: 
     late = [[[n * 1_000 - 15_000 * (n % 2), *(n * 1_000 for _ in range(4))]] for n in range(60, 70)]
     engine, _ = run(tmp_path, late, slack=KSlack())
     assert engine.status().notice.startswith("the slack has grown to")
-    assert [record.message.split(" to ")[0] for record in caplog.records] == ["the slack has grown"]
+    assert [record.getMessage().split(" to ")[0] for record in caplog.records] == ["the slack has grown"]

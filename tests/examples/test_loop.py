@@ -10,7 +10,8 @@ from skytide.control.guard import Guard
 from skytide.errors import InvalidInput
 from skytide.loop.cycle import Loop
 from skytide.loop.evaluate import evaluate
-from skytide.records import Allocation, Decision, Evaluation, Observation
+from skytide.loop.ports import Plant as Port
+from skytide.records import Allocation, Decision, Evaluation, Observation, Outcome
 
 INTERVAL_S = 10.0
 
@@ -39,7 +40,7 @@ class WantsLogic(ControllerLogic):
 
 
 @dataclass
-class Plant:
+class Plant(Port):
     """Provides the requested workers, up to what it has, and measures what it is set to measure."""
 
     workers: int = 2
@@ -48,10 +49,10 @@ class Plant:
     per_worker_hz: float = 600.0
     useful: int = 100
     blind: bool = False
-    acts: bool = True
     lead_s: float = 6.0
     reported: list[str] = field(default_factory=list)
     asked: list[int] = field(default_factory=list)
+    kept: list[int] = field(default_factory=list)
 
     def observe(self, now_s: float) -> Observation | None:
         if self.blind:
@@ -67,14 +68,16 @@ class Plant:
             service_s=1 / self.per_worker_hz,
         )
 
-    def current(self) -> Allocation:
+    def size(self) -> Allocation:
         return Allocation(self.workers)
 
-    def apply(self, wanted: Allocation, now_s: float) -> str:
+    def request(self, wanted: Allocation, now_s: float) -> Outcome:
         self.asked.append(wanted.workers)
-        if self.acts:
-            self.workers = min(wanted.workers, self.most)
-        return f"asked for {wanted.workers}"
+        self.workers = min(wanted.workers, self.most)
+        return Outcome("asked", f"asked for {wanted.workers}")
+
+    def keep(self, wanted: Allocation) -> None:
+        self.kept.append(wanted.workers)
 
     def tell(self, at_s: float, text: str) -> None:
         self.reported.append(text)
@@ -91,10 +94,10 @@ class Memory:
         self.state = state
 
 
-def played(plant: Plant, wants: tuple[int, ...], guard: Guard, cycles: int, *, first: int = 0) -> list[int]:
-    loop = Loop(plant, plant, Wants(wants), guard, events=plant)
+def played(plant: Plant, wants: tuple[int, ...], guard: Guard, cycles: int, *, acts: bool = True) -> list[int]:
+    loop = Loop(plant, Wants(wants), guard, events=plant, acts=acts)
     sizes = []
-    for cycle in range(first, first + cycles):
+    for cycle in range(cycles):
         loop.cycle(cycle * INTERVAL_S)
         sizes.append(plant.workers)
     return sizes
@@ -145,7 +148,7 @@ def test_nothing_changes_during_maintenance() -> None:
 
 def test_without_metrics_nothing_changes_and_a_wish_for_fewer_begins_anew() -> None:
     plant = Plant(workers=8, rate_hz=10)
-    loop = Loop(plant, plant, Wants((2,)), Guard(scale_down_after="30 s", step_factor=10, stale_after="15 s"))
+    loop = Loop(plant, Wants((2,)), Guard(scale_down_after="30 s", step_factor=10, stale_after="15 s"))
     sizes = []
     for cycle in range(10):
         plant.blind = cycle in (2, 3)
@@ -157,7 +160,7 @@ def test_without_metrics_nothing_changes_and_a_wish_for_fewer_begins_anew() -> N
 
 def test_a_look_without_a_new_batch_now_and_then_delays_nothing() -> None:
     plant = Plant(workers=8, rate_hz=10)
-    loop = Loop(plant, plant, Wants((2,)), Guard(scale_down_after="60 s", step_factor=10, stale_after="30 s"))
+    loop = Loop(plant, Wants((2,)), Guard(scale_down_after="60 s", step_factor=10, stale_after="30 s"))
     for cycle in range(8):
         plant.blind = cycle % 2 == 1
         loop.cycle(cycle * INTERVAL_S)
@@ -166,7 +169,7 @@ def test_a_look_without_a_new_batch_now_and_then_delays_nothing() -> None:
 
 def test_metrics_that_are_old_count_as_missing() -> None:
     plant = Plant()
-    loop = Loop(plant, plant, Wants((4,)), Guard(stale_after="60 s"))
+    loop = Loop(plant, Wants((4,)), Guard(stale_after="60 s"))
     fresh = plant.observe
     plant.observe = lambda now_s: replace(fresh(now_s), at_s=now_s - 61)  # type: ignore[method-assign, type-var]
     assert loop.cycle(100.0).evaluation is None
@@ -178,7 +181,7 @@ def test_growth_that_did_not_help_is_taken_back_and_not_tried_again_until_the_de
     guard = Guard(scale_down_after=0)
     assert played(plant, (4,), guard, 6) == [4, 4, 2, 2, 2, 2]
     assert "did not help, back to 2" in plant.reported[-1]
-    loop = Loop(plant, plant, Wants((4,)), guard)
+    loop = Loop(plant, Wants((4,)), guard)
     for now_s in (0, 10, 20, 30):
         loop.cycle(now_s)
     assert plant.workers == 2
@@ -189,7 +192,7 @@ def test_growth_that_did_not_help_is_taken_back_and_not_tried_again_until_the_de
 
 def test_what_did_not_help_is_forgotten_after_a_while() -> None:
     plant = Plant(rate_hz=2_000, useful=2)
-    loop = Loop(plant, plant, Wants((4,)), Guard(scale_down_after=0))
+    loop = Loop(plant, Wants((4,)), Guard(scale_down_after=0))
     sizes = {}
     for now_s in range(0, 2_400, 10):
         loop.cycle(now_s)
@@ -199,7 +202,7 @@ def test_what_did_not_help_is_forgotten_after_a_while() -> None:
 
 def test_lost_workers_are_not_called_off() -> None:
     plant = Plant(workers=8, rate_hz=4_000)
-    loop = Loop(plant, plant, Wants((8, 8, 3)), Guard(maximum=8, scale_down_after=0, notice_no_help=False))
+    loop = Loop(plant, Wants((8, 8, 3)), Guard(maximum=8, scale_down_after=0, notice_no_help=False))
     plant.workers = 4
     loop.cycle(0)
     assert plant.asked == [8]
@@ -216,7 +219,7 @@ def test_growth_that_helped_stays() -> None:
 
 def test_a_cluster_that_gives_fewer_is_waited_for_and_then_taken_as_it_is() -> None:
     plant = Plant(most=3)
-    loop = Loop(plant, plant, Wants((5,)), Guard(notice_no_help=False, step_factor=10), events=plant)
+    loop = Loop(plant, Wants((5,)), Guard(notice_no_help=False, step_factor=10), events=plant)
     for cycle in range(4):
         loop.cycle(cycle * INTERVAL_S)
     assert plant.asked == [5, 5]  # asked again only after the patience of three lead times was over
@@ -229,26 +232,48 @@ def test_more_may_be_asked_for_while_workers_are_on_their_way() -> None:
     assert plant.asked == [3, 6]
 
 
+def test_workers_on_their_way_count_for_the_next_step() -> None:
+    plant = Plant(most=2)  # none comes while we look
+    played(plant, (50,), Guard(maximum=40, notice_no_help=False), 3)
+    assert plant.asked == [4, 8, 16]
+
+
 def test_paused_it_watches_and_leaves_everything_alone() -> None:
     plant = Plant()
-    loop = Loop(plant, plant, Wants((4,)), Guard.bounds(1, 8))
+    loop = Loop(plant, Wants((4,)), Guard.bounds(1, 8))
     loop.paused = True
-    assert loop.cycle(0).limited.reason == "wants 4; paused"
-    assert plant.asked == []
+    made = loop.cycle(0)
+    assert (made.limited.reason, made.outcome) == ("wants 4; paused", Outcome("paused"))
+    assert (plant.asked, plant.kept) == ([], [2])
     loop.paused = False
-    loop.cycle(10)
+    assert loop.cycle(10).outcome == Outcome("asked", "asked for 4")
     assert plant.workers == 4
 
 
+def test_what_is_there_and_wanted_is_kept_in_each_cycle_that_sees_something() -> None:
+    plant = Plant()
+    loop = Loop(plant, Wants((2, 3, 3)), Guard.bounds(1, 8))
+    assert [loop.cycle(cycle * INTERVAL_S).outcome.kind for cycle in range(3)] == ["kept", "asked", "kept"]
+    assert plant.kept == [2, 3]
+    plant.blind = True
+    assert loop.cycle(3 * INTERVAL_S).outcome.kind == "kept"
+    assert plant.kept == [2, 3]
+
+
 def test_a_recommendation_is_told_once_and_again_when_it_changes() -> None:
-    plant = Plant(acts=False)
-    assert played(plant, (2, 4, 4, 3, 2, 2), Guard.bounds(1, 8), 6) == [2] * 6
-    assert plant.reported == ["wants 4. asked for 4", "wants 3. asked for 3", "wants 2. recommended: 2 workers, as it is"]
+    plant = Plant()
+    assert played(plant, (2, 4, 4, 3, 2, 2), Guard.bounds(1, 8), 6, acts=False) == [2] * 6
+    assert plant.reported == [
+        "wants 4. recommended: 4 workers in place of 2; nothing was done",
+        "wants 3. recommended: 3 workers in place of 2; nothing was done",
+        "wants 2. recommended: 2 workers, as it is",
+    ]
+    assert plant.asked == []
 
 
 def test_a_clock_that_jumps_changes_nothing_in_a_hurry() -> None:
     plant = Plant(workers=8, rate_hz=10)
-    loop = Loop(plant, plant, Wants((2,)), Guard(scale_down_after="100 s", step_factor=10))
+    loop = Loop(plant, Wants((2,)), Guard(scale_down_after="100 s", step_factor=10))
     for now_s in (0, 10, 20, 9_000, 9_010, 5, 9_020):  # ahead, and back
         loop.cycle(now_s)
         assert plant.workers == 8
@@ -261,9 +286,9 @@ def test_what_was_learned_survives_a_restart() -> None:
     store, plant = Memory(), Plant()
     wants, guard = Wants((2, 3, 4)), Guard.bounds(1, 8)
     for now_s in (0.0, 10.0, 20.0):
-        Loop(plant, plant, wants, guard, store).cycle(now_s)  # a new loop each time
+        Loop(plant, wants, guard, store).cycle(now_s)  # a new loop each time
     assert plant.workers == 4
-    other = Loop(plant, plant, Wants((7,)), guard, store)  # another controller begins from nothing
+    other = Loop(plant, Wants((7,)), guard, store)  # another controller begins from nothing
     other.cycle(30)
     assert plant.workers == 7
 
@@ -271,7 +296,7 @@ def test_what_was_learned_survives_a_restart() -> None:
 def test_what_was_saved_by_another_version_is_left_alone_and_so_are_other_controllers() -> None:
     store, plant = Memory(), Plant()
     store.state = {"controllers": {repr(Wants((4,))): {"other": 1}, "Sarsa()": {"table": 1}}, "guard": {"nonsense": 2}}
-    Loop(plant, plant, Wants((4,)), Guard.bounds(1, 8), store, plant).cycle(0)
+    Loop(plant, Wants((4,)), Guard.bounds(1, 8), store, plant).cycle(0)
     assert plant.workers == 4
     assert sum("starting anew" in text for text in plant.reported) == 2
     assert store.state["controllers"]["Sarsa()"] == {"table": 1}

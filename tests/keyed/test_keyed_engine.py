@@ -30,7 +30,7 @@ from skytide.keyed import (
 from skytide.lateness import FixedSlack, KSlack, Slack
 from skytide.loop.cycle import Loop
 from skytide.queries import Aggregate, Measure, Skyline, TopK, high, low
-from skytide.records import Observation
+from skytide.records import Allocation, Observation
 from skytide.spark.checkpoint import Store
 from skytide.spark.engine.engine import Engine, Plan
 from skytide.spark.query.run import Run
@@ -394,14 +394,15 @@ def test_a_key_that_fills_a_slot_has_it_for_itself_and_the_status_names_it() -> 
         assert any("key 0 has" in plan and "alone on slot" in plan for plan in plans)
 
 
-class Metrics_:
-    """Measures as a plant whose slots have too much to do, and later hardly anything."""
+class Live_:
+    """Measures as a query whose slots have too much to do, and later hardly anything."""
 
-    def __init__(self, slots: LocalSlots) -> None:
-        self.slots, self.busy = slots, True
+    trigger_s, busy = 0.5, True
 
-    def observe(self, now_s: float) -> Observation:
-        at = self.slots.current()
+    def __init__(self) -> None:
+        self.metrics = self
+
+    def observe(self, now_s: float, at: Allocation) -> Observation:
         load = 4.0 if self.busy else 0.2  # slots' worth of work
         rate_hz, used = 1_000.0 * load, load / at.workers
         served_hz = min(rate_hz, 1_000.0 * at.workers)
@@ -427,17 +428,17 @@ def test_each_controller_changes_the_slots_of_keys_and_no_result(name: str) -> N
     data = [[rows] for rows in skewed(10, 30)]
     with tempfile.TemporaryDirectory() as folder:
         engine = Engine(plan_of(case, folder, FixedSlack(0)), out.sinks)
-        slots = LocalSlots(RunSlots(Running_(engine)), 0.5)  # type: ignore[arg-type]
-        metrics = Metrics_(slots)
-        loop = Loop(metrics, slots, CONTROLLERS[name](), Guard.bounds(1, 8))
+        live = Live_()
+        slots = LocalSlots(live, RunSlots(Running_(engine)))  # type: ignore[arg-type]
+        loop = Loop(slots, CONTROLLERS[name](), Guard.bounds(1, 8))
         sizes = []
         for number, batch in enumerate(data):
-            metrics.busy = number < 5
+            live.busy = number < 5
             for each in range(10):
                 loop.cycle(1_000.0 * number + 100.0 * each)
             engine.run_batch(InProcess(), batch, number)
             sizes.append(engine.status().slots)
-            assert sizes[-1] == slots.current().workers
+            assert sizes[-1] == slots.size().workers
             assert len(set(plan_table(engine).slots)) <= sizes[-1]
         engine.flush(InProcess())
     check(out, data, case)

@@ -141,6 +141,7 @@ CASES = [
     *fields(skytide.workload, "duration", [*(value for value in NO_LENGTH if value is not None), "1 ms"], rate=10),
     *fields(skytide.workload, "start", ["", "soon", -1, 2**70, True, 1.5, "9" * 50, [], Opaque()], rate=10),
     *fields(LocalCluster, "cores", [*NO_WHOLE, None]),
+    *fields(LocalCluster, "hosts", [*NO_WHOLE, None, 9]),
     *each("LocalCluster.settings", lambda memory: LocalCluster.settings(LocalCluster.__new__(LocalCluster), memory), [None, "", "0m", "much", 512, "1"], "memory="),
     *each("local_session.name", local_session, [None, "", 3, []], "name="),
     *each("local_session.cores", lambda cores: local_session("x", cores=cores), [*NO_WHOLE, None], "cores="),

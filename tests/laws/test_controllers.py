@@ -13,7 +13,8 @@ from skytide.control import CONTROLLERS, Static
 from skytide.control.controller import Controller, ControllerLogic, State
 from skytide.control.guard import Guard
 from skytide.loop.cycle import Loop
-from skytide.records import Allocation, Decision, Evaluation, Observation
+from skytide.loop.ports import Plant
+from skytide.records import Allocation, Decision, Evaluation, Observation, Outcome
 
 MOVING = [name for name in CONTROLLERS if name != "static"]
 
@@ -77,13 +78,12 @@ def law_state_is_all_there_is(controller: Controller, seen: list[Evaluation]) ->
 
 
 @dataclass
-class Queue:
+class Queue(Plant):
     """A query that serves what it can and keeps the rest."""
 
     rate_hz: float
     workers: int
     waiting: float = 0.0
-    acts: bool = True
     lead_s: float = 0.0
     changes: int = 0
     PER_WORKER_HZ, INTERVAL_S = 100.0, 10.0
@@ -107,18 +107,18 @@ class Queue:
             loads=tuple((str(n), busy) for n in range(self.workers)),
         )
 
-    def current(self) -> Allocation:
+    def size(self) -> Allocation:
         return Allocation(self.workers)
 
-    def apply(self, wanted: Allocation, now_s: float) -> str:
+    def request(self, wanted: Allocation, now_s: float) -> Outcome:
         self.workers, self.changes = wanted.workers, self.changes + 1
-        return ""
+        return Outcome("done", "it is so")
 
 
 def law_follows_the_load(controller: Controller, rate_hz: float, workers: int, rests: bool = True) -> None:
     """Under a constant load it eventually keeps up, with at most four times what is needed, and comes to rest."""
     plant = Queue(rate_hz, workers)
-    loop = Loop(plant, plant, controller, Guard.bounds(1, 40))
+    loop = Loop(plant, controller, Guard.bounds(1, 40))
     for cycle in range(150):
         loop.cycle(cycle * plant.INTERVAL_S)
     plant.changes = 0

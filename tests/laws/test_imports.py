@@ -76,6 +76,12 @@ def test_preferences_and_controllers_do_not_import_spark() -> None:
     assert found.stdout.strip() == "False", found.stderr
 
 
+def test_processes_that_plan_a_query_or_read_its_source_import_no_compiler() -> None:
+    sources = "skytide.spark.sources.panes, skytide.spark.sources.workload, skytide.spark.fleet.source, skytide.spark.query.stream"
+    found = run(f"import sys, {sources}; print([name for name in ('numba', 'pandas', 'matplotlib') if name in sys.modules])")
+    assert found.stdout.strip() == "[]", found.stderr
+
+
 @pytest.mark.parametrize("part", USES)
 def test_it_works_without_spark(part: str) -> None:
     found = run(WITHOUT_SPARK + USES[part])

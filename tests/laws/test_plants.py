@@ -1,28 +1,31 @@
-"""One contract for everything that can be resized, and one for what is measured: the plants of the simulator, and the actuators of Spark
-with fake executors."""
+"""One contract for everything that runs a query and can be resized, and one for what is measured: the plants of the simulator, and those of
+Spark with fake executors and slots."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from support.fake_cluster import FakeCluster, executors
+from support.fake_cluster import FakeCluster, FakeLive, executors
 from support.traffic import BURSTS, FLAT, SLIDING
 
-from skytide.control import Controller, Fuzzy, Guard, LocalThresholds
+from skytide.control import Controller, Fuzzy, Guard, LocalThresholds, Static
 from skytide.control.hosts.manager import Manager
-from skytide.loop.ports import Actuator
-from skytide.records import Allocation, Observation
+from skytide.loop.cycle import Loop
+from skytide.loop.ports import Plant
+from skytide.records import Allocation, Observation, Outcome
 from skytide.routing import TB_RR
 from skytide.sim import CoarseStage, known_costs
-from skytide.sim.drive import Plant as SimulatedPlant
-from skytide.sim.drive import drive
+from skytide.sim.drive import VirtualPlant, drive
 from skytide.sim.plants.coarse import CoarsePlant
 from skytide.sim.plants.elastic import ElasticPlant
 from skytide.sim.plants.hosts import Day, Fugu, operators
 from skytide.sim.plants.operator import Operator
-from skytide.spark.scaling.slots import LocalSlots, Recommend
+from skytide.spark.scaling.live import Watched
+from skytide.spark.scaling.power import Power
+from skytide.spark.scaling.slots import LocalSlots
 
 
 class Slots:
@@ -42,56 +45,61 @@ class Slots:
 
 
 @dataclass
-class Plant:
-    """Something to resize, and how time passes for it."""
+class Site:
+    """A plant, and how time passes for it."""
 
-    actuator: Actuator
+    plant: Plant
     pass_time: Callable[[float], Any]
 
 
-def operator() -> Plant:
+def operator() -> Site:
     plant = Operator([100.0] * 200, 0.01, start=Allocation(2), lead_s=5.0, cold_s=2.0)
-    return Plant(plant, plant.advance)
+    return Site(plant, plant.advance)
 
 
-def elastic() -> Plant:
+def elastic() -> Site:
     plant = ElasticPlant(BURSTS, FLAT, SLIDING)
-    return Plant(plant, plant.observe)
+    return Site(plant, plant.observe)
 
 
-def coarse() -> Plant:
+def coarse() -> Site:
     plant = CoarsePlant(CoarseStage(known_costs("bnl"), TB_RR, 0.1), [100.0] * 200, 1.0, workers=2, lead_s=5.0)
-    return Plant(plant, plant.observe)
+    return Site(plant, plant.observe)
 
 
-def cluster() -> Plant:
+def cluster() -> Site:
     made = FakeCluster(2)
-    actuator = executors(made)
+    plant = executors(made)
 
     def pass_time(now_s: float) -> None:
         made.settle()
-        actuator.tend(now_s)
+        plant.tend(now_s)
 
-    return Plant(actuator, pass_time)
-
-
-def slots() -> Plant:
-    return Plant(LocalSlots(Slots(), 0.5), lambda now_s: None)  # type: ignore[arg-type]
+    return Site(plant, pass_time)
 
 
-def slots_of_keys() -> Plant:
-    return Plant(LocalSlots(Slots(of_keys=True), 0.5), lambda now_s: None)  # type: ignore[arg-type]
+def powered_cluster() -> Site:
+    below = cluster()
+    return Site(Power(below.plant, Path("nowhere")), below.pass_time)
 
 
-PLANTS = [operator, elastic, coarse, cluster, slots, slots_of_keys]
+def slots() -> Site:
+    return Site(LocalSlots(FakeLive(), Slots()), lambda now_s: None)  # type: ignore[arg-type]
 
 
-def hosts() -> SimulatedPlant:
+def slots_of_keys() -> Site:
+    return Site(LocalSlots(FakeLive(), Slots(of_keys=True)), lambda now_s: None)  # type: ignore[arg-type]
+
+
+SITES = [operator, elastic, coarse, cluster, powered_cluster, slots, slots_of_keys]
+
+
+def hosts() -> VirtualPlant:
     rates = 250 * (1 + 0.9 * np.sin(np.arange(40))[:, None] * np.ones(4))
     return Fugu(operators(Day("made up", rates), 0), 0.6)
 
 
-MEASURED: list[Callable[[], SimulatedPlant]] = [
+MEASURED: list[Callable[[], VirtualPlant]] = [
     lambda: Operator([100.0] * 40 + [400.0] * 60, 0.01, start=Allocation(2), lead_s=5.0, cold_s=2.0),
     lambda: ElasticPlant(BURSTS, FLAT, SLIDING),
     lambda: CoarsePlant(CoarseStage(known_costs("bnl"), TB_RR, 0.1), [100.0] * 200, 1.0, workers=2, lead_s=5.0),
@@ -100,7 +108,7 @@ MEASURED: list[Callable[[], SimulatedPlant]] = [
 TIMES_S = (5.0, 10.0, 20.0, 25.0, 40.0)
 
 
-def contract_of_metrics(plant: SimulatedPlant) -> None:
+def contract_of_metrics(plant: VirtualPlant) -> None:
     """Time has no gaps, nothing is served that did not come, and no worker is busy for more than all of the time."""
     before_s = came = done = 0.0
     for now_s in TIMES_S:
@@ -121,12 +129,12 @@ def contract_of_metrics(plant: SimulatedPlant) -> None:
 
 
 @pytest.mark.parametrize("make", MEASURED, ids=["operator", "elastic", "coarse", "hosts"])
-def test_what_is_measured_adds_up(make: Callable[[], SimulatedPlant]) -> None:
+def test_what_is_measured_adds_up(make: Callable[[], VirtualPlant]) -> None:
     contract_of_metrics(make())
 
 
 @pytest.mark.parametrize("make", MEASURED, ids=["operator", "elastic", "coarse", "hosts"])
-def test_a_plant_is_driven_to_its_end(make: Callable[[], SimulatedPlant]) -> None:
+def test_a_plant_is_driven_to_its_end(make: Callable[[], VirtualPlant]) -> None:
     plant = make()
     technique: Controller = Manager(LocalThresholds()) if isinstance(plant, Fugu) else Fuzzy(maximum=8)
     cycles = drive(plant, technique, Guard.bounds(1, 10), interval_s=5.0, at_most_s=300.0)
@@ -153,43 +161,79 @@ def test_a_plant_that_measures_nonsense_breaks_the_contract(change: dict[str, An
         contract_of_metrics(Boasting([100.0] * 100, 0.01, start=Allocation(2)))
 
 
-def contract(plant: Plant) -> None:
-    """What is requested is there after the lead time, more or fewer workers; and each step is described in words."""
-    actuator = plant.actuator
-    assert actuator.acts and actuator.lead_s >= 0
-    assert actuator.current().workers >= 1
+def contract(site: Site) -> None:
+    """What is requested is there after the lead time, more or fewer workers; each outcome is described in words, and its kind is right."""
+    plant = site.plant
+    assert plant.lead_s >= 0 and plant.what
+    assert plant.size().workers >= 1
     now_s = 1.0
-    plant.pass_time(now_s)
+    site.pass_time(now_s)
+    plant.request(before := plant.size(), now_s)
+    assert plant.size() == before
     for workers in (5, 3, 3, 4, 2):
-        message = actuator.apply(actuator.current().with_workers(workers), now_s)
-        assert message.strip()
-        now_s += actuator.lead_s + 10.0
-        plant.pass_time(now_s)
-        plant.pass_time(now_s + 1.0)
+        before = plant.size()
+        wanted = before.with_workers(workers)
+        outcome = plant.request(wanted, now_s)
+        assert outcome.text.strip()
+        assert outcome.changed == (wanted != before), f"{before} to {wanted} is {outcome}"
+        assert outcome.kind == "done" if workers < before.workers else outcome.kind in ("asked", "done", "kept")
+        assert plant.size() == wanted if outcome.kind in ("done", "kept") else plant.size().workers <= workers
+        assert not plant.request(wanted, now_s).changed, "asked for again, it changes nothing more"
+        plant.keep(wanted)
+        now_s += plant.lead_s + 10.0
+        site.pass_time(now_s)
+        site.pass_time(now_s + 1.0)
         now_s += 1.0
-        present = actuator.current()
+        present = plant.size()
         assert present.workers == workers
         if present.pane_slots is not None and present.window_slots is not None:
             assert present.pane_slots + present.window_slots == workers
+    plant.close()
+    assert plant.size().workers == 2, "what is closed leaves the query as it is"
 
 
-@pytest.mark.parametrize("make", PLANTS)
-def test_what_is_asked_for_is_there_in_the_end(make: Callable[[], Plant]) -> None:
+@pytest.mark.parametrize("make", SITES)
+def test_what_is_asked_for_is_there_in_the_end(make: Callable[[], Site]) -> None:
     contract(make())
 
 
-@pytest.mark.parametrize("make", PLANTS)
-def test_a_recommendation_changes_nothing(make: Callable[[], Plant]) -> None:
-    plant = make()
-    only_says = Recommend(plant.actuator)
-    before = only_says.current()
-    assert not only_says.acts
-    assert only_says.apply(before.with_workers(7), 1.0).strip()
-    plant.pass_time(20.0)
-    assert only_says.current() == before
+@pytest.mark.parametrize(
+    ("paused", "acts", "kind"), [(False, False, "recommended"), (True, True, "paused"), (True, False, "paused")]
+)
+@pytest.mark.parametrize("make", SITES)
+def test_a_recommendation_changes_nothing_and_neither_does_who_is_paused(
+    make: Callable[[], Site], paused: bool, acts: bool, kind: str
+) -> None:
+    site = make()
+    loop, before = Loop(site.plant, Static(7), acts=acts), site.plant.size()
+    loop.paused = paused
+    outcome = loop.cycle(5.0).outcome
+    assert (outcome.kind, outcome.changed) == (kind, False)
+    site.pass_time(20.0)
+    assert site.plant.size() == before
+
+
+def test_what_can_only_be_watched_refuses_to_be_resized() -> None:
+    live = FakeLive()
+    plant = Watched(live)  # type: ignore[arg-type]
+    assert plant.request(Allocation(3), 0.0).kind == "refused"
+    seen = plant.observe(10.0)
+    assert seen is not None and seen.allocation == plant.size() == Allocation(1)
+    plant.close()
+    assert live.closed
 
 
 def test_a_plant_that_does_nothing_breaks_the_contract() -> None:
-    plant = cluster()
     with pytest.raises(AssertionError):
-        contract(Plant(plant.actuator, lambda now_s: None))
+        contract(Site(cluster().plant, lambda now_s: None))
+
+
+@pytest.mark.parametrize("kind", ["kept", "refused", "asked"])
+def test_a_plant_that_says_one_thing_and_does_another_breaks_the_contract(kind: Any) -> None:
+    class Lying(Operator):
+        def request(self, wanted: Allocation, now_s: float) -> Outcome:
+            return Outcome(kind, super().request(wanted, now_s).text)
+
+    plant = Lying([100.0] * 200, 0.01, start=Allocation(2), lead_s=5.0)
+    with pytest.raises(AssertionError):
+        contract(Site(plant, plant.advance))

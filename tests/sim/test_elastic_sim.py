@@ -13,7 +13,7 @@ from skytide.control.controllers.fuzzy import Fuzzy
 from skytide.control.guard import Guard
 from skytide.errors import InvalidInput
 from skytide.loop.cycle import Cycle, Loop
-from skytide.records import Allocation
+from skytide.records import Allocation, Outcome
 from skytide.routing import AS_PID, PB_RR, TB_RR, Splitting
 from skytide.sim import CoarseStage, Costs, Traffic, traffic
 from skytide.sim.plants.coarse import CoarsePlant
@@ -48,7 +48,7 @@ def play(
         plant.observe(number * 0.25)
         panes, windows = sizes[number % len(sizes)]
         before = {pane: sum(known.sent.values()) for pane, known in plant.panes.router.open.items()}
-        plant.apply(Allocation(panes + windows, panes, windows), number * 0.25)
+        plant.request(Allocation(panes + windows, panes, windows), number * 0.25)
         given_up += sum(n - sum(plant.panes.router.open[pane].sent.values()) for pane, n in before.items())
     return plant, given_up
 
@@ -84,10 +84,10 @@ def test_a_plant_that_loses_something_is_caught() -> None:
 
 def test_the_levels_are_as_large_as_was_asked_for() -> None:
     plant = ElasticPlant(BURSTS, FLAT, SLIDING)
-    assert plant.current() == Allocation(2, 1, 1)
+    assert plant.size() == Allocation(2, 1, 1)
     plant.observe(1.0)
-    assert plant.apply(Allocation(7, 3, 4), 1.0) == "2 to 7 threads"
-    assert plant.current() == Allocation(7, 3, 4)
+    assert plant.request(Allocation(7, 3, 4), 1.0) == Outcome("done", "2 to 7 threads")
+    assert plant.size() == Allocation(7, 3, 4)
     assert plant.observe(2.0).allocation == Allocation(7, 3, 4)
 
 
@@ -122,7 +122,7 @@ def test_a_fixed_size_would_have_fallen_behind() -> None:
     """The guilty specimen: without a controller the same step leaves a backlog."""
     came = steps()
     plants = [ElasticPlant(came, CHEAP_WINDOWS, SLIDING) for _ in range(2)]
-    loop = Loop(plants[1], plants[1], Fuzzy(), guard=Guard.bounds(2, 20))
+    loop = Loop(plants[1], Fuzzy(), guard=Guard.bounds(2, 20))
     for second in range(1, 30):
         plants[0].observe(float(second))
         loop.cycle(float(second))
@@ -194,30 +194,30 @@ def test_by_counts_what_is_not_served_waits() -> None:
 def test_by_counts_workers_come_late_and_are_paid_from_the_start() -> None:
     plant = coarse([1_000.0] * 20)
     plant.observe(2.0)
-    plant.apply(Allocation(3), 2.0)
-    assert plant.current() == Allocation(1)
+    plant.request(Allocation(3), 2.0)
+    assert plant.size() == Allocation(1)
     plant.observe(4.0)
     assert plant.worker_s == 2 + 2 * 3
-    plant.apply(Allocation(5), 4.0)  # on top of those that are on their way
+    plant.request(Allocation(5), 4.0)  # on top of those that are on their way
     assert plant.observe(5.0) is not None
-    assert plant.current() == Allocation(3)
+    assert plant.size() == Allocation(3)
     plant.observe(8.0)
-    assert plant.current() == Allocation(5)
-    assert plant.apply(Allocation(2), 8.0) == "3 go"
-    assert plant.current() == Allocation(2)
+    assert plant.size() == Allocation(5)
+    assert plant.request(Allocation(2), 8.0) == Outcome("done", "3 go")
+    assert plant.size() == Allocation(2)
 
 
 def test_by_counts_what_is_called_off_does_not_come() -> None:
     plant = coarse([1_000.0] * 20, workers=2)
     plant.observe(1.0)
-    plant.apply(Allocation(9), 1.0)
-    plant.apply(Allocation(4), 1.0)
+    plant.request(Allocation(9), 1.0)
+    plant.request(Allocation(4), 1.0)
     plant.observe(10.0)
-    assert plant.current() == Allocation(4)
-    plant.apply(Allocation(9), 10.0)
-    plant.apply(Allocation(4), 10.0)
+    assert plant.size() == Allocation(4)
+    plant.request(Allocation(9), 10.0)
+    plant.request(Allocation(4), 10.0)
     plant.observe(20.0)
-    assert plant.current() == Allocation(4)
+    assert plant.size() == Allocation(4)
 
 
 def test_a_plant_without_time_is_refused() -> None:

@@ -54,7 +54,7 @@ class Still(WorkersByLoad):
 
 def steps(plant: Fugu, technique: WorkersByLoad, points: int) -> Iterator[Point]:
     """Let a manager act after each point."""
-    loop = Loop(plant, plant, Manager(technique), Guard.bounds(1, HOSTS))
+    loop = Loop(plant, Manager(technique), Guard.bounds(1, HOSTS))
     for _ in range(points):
         loop.cycle((len(plant.points) + 1) * INTERVAL_S)
         yield plant.points[-1]

@@ -10,7 +10,7 @@ from skytide.control.controllers.static import Static
 from skytide.control.guard import Guard
 from skytide.errors import InvalidInput
 from skytide.loop.cycle import Loop
-from skytide.records import Allocation, Observation
+from skytide.records import Allocation, Observation, Outcome
 from skytide.sim.plants.operator import Operator
 
 
@@ -39,10 +39,10 @@ def test_nothing_is_lost(rates: list[float], changes: list[tuple[int, int]], del
     for workers, length_s in changes:
         at += length_s
         operator.advance(at)
-        operator.apply(Allocation(workers), at)
+        operator.request(Allocation(workers), at)
         assert operator.arrived == pytest.approx(operator.served + operator.backlog)
-        assert operator.current().workers >= 1
-    operator.apply(Allocation(9), at)
+        assert operator.size().workers >= 1
+    operator.request(Allocation(9), at)
     operator.advance(at + 1_000)
     assert operator.backlog == 0
     assert operator.served == pytest.approx(operator.arrived)
@@ -51,7 +51,7 @@ def test_nothing_is_lost(rates: list[float], changes: list[tuple[int, int]], del
 def test_the_same_seed_gives_the_same_run() -> None:
     def run(seed: int) -> list[object]:
         operator = Operator(np.linspace(50, 400, 300), 0.01, start=Allocation(4), lead_s=4, move_s=0.5, seed=seed)
-        loop = Loop(operator, operator, Mpc.throughput(), Guard.bounds(1, 12))
+        loop = Loop(operator, Mpc.throughput(), Guard.bounds(1, 12))
         cycles = []
         for at in range(5, 301, 5):
             operator.advance(at)
@@ -85,14 +85,14 @@ def test_what_is_left_over_waits() -> None:
 def test_workers_come_after_their_lead_time_and_are_paid_for_at_once() -> None:
     operator = plant(lead_s=4.0)
     operator.advance(10)
-    assert operator.apply(Allocation(5), 10) == "requested 3 more, there in 4 s"
+    assert operator.request(Allocation(5), 10) == Outcome("asked", "requested 3 more, there in 4 s")
     operator.advance(12)
-    operator.apply(Allocation(5), 12)  # asked for already
-    assert operator.current().workers == 2
+    operator.request(Allocation(5), 12)  # asked for already
+    assert operator.size().workers == 2
     operator.advance(14)
-    assert operator.current().workers == 2
+    assert operator.size().workers == 2
     operator.advance(15)
-    assert operator.current().workers == 5
+    assert operator.size().workers == 5
     assert operator.worker_s == 10 * 2 + 5 * 5
     operator.observe(15)
     assert observed(operator, 16).allocation.workers == 5
@@ -100,26 +100,26 @@ def test_workers_come_after_their_lead_time_and_are_paid_for_at_once() -> None:
 
 def test_an_interval_counts_for_those_that_were_there_for_all_of_it() -> None:
     operator = plant(lead_s=4.0)
-    operator.apply(Allocation(3), 0)
+    operator.request(Allocation(3), 0)
     assert observed(operator, 10).allocation.workers == 2
     assert observed(operator, 20).allocation.workers == 3
 
 
 def test_wishes_can_be_called_off() -> None:
     operator = plant(lead_s=5.0)
-    operator.apply(Allocation(6), 0)
-    assert operator.apply(Allocation(3), 1) == "0 released, 3 cancelled"
+    operator.request(Allocation(6), 0)
+    assert operator.request(Allocation(3), 1) == Outcome("done", "0 released, 3 cancelled")
     operator.advance(10)
-    assert operator.current().workers == 3
-    assert operator.apply(Allocation(1), 10) == "2 released"
-    assert operator.current().workers == 1
+    assert operator.size().workers == 3
+    assert operator.request(Allocation(1), 10) == Outcome("done", "2 released")
+    assert operator.size().workers == 1
 
 
 def test_a_change_holds_back_what_moves() -> None:
     """From 2 to 4, half of the keys move: for 2 s half of the tuples wait, and the others do not."""
     still, moving = plant(move_s=0.0), plant(move_s=2.0)
     for operator in (still, moving):
-        operator.apply(Allocation(4), 0)
+        operator.request(Allocation(4), 0)
         operator.advance(2)
     assert (still.backlog, moving.backlog) == (0, 100)
     moving.advance(3)
@@ -130,7 +130,7 @@ def test_a_change_holds_back_what_moves() -> None:
 def test_a_lower_frequency_takes_longer_and_fewer_watts() -> None:
     operator = plant(start=Allocation(3, frequency_ghz=2.0))
     fast = observed(operator, 5)
-    operator.apply(Allocation(3, frequency_ghz=1.2), 5)
+    operator.request(Allocation(3, frequency_ghz=1.2), 5)
     slow = observed(operator, 10)
     assert slow.service_s == pytest.approx(0.016 * 2 / 1.2)
     assert slow.allocation.frequency_ghz == 1.2
@@ -146,7 +146,7 @@ def test_the_loop_follows_a_day_with_far_less_than_the_peak() -> None:
 
     def run(controller: object) -> tuple[float, float]:
         operator = Operator(rates, 0.008, start=Allocation(8), lead_s=6.0, cold_s=3.0, seed=3)
-        loop = Loop(operator, operator, controller, Guard(1, 8))  # type: ignore[arg-type]
+        loop = Loop(operator, controller, Guard(1, 8))  # type: ignore[arg-type]
         violated = 0
         for at in range(10, 7_201, 10):
             operator.advance(at)

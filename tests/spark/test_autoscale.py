@@ -228,9 +228,10 @@ def test_metrics_that_stop_coming_are_told_and_so_are_those_that_are_back(spark:
     scaler = skytide.autoscale(query, Static(2), (1, 4), interval="1 s", mode="recommend", tell=heard)
     try:
         assert wait(scaler.history, query)
-        right, scaler._metrics.observe = scaler._metrics.observe, lambda now_s: None  # type: ignore[method-assign]
+        metrics = scaler._live.metrics
+        right, metrics.observe = metrics.observe, lambda now_s, present: None  # type: ignore[method-assign]
         heard.until("no metrics for")
-        scaler._metrics.observe = right  # type: ignore[method-assign]
+        metrics.observe = right  # type: ignore[method-assign]
         heard.until("metrics are back")
     finally:
         query.stop()

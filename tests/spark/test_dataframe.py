@@ -15,8 +15,15 @@ from support import reference
 import skytide
 from skytide import InvalidInput, diff, high, low
 from skytide.queries import KDominant, Levels, Query, Skyband, Skyline, TopDelta, TopK
+from skytide.spark.query import dataframe
 
 ROWS = 3_000
+
+
+@pytest.fixture(autouse=True)
+def many(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a few rows be answered as many are: in stages."""
+    monkeypatch.setattr(dataframe, "SMALL_BYTES", 0)
 
 
 @pytest.fixture(scope="module")
@@ -71,6 +78,56 @@ def test_a_dataframe_gives_the_rows_of_the_pure_query(
 ) -> None:
     asked = ask(hotels.repartition(partitions))
     assert asked.columns == query.schema(hotels.toArrow().schema).names
+    assert rows_of(asked) == answer(query, hotels)
+
+
+@pytest.mark.parametrize(("ask", "query"), CASES, ids=[repr(query) for _, query in CASES])
+def test_few_rows_are_answered_in_one_task(
+    hotels: DataFrame, monkeypatch: pytest.MonkeyPatch, ask: Callable[[DataFrame], DataFrame], query: Query
+) -> None:
+    stages = ask(hotels)
+    monkeypatch.undo()
+    asked = ask(hotels)
+    plans = [each._jdf.queryExecution().simpleString() for each in (stages, asked)]
+    assert ["Exchange" in plan for plan in plans] == [True, False]
+    assert rows_of(asked) == answer(query, hotels)
+
+
+@pytest.mark.parametrize(
+    ("make", "in_one"),
+    [
+        (lambda df: df.where("price > 30").select("price", F.col("stars") + 1), True),
+        (lambda df: df.select("price", "stars").union(df.select("price", "stars")), True),
+        (lambda df: df.withColumn("stars", F.udf(lambda stars: stars, "int")("stars")).select("price", "stars"), False),
+        (lambda df: df.mapInArrow(lambda batches: batches, df.schema).select("price", "stars"), False),
+        (lambda df: df.select("price", "stars", F.explode(F.sequence(F.lit(1), F.lit(9))).alias("of"))[["price", "stars"]], False),
+        (lambda df: df.repartition(3).select("price", "stars"), False),
+    ],
+    ids=["filter", "union", "udf", "map", "explode", "repartition"],
+)
+def test_few_rows_that_take_work_keep_their_tasks(
+    hotels: DataFrame, monkeypatch: pytest.MonkeyPatch, make: Callable[[DataFrame], DataFrame], in_one: bool
+) -> None:
+    monkeypatch.undo()
+    rows = make(hotels).toDF("price", "stars")
+    asked = skytide.skyline(rows, low("price"), high("stars"))
+    assert ("Coalesce 1" in asked._jdf.queryExecution().simpleString()) == in_one
+    assert rows_of(asked) == answer(Skyline(low("price") * high("stars")), rows)
+
+
+@pytest.mark.parametrize(
+    ("query", "in_one"),
+    [
+        (Skyline(low("price") * high("stars")), True),
+        (TopDelta(low("price") * high("stars"), delta=2), True),
+        (Skyline(THREE), False),
+        (Skyband(low("price") * high("stars"), k=3), False),  # of which many rows may be kept
+    ],
+    ids=repr,
+)
+def test_one_task_merges_what_is_kept_of_two_columns(hotels: DataFrame, query: Query, in_one: bool) -> None:
+    asked = dataframe.apply(hotels.repartition(5), query)
+    assert (dataframe.SLOT not in asked._jdf.queryExecution().simpleString()) == in_one
     assert rows_of(asked) == answer(query, hotels)
 
 

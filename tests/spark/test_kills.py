@@ -29,7 +29,6 @@ pytestmark = [
 ]
 DEADLINE_S = 600  # only against hanging, on a machine that is busy with other work
 KILLS = 4  # `make campaign` has more
-QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xlog:disable"  # a Java that is soon killed
 WORKER, SOURCE = "daemon pyspark.worker", "python_streaming_source_runner"
 Rows = dict[str, list[str]]
 
@@ -37,12 +36,11 @@ Rows = dict[str, list[str]]
 class Job:
     """A job in processes of its own: Python and Java, and the Python workers that Java starts."""
 
-    def __init__(self, folder: Path, java: str, master: str = "local[2]", **options: Any) -> None:
+    def __init__(self, folder: Path, master: str = "local[2]", **options: Any) -> None:
         """Get ready to go on with what is in the folder."""
         folder.mkdir(parents=True, exist_ok=True)
         self.store, self.out, self.log = folder / "checkpoint" / "skytide", folder / "out", folder / "log"
-        settings = {"spark.master": master, "spark.driver.defaultJavaOptions": f"{QUICK} {java}"}
-        script, settings_text = Path(streaming_job.__file__), json.dumps({"spark": settings, **options})
+        script, settings_text = Path(streaming_job.__file__), json.dumps({"spark": {"spark.master": master}, **options})
         with self.log.open("a") as log:
             self.process = subprocess.Popen(
                 [sys.executable, script, folder / "checkpoint", self.out, settings_text],
@@ -170,14 +168,8 @@ def ended(job: Job) -> bool:
 
 
 @pytest.fixture(scope="module")
-def archive(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Name a file for Java's classes, which the first job leaves behind: the next ones start in half the time."""
-    return str(tmp_path_factory.mktemp("java") / "classes.jsa")
-
-
-@pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory, archive: str) -> Rows:
-    job = Job(tmp_path_factory.mktemp("undisturbed"), f"-XX:ArchiveClassesAtExit={archive}").go()
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Rows:
+    job = Job(tmp_path_factory.mktemp("undisturbed")).go()
     try:
         job.finish()
     finally:
@@ -199,16 +191,16 @@ def sorted_rows(table: pa.Table) -> list[str]:
     return sorted(str(sorted(row.items())) for row in table.to_pylist())
 
 
-def disturb(folder: Path, archive: str, moments: Sequence[tuple[Moment, Kill]], **options: Any) -> None:
+def disturb(folder: Path, moments: Sequence[tuple[Moment, Kill]], **options: Any) -> None:
     """Run a job, disturb it at each of the moments, go on with the next one, which got ready meanwhile, and let the last finish.
 
     Every job has another number of cores than the one before.
     """
     masters = itertools.cycle(("local[2]", "local[1]", "local[4]"))
-    jobs = [Job(folder, f"-XX:SharedArchiveFile={archive}", next(masters), **options)]
+    jobs = [Job(folder, next(masters), **options)]
     try:
         for moment, kill in moments:
-            jobs.append(Job(folder, f"-XX:SharedArchiveFile={archive}", next(masters), **options))
+            jobs.append(Job(folder, next(masters), **options))
             job = jobs[-2].go()
             job.until(moment)
             kill(job)
@@ -229,7 +221,7 @@ def kill_within(seconds: float) -> Kill:
     return kill
 
 
-def test_a_driver_killed_many_times_leaves_no_trace(tmp_path: Path, undisturbed: Rows, archive: str) -> None:
+def test_a_driver_killed_many_times_leaves_no_trace(tmp_path: Path, undisturbed: Rows) -> None:
     random_ = random.Random(7)
     moments: list[tuple[Moment, Kill]] = [
         *((begun, kill_within(random_.uniform(0, 5))) for _ in range(4)),
@@ -240,11 +232,11 @@ def test_a_driver_killed_many_times_leaves_no_trace(tmp_path: Path, undisturbed:
     random_.shuffle(moments)
     moments = [*moments[: KILLS - 1], (flushing, Job.kill)]
     assert len(moments) == KILLS
-    disturb(tmp_path, archive, moments)
+    disturb(tmp_path, moments)
     assert rows_of(tmp_path / "out") == undisturbed
 
 
-def test_a_driver_that_reads_files_can_be_killed_too(tmp_path: Path, undisturbed: Rows, archive: str) -> None:
+def test_a_driver_that_reads_files_can_be_killed_too(tmp_path: Path, undisturbed: Rows) -> None:
     files = tmp_path / "files"
     files.mkdir()
     made = skytide.workload(**WORKLOAD).workload
@@ -253,7 +245,7 @@ def test_a_driver_that_reads_files_can_be_killed_too(tmp_path: Path, undisturbed
         pq.write_table(table, files / f"{number}.parquet")
         os.utime(files / f"{number}.parquet", (number, number))  # so that Spark reads them in this order
     moments = [(results_written, Job.kill), (panes_written, Job.kill), (committed, kill_within(0.2))]
-    disturb(tmp_path, archive, moments, files=str(files))
+    disturb(tmp_path, moments, files=str(files))
     rows = [row for table in tables for row in oracle.rows_of(table)]
     ask = oracle.skyline(("low", "x0"), ("low", "x1"), ("high", "x2"), ("high", "x3"))
     expected = oracle.windows_of(rows, 1_000_000, 200_000, ask)
@@ -269,7 +261,7 @@ def test_a_driver_that_reads_files_can_be_killed_too(tmp_path: Path, undisturbed
     assert sum(row["late"] for row in windows) == 0
 
 
-def test_an_operator_on_keys_can_be_killed_too(tmp_path: Path, undisturbed: Rows, archive: str) -> None:
+def test_an_operator_on_keys_can_be_killed_too(tmp_path: Path, undisturbed: Rows) -> None:
     """Every life has other slots, and so the keys move; each window comes out once, with the tuples it has, and numbered in order."""
     files = tmp_path / "files"
     files.mkdir()
@@ -279,7 +271,7 @@ def test_an_operator_on_keys_can_be_killed_too(tmp_path: Path, undisturbed: Rows
         pq.write_table(table, files / f"{number}.parquet")
         os.utime(files / f"{number}.parquet", (number, number))
     moments = [(results_written, Job.kill), (committed, kill_within(0.3)), (recorded, Job.kill), (committed, kill_within(0.1))]
-    disturb(tmp_path, archive, moments, files=str(files), keyed=True)
+    disturb(tmp_path, moments, files=str(files), keyed=True)
     keys: dict[int, list[tuple[int, int]]] = {}
     for row in (row for table in tables for row in oracle.rows_of(table)):
         keys.setdefault(row["id"] % KEYS, []).append((row["ts"], row["id"]))
@@ -302,8 +294,8 @@ def written(out: Path) -> list[oracle.Row]:
     return [row for file in out.glob("batch=*/*.parquet") for row in oracle.rows_of(pq.ParquetFile(file).read())]
 
 
-def test_killed_workers_are_not_noticed_where_tasks_are_tried_again(tmp_path: Path, undisturbed: Rows, archive: str) -> None:
-    job = Job(tmp_path, f"-XX:SharedArchiveFile={archive}", master="local[2,4]").go()
+def test_killed_workers_are_not_noticed_where_tasks_are_tried_again(tmp_path: Path, undisturbed: Rows) -> None:
+    job = Job(tmp_path, master="local[2,4]").go()
     try:
         for crashes in (1, 2, 3):
             job.until(committed)  # between the kills, as a task is tried four times and no more
@@ -317,7 +309,7 @@ def test_killed_workers_are_not_noticed_where_tasks_are_tried_again(tmp_path: Pa
     assert rows_of(tmp_path / "out") == undisturbed
 
 
-def test_a_query_whose_worker_was_killed_says_so_and_can_go_on(tmp_path: Path, undisturbed: Rows, archive: str) -> None:
+def test_a_query_whose_worker_was_killed_says_so_and_can_go_on(tmp_path: Path, undisturbed: Rows) -> None:
     def kill_worker(job: Job) -> None:
         job.kill_workers(WORKER, enough=ended)
         assert job.crashes()
@@ -325,6 +317,6 @@ def test_a_query_whose_worker_was_killed_says_so_and_can_go_on(tmp_path: Path, u
     def kill_source(job: Job) -> None:
         job.kill_workers(SOURCE, enough=ended)
 
-    disturb(tmp_path, archive, [(committed, kill_worker), (committed, kill_source)])
+    disturb(tmp_path, [(committed, kill_worker), (committed, kill_source)])
     assert (tmp_path / "log").read_text().count("pyspark.errors.exceptions.captured.StreamingQueryException") == 2
     assert rows_of(tmp_path / "out") == undisturbed

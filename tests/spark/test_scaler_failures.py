@@ -5,51 +5,46 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from support.fake_cluster import FakeCluster, executors
+from support.fake_cluster import FakeCluster, FakeLive
 
 from skytide.control import Controller, ControllerLogic, Guard, Static
 from skytide.records import Allocation, Decision, Evaluation, Event, Observation
+from skytide.spark.scaling.executors import Pool, Share
 from skytide.spark.scaling.scaler import Scaler
 
 DEADLINE_S = 120
 
 
-class Plant:
-    """A plant with its query and manager in one, of which any part can be told to fail."""
+class Query(FakeLive):
+    """A query that can be told to fail."""
 
-    id = runId = name = "made-up"
-    what = "executors"
-    run = share = power = None
-    recentProgress = ()
-    status = {"isTriggerActive": False, "isDataAvailable": False}  # noqa: RUF012
     active: Callable[[], bool] = staticmethod(lambda: True)
-    under_way: Callable[[], bool] = staticmethod(lambda: False)
 
     def __init__(self) -> None:
-        self.query = self.manager = self
-        self.cluster: Any = FakeCluster(2)
-        self.cluster.local = False
-        self.actuator = executors(self.cluster)
-        self.left = False
+        super().__init__()
+        self.query = self
 
     @property
     def isActive(self) -> bool:
         return self.active()
 
+
+class Plant(Share):
+    """Executors of which any part can be told to fail."""
+
+    under_way: Callable[[], bool] = staticmethod(lambda: False)
+    seen: Callable[[float], Observation]
+
+    def __init__(self, observe: Callable[[float], Observation]) -> None:
+        self.live, self.cluster, self.seen = Query(), FakeCluster(2), observe
+        super().__init__(self.live, Pool(self.cluster), [].append)  # type: ignore[arg-type]
+
+    def observe(self, now_s: float) -> Observation:
+        return self.seen(now_s)
+
     @property
     def waits(self) -> bool:
         return self.under_way()
-
-    def tend(self, now_s: float) -> None:
-        self.actuator.tend(now_s)
-
-    def leave(self) -> None:
-        self.left = True
-
-    def addListener(self, _: object) -> None:
-        pass
-
-    removeListener = addListener
 
 
 class Says(Controller, ControllerLogic):
@@ -84,19 +79,11 @@ def seen(now_s: float) -> Observation:
     return Observation(now_s, 10, Allocation(2), 100, 100, 1.0, service_s=0.01)
 
 
-def run(part: str, *, plant: Plant, controller: Controller, observe: Callable[[float], Observation]) -> tuple[Scaler, Heard]:
+def run(part: str, *, plant: Plant, controller: Controller) -> tuple[Scaler, Heard]:
     """Run a scaler until it said something."""
     heard = Heard(part)
     scaler = Scaler(heard)
-    began = threading.Event()
-
-    def observe_later(now_s: float) -> Observation:
-        began.wait()
-        return observe(now_s)
-
-    scaler.attach(plant, controller, Guard(), 0.01, None)  # type: ignore[arg-type]
-    scaler._metrics.observe = observe_later  # type: ignore[method-assign]
-    began.set()
+    scaler.attach(plant.live, plant, controller, Guard(), 0.01, None)  # type: ignore[arg-type]
     assert heard.came.wait(DEADLINE_S), heard
     return scaler, heard
 
@@ -106,10 +93,11 @@ def fails(*_: object) -> Any:
 
 
 def test_metrics_that_fail_are_told_once_and_the_scaler_goes_on() -> None:
-    scaler, heard = run("this cycle failed", plant=Plant(), controller=Static(2), observe=fails)
+    plant = Plant(fails)
+    scaler, heard = run("this cycle failed", plant=plant, controller=Static(2))
     assert scaler.status().running
     assert scaler.status().failure == "this cycle failed, the next one comes: ConnectionError: no answer"
-    scaler._metrics.observe = seen  # type: ignore[method-assign]
+    plant.seen = seen
     while scaler.status().failure:
         assert scaler.status().running
     scaler.stop()
@@ -119,8 +107,8 @@ def test_metrics_that_fail_are_told_once_and_the_scaler_goes_on() -> None:
 
 @pytest.mark.parametrize("decision", [None, 3, Decision(Allocation(2.5), "half"), Decision(Allocation("3"), "words")])  # type: ignore[arg-type]
 def test_a_controller_that_decides_nonsense_is_told_and_nothing_is_done(decision: Any) -> None:
-    plant = Plant()
-    scaler, _ = run("this cycle failed", plant=plant, controller=Says(decision), observe=seen)
+    plant = Plant(seen)
+    scaler, _ = run("this cycle failed", plant=plant, controller=Says(decision))
     scaler.stop()
     assert "gave no decision for a whole number of workers" in scaler.status().failure
     assert (plant.cluster.requested, plant.cluster.told_to_go, plant.cluster.killed) == ([], [], [])
@@ -134,8 +122,8 @@ def test_a_controller_that_decides_nonsense_is_told_and_nothing_is_done(decision
     ],
 )
 def test_a_scaler_that_ends_says_why(part: str, end: str) -> None:
-    plant = Plant()
-    setattr(plant, part, fails)
-    scaler, heard = run("the auto-scaler ends", plant=plant, controller=Static(2), observe=seen)
+    plant = Plant(seen)
+    setattr(plant.live if part == "active" else plant, part, fails)
+    scaler, heard = run("the auto-scaler ends", plant=plant, controller=Static(2))
     assert scaler.await_end(DEADLINE_S)
-    assert (heard[-1], scaler.status().failure, scaler.status().running, plant.left) == (end, end, False, True)
+    assert (heard[-1], scaler.status().failure, scaler.status().running, plant.live.closed) == (end, end, False, True)

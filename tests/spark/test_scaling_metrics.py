@@ -213,9 +213,12 @@ class Clock:
         return self.now_s
 
 
+TWO = Allocation(2)
+
+
 class TestQueryMetrics:
     def metrics(self, query: FakeQuery, cluster: FakeCluster, clock: Clock) -> QueryMetrics:
-        made = QueryMetrics(query, cluster.executors, lambda: Allocation(2), clock=clock)  # type: ignore[arg-type]
+        made = QueryMetrics(query, cluster.executors, clock=clock)  # type: ignore[arg-type]
         made.trigger_s = 2.0
         return made
 
@@ -225,9 +228,9 @@ class TestQueryMetrics:
         clock.now_s = 8
         for number in range(4):
             metrics.feed(query.runs(number, 2.0 * number))  # and observe asks for it again
-        seen = metrics.observe(8)
+        seen = metrics.observe(8, TWO)
         assert seen is not None and (seen.arrival_rate_hz, seen.interval_s) == (50, 8)
-        assert metrics.observe(9) is None
+        assert metrics.observe(9, TWO) is None
 
     def test_busy_seconds_are_those_since_the_last_look_and_counters_may_go_back(self) -> None:
         query, clock, cluster = FakeQuery(), Clock(), FakeCluster(2)
@@ -236,13 +239,13 @@ class TestQueryMetrics:
             query.runs(number, 2.0 * number)
         clock.now_s = 10
         cluster.change("0", busy_s=2.0), cluster.change("1", busy_s=1.0)
-        seen = metrics.observe(10)
+        seen = metrics.observe(10, TWO)
         assert seen is not None and seen.loads == (("0", 0.2), ("1", 0.1))
         assert seen.utilisation == pytest.approx(50 * (3.0 / 2 / 6) / 100 / (1 - (6 - 1.5) / 6 / 2))
         query.runs(6, 12.0)
         clock.now_s = 12
         cluster.change("0", busy_s=0.5)
-        again = metrics.observe(12)
+        again = metrics.observe(12, TWO)
         assert again is not None and dict(again.loads)["0"] == 0.0
 
     def test_in_one_process_tasks_tell_how_long_they_worked_and_spark_does_not(self) -> None:
@@ -253,7 +256,6 @@ class TestQueryMetrics:
         metrics = QueryMetrics(
             query,
             cluster.executors,
-            lambda: Allocation(2),
             run=run,
             local=True,
             clock=clock,  # type: ignore[arg-type]
@@ -266,7 +268,7 @@ class TestQueryMetrics:
         worked |= {"pane tasks": 101.0, "key tasks": 102.0}
         clock.now_s = 10
         cluster.change("0", busy_s=10.0)  # as long as the application has run
-        seen = metrics.observe(10)
+        seen = metrics.observe(10, TWO)
         assert seen is not None and seen.loads == ()
         assert seen.utilisation == pytest.approx(50 * (3.0 / 2 / 6) / 100 / (1 - (6 - 1.5) / 6 / 2))
 
@@ -275,17 +277,17 @@ class TestQueryMetrics:
         metrics = self.metrics(query, FakeCluster(1), clock)
         for number in range(3):
             metrics.feed(query.runs(number, 2.0 * number))
-        assert metrics.observe(6) is not None
+        assert metrics.observe(6, TWO) is not None
         clock.now_s = 20
         query.status["isTriggerActive"] = True
-        assert metrics.observe(20) is None
+        assert metrics.observe(20, TWO) is None
         query.status["isTriggerActive"] = False
-        seen = metrics.observe(30)
+        seen = metrics.observe(30, TWO)
         assert seen is not None and (seen.arrival_rate_hz, seen.utilisation) == (0, 0)
         metrics.feed(query.runs(3, 50.0))
-        assert metrics.observe(52) is None  # its rows came since nobody knows when
+        assert metrics.observe(52, TWO) is None  # its rows came since nobody knows when
         metrics.feed(query.runs(4, 52.0))
-        seen = metrics.observe(54)
+        seen = metrics.observe(54, TWO)
         assert seen is not None and seen.arrival_rate_hz == 50
 
     def test_a_batch_that_does_not_end_says_that_more_came_than_could_be_served(self) -> None:
@@ -293,20 +295,20 @@ class TestQueryMetrics:
         metrics = self.metrics(query, FakeCluster(2), clock)
         for number in range(4):
             metrics.feed(query.runs(number, 2.0 * number))
-        usual = metrics.observe(8)
+        usual = metrics.observe(8, TWO)
         assert usual is not None and usual.utilisation < 1
         query.status["isTriggerActive"] = True
         clock.now_s = 4
-        assert metrics.observe(12) is None  # it may still be one as before
+        assert metrics.observe(12, TWO) is None  # it may still be one as before
         clock.now_s = 8
-        assert metrics.observe(16) is None
+        assert metrics.observe(16, TWO) is None
         clock.now_s = 12
-        seen = metrics.observe(20)
+        seen = metrics.observe(20, TWO)
         assert seen is not None and seen.utilisation == 2 and seen.arrival_rate_hz > usual.arrival_rate_hz
         assert seen.arrival_rate_hz == pytest.approx(2 * seen.processed_rate_hz)
         assert seen.service_s == usual.service_s
         metrics.feed(query.runs(4, 20.0))
-        again = metrics.observe(24)
+        again = metrics.observe(24, TWO)
         assert again is not None and again.utilisation < 1
 
     def test_another_run_counts_from_anywhere(self) -> None:
@@ -314,12 +316,12 @@ class TestQueryMetrics:
         metrics = self.metrics(query, FakeCluster(1), clock)
         for number in range(10, 14):
             metrics.feed(query.runs(number, 2.0 * number))
-        metrics.observe(30)
+        metrics.observe(30, TWO)
         again = FakeQuery()
         again.runId = "b"
         metrics.feed(again.runs(0, 40.0))  # not yet known
         metrics.follow(again)  # type: ignore[arg-type]
         for number in range(3):
             metrics.feed(again.runs(number, 40.0 + 2 * number))
-        seen = metrics.observe(46)
+        seen = metrics.observe(46, TWO)
         assert seen is not None and seen.arrival_rate_hz == 50

@@ -29,8 +29,10 @@ from skytide.spark.scaling.gateway import Executor, SparkCluster
 from skytide.spark.scaling.warm import warm
 from skytide.spark.session.cluster import LocalCluster
 from skytide.spark.session.local import local_session
+from skytide.spark.session.quick import SECOND_TRIES
+from support.classes import archive
 
-TESTS = str(Path(__file__).parents[1])
+TESTS, SOURCES = str(Path(__file__).parents[1]), str(Path(skytide.__file__).parents[1])
 ROOM, MAX_EXECUTORS = 2, 3  # executors that the cluster has room for at first, and that the scaler may ask for
 PARTS = 4
 ROW_S, HIGH_HZ = 0.002, 750
@@ -223,11 +225,15 @@ def levels(site: Site, folder: Path) -> dict[str, Any]:
     run = patient(steps, folder, ROW_S, start_us, batch="4 s", trigger="2 s", pane_slots=1)
     site.until(lambda: run.status().batch > 0, "the query runs")
     scaler = site.scale(run)
-    site.until(lambda: time.time() > start_us / 1e6 + low_s, "the load is high")
-    up_s = site.until(lambda: len(site.active()) == MAX_EXECUTORS, "all executors are there")
-    settled_s = up_s + site.until(lambda: scaler.history()[-1].utilisation < 1, "the query keeps up")
-    site.until(lambda: run.status().pane_slots == MAX_EXECUTORS, "each executor has a slot")
-    site.until(lambda: reported(scaler, "may go"), "an executor is let go")
+    slots = {0}
+
+    def watched(what: Callable[[], Any], why: str) -> float:
+        return site.until(lambda: slots.add(run.status().pane_slots) or what(), why)
+
+    watched(lambda: time.time() > start_us / 1e6 + low_s, "the load is high")
+    up_s = watched(lambda: len(site.active()) == MAX_EXECUTORS, "all executors are there")
+    settled_s = up_s + watched(lambda: scaler.history()[-1].utilisation < 1, "the query keeps up")
+    watched(lambda: reported(scaler, "may go"), "an executor is let go")
     failed = site.failed()
     leaving = next(event.text.split("executor ")[-1].split(" ")[0] for event in scaler.events() if "may go" in event.text)
     victim = next(each for each in site.active() if each.id != leaving)
@@ -246,7 +252,7 @@ def levels(site: Site, folder: Path) -> dict[str, Any]:
     got, right = windows(folder / "out"), windows(folder / "fixed" / "out")
     seen = [each for each in scaler.history() if each.pane_utilisation is not None]
     return {
-        "up_s": up_s, "settled_s": settled_s, "failed": failed, "ended": ended, "levels": len(seen),
+        "up_s": up_s, "settled_s": settled_s, "failed": failed, "ended": ended, "levels": len(seen), "slots": max(slots),
         "windows": len(got), "same": all(right[start] == row for start, row in got.items()),
         "loaded": sum(low_s <= start / 1e6 - start_us / 1e6 < low_s + high_s for start in got),
         "sizes": [each.allocation.workers for each in scaler.history()], "events": [str(event) for event in scaler.events()],
@@ -316,11 +322,13 @@ SCENARIOS = {scenario.__name__: scenario for scenario in (step, levels, warmth)}
 
 def main(folder: str, *names: str) -> None:
     """Run scenarios on one cluster and in one session."""
-    with LocalCluster(ROOM if "step" in names else MAX_EXECUTORS) as local:
+    room = ROOM if "step" in names else MAX_EXECUTORS
+    with LocalCluster(room, hosts=room, classes=archive()) as local:
         settings = {
             **local.settings(),
+            **({} if "warmth" in names else SECOND_TRIES),  # which would hide how long a cold task takes
             "spark.python.daemon.module": "pyspark.daemon",
-            "spark.executorEnv.PYTHONPATH": TESTS,
+            "spark.executorEnv.PYTHONPATH": os.pathsep.join((TESTS, SOURCES)),  # the same skytide as here
             "spark.sql.files.minPartitionNum": str(PARTS),
             # With these, a standalone cluster starts with one executor.
             "spark.dynamicAllocation.enabled": "true",

@@ -1,9 +1,11 @@
-"""Fake executors."""
+"""Fake executors, and a fake query that runs on them."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from skytide.spark.scaling.executors import ClusterExecutors
+from skytide.records import Allocation, Observation
+from skytide.spark.scaling.executors import Pool, Share
 from skytide.spark.scaling.gateway import Executor
 
 
@@ -11,7 +13,7 @@ class FakeCluster:
     """Fake executors; the cluster has `room` for no more."""
 
     def __init__(self, count: int = 1, room: int = 100) -> None:
-        self.room, self.drains = room, True
+        self.room, self.drains, self.accepts = room, True, True
         self.all: dict[str, Executor] = {}
         self.requested: list[int] = []
         self.killed: list[str] = []
@@ -40,7 +42,7 @@ class FakeCluster:
 
     def request(self, total: int) -> bool:
         self.requested.append(total)
-        return True
+        return self.accepts
 
     def decommission(self, executor: str) -> bool:
         self.told_to_go.append(executor)
@@ -51,5 +53,27 @@ class FakeCluster:
         self.change(executor, active=False)
 
 
-def executors(cluster: FakeCluster, reported: list[str] | None = None, **options: Any) -> ClusterExecutors:
-    return ClusterExecutors(cluster, tell=(reported if reported is not None else []).append, **options)
+class FakeLive:
+    """A query, and metrics that say what they are told to say."""
+
+    run, query, name, trigger_s, utilisation = None, None, "made-up", 0.5, 1.0  # type: tuple[None, Any, str, float, float | None]
+    closed = False
+
+    def __init__(self) -> None:
+        self.metrics = self
+
+    def observe(self, now_s: float, present: Allocation) -> Observation | None:
+        if self.utilisation is None:
+            return None
+        return Observation(now_s, 10, present, 100, 100, self.utilisation, service_s=0.01)
+
+    def listen(self, changed: Callable[[], None]) -> None:
+        pass
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def executors(cluster: FakeCluster, reported: list[str] | None = None, live: FakeLive | None = None, **options: Any) -> Share:
+    """Return the plant of a query that has all executors to itself."""
+    return Share(live or FakeLive(), Pool(cluster, **options), (reported if reported is not None else []).append)  # type: ignore[arg-type]

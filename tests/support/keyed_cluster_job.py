@@ -19,6 +19,7 @@ import skytide
 from skytide.spark.scaling.gateway import SparkCluster
 from skytide.spark.session.cluster import LocalCluster
 from skytide.spark.session.local import local_session
+from support.classes import archive
 from support.streaming_job import COUNTED, KEYS, Numbered
 
 START_US = 1_700_000_000_000_000
@@ -30,7 +31,7 @@ def main(folder: Path) -> None:
     """Run the query, disturb it, and write down what happened."""
     feed, out = folder / "in", folder / "out"
     feed.mkdir()
-    with LocalCluster(4) as local:
+    with LocalCluster(4, hosts=4, classes=archive()) as local:
         # With dynamic allocation a standalone cluster starts with one executor.
         dynamic = {"enabled": "true", "shuffleTracking.enabled": "true", "initialExecutors": "1"}
         dynamic = {f"spark.dynamicAllocation.{name}": value for name, value in dynamic.items()}

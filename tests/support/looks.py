@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from skytide.loop.cycle import Cycle
-from skytide.records import Allocation, Decision, Evaluation, Event, Expected, Observation, ScalerStatus, Status, WindowRow
+from skytide.records import Allocation, Decision, Evaluation, Event, Expected, Observation, Outcome, ScalerStatus, Status, WindowRow
 from skytide.records.fleet import FleetStatus, SplitStatus
 from skytide.watch.looks import FleetLook, Points, QueryLook, ScalerAbout, ScalerLook, StreamRow, Subject
 
@@ -86,8 +86,8 @@ class TalkingScaler:
         expected = Expected(20.0, 1.2 * rate_hz, 0.9 * rate_hz, 1.5 * rate_hz)
         decided = Decision(Allocation(wanted), reason, expected)
         left = Decision(Allocation(limited), reason if limited == wanted else f"{reason}; at most 2 times as many per step")
-        action = f"{present.workers} to {limited}" if limited != present.workers else ""
-        cycle = Cycle(at_s, evaluation, decided, left, action)
+        outcome = Outcome("asked", f"{present.workers} to {limited}") if limited != present.workers else Outcome("kept")
+        cycle = Cycle(at_s, evaluation, decided, left, outcome)
         status = replace(
             before,
             workers=present.workers,
@@ -95,10 +95,10 @@ class TalkingScaler:
             reason=left.reason,
             seen=seen,
             cycles=before.cycles + 1,
-            changes=before.changes + bool(action),
+            changes=before.changes + outcome.changed,
             limited=before.limited + cycle.is_limited,
         )
-        events = (*self.latest.events, Event(at_s, f"{left.reason}. {action}")) if action else self.latest.events
+        events = (*self.latest.events, Event(at_s, f"{left.reason}. {outcome.text}")) if outcome.text else self.latest.events
         self.latest = replace(self.latest, at_s=at_s, status=status, cycles=(*self.latest.cycles, cycle), events=events)
 
     def _set_paused(self, paused: bool) -> None:

@@ -1,5 +1,7 @@
 """Every kernel against its slow twin, on points full of ties, duplicates and constant columns."""
 
+import sys
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -51,6 +53,19 @@ def test_a_large_array_sifted_by_a_sample_has_the_same_skyline(d: int) -> None:
     assert kernels.beaten(points[~mask], best).all()
     shuffled = np.random.default_rng(1).permutation(len(points))
     assert (kernels.skyline(points[shuffled]) == mask[shuffled]).all()
+
+
+@pytest.mark.parametrize("values", [None, 3, 8, 60])
+@pytest.mark.parametrize("head", [1, 4, 32])
+def test_in_two_dimensions_a_sample_hides_no_point_of_the_skyline(
+    values: int | None, head: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = sys.modules["skytide.kernels.skyline"]
+    monkeypatch.setattr(module, "PLANE_HEAD", head)
+    for seed in range(8):
+        points = random_points(300, 2, values, seed)
+        points[:, 1] += (2 if values else 0.5) - points[:, 0]  # most are not comparable
+        assert module._best_in_plane(points).tolist() == reference.skyline(points)
 
 
 def test_extremes() -> None:
@@ -132,6 +147,14 @@ def test_smallest_k_is_found_by_trying_every_k(points: np.ndarray) -> None:
     assert kernels.smallest_k(checked, checked).tolist() == reference.smallest_k(checked.tolist())
 
 
+@given(clouds(most_rows=25))
+def test_smallest_k_of_a_skyline_is_the_same_if_it_is_known_to_be_one(points: np.ndarray) -> None:
+    checked = as_points(points)
+    best = checked[np.array(reference.skyline(checked.tolist()), dtype=np.bool_)]
+    assert kernels.smallest_k(best, best, undominated=True).tolist() == reference.smallest_k(best.tolist())
+    assert kernels.smallest_k(best, checked, undominated=True).tolist() == kernels.smallest_k(best, checked).tolist()
+
+
 def test_smallest_k_with_more_ranks_than_sixteen_bits() -> None:
     points = random_points(40_000, 2, None)
     assert (kernels.smallest_k(points[:50], points) <= 3).all()
@@ -178,7 +201,7 @@ def first_turn(point: np.ndarray, rivals: np.ndarray, turns: np.ndarray, begin: 
 @pytest.mark.parametrize("values", [None, 3])
 @pytest.mark.parametrize("panes", [1, 5, 150])
 def test_the_first_dominator_is_its_twin(d: int, values: int | None, panes: int) -> None:
-    points, rivals = random_points(120, d, values), random_points(200, d, values, seed=1)
+    points, rivals = random_points(150, d, values), random_points(300, d, values, seed=1)
     rng = np.random.default_rng([d, panes])
     turns, begins = rng.integers(-panes, 1, len(rivals)), rng.integers(-panes, 2, len(points))
     assert kernels.first_dominators(points, rivals, turns).tolist() == [first_turn(p, rivals, turns, -panes) for p in points]

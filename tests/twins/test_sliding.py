@@ -41,6 +41,7 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a few panes have several levels of blocks, and come in several groups."""
     monkeypatch.setattr(recompute, "FANOUT", 2)
     monkeypatch.setattr(incremental, "ROWS_AT_ONCE", 5)
+    monkeypatch.setattr(incremental, "ROWS_PER_THREAD", 2)
 
 
 @pytest.mark.parametrize("query", ALL, ids=repr)
@@ -73,13 +74,13 @@ def streams(draw: st.DrawFn) -> list[tuple[int, pa.Table]]:
 
 @pytest.mark.usefixtures("small_blocks")
 @pytest.mark.parametrize("query", ALL, ids=repr)
-@given(windows=layouts(), panes=streams(), cuts=st.sets(st.integers(1, 80), max_size=3))
+@given(windows=layouts(), panes=streams(), cuts=st.sets(st.integers(1, 80), max_size=3), threads=st.integers(1, 3))
 def test_many_windows_at_once_are_the_windows_of_all_their_rows(
-    query: Query, windows: Windows, panes: list[tuple[int, pa.Table]], cuts: set[int]
+    query: Query, windows: Windows, panes: list[tuple[int, pa.Table]], cuts: set[int], threads: int
 ) -> None:
     numbers = np.array([number for number, _ in panes])
     wanted = windows_with_panes(windows, numbers, range(-100, 100))
-    sliding = sliding_memory(query)
+    sliding = sliding_memory(query, threads)
     memory, found, done = sliding.empty(SCHEMA), [], 0
     for some in np.split(wanted, sorted(cut for cut in cuts if cut < len(wanted))):  # as batches of a stream let them out
         closed = int(np.searchsorted(numbers, pane_bounds(windows, some[-1:])[1][0]))

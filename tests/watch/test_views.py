@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from support.looks import NOW_S, TalkingFleet, TalkingQuery, TalkingScaler
 
+from skytide.records import Outcome
 from skytide.watch import fleet_view, scaler_view
 from skytide.watch.looks import Subject
 from skytide.watch.query_view import idle_point, is_live, panel, point, verdict
@@ -236,6 +237,18 @@ def test_the_verdict_on_an_auto_scaler(change: dict[str, Any], text: str) -> Non
     changed = replace(scaler.latest, status=replace(scaler.latest.status, **change))
     assert scaler_view.verdict(changed).text == text
     assert scaler_view.panel(changed, Trail()).actions == (("resume",) if change.get("paused") else ("pause",))
+
+
+@pytest.mark.parametrize(
+    ("kind", "shown"),
+    [("done", 1), ("asked", 1), ("recommended", 1), ("kept", 0), ("limited", 0), ("refused", 0), ("paused", 0)],
+)
+def test_only_what_changed_or_would_is_a_change_on_the_page(kind: Any, shown: int) -> None:
+    scaler = TalkingScaler()
+    scaler.cycle(rate_hz=5_000, wanted=4, limited=4, utilisation=1.4, reason="why")
+    look = replace(scaler.latest, cycles=(replace(scaler.latest.cycles[0], outcome=Outcome(kind, "in words")),))
+    panel = scaler_view.panel(look, Trail())
+    assert (len(panel.tables[0].rows), len(panel.marks)) == (shown, shown)
 
 
 def test_a_fleet_shows_its_streams_by_rate_and_who_is_away() -> None:

@@ -22,11 +22,12 @@ from skytide.batch.machine import Machine
 from skytide.batch.pacing import POLL_US, Pace
 from skytide.batch.reports import PanePart, PaneReport, PaneTaskReport, Piece, StepReport, WindowFound, WindowReport
 from skytide.batch.rules import Rules
-from skytide.batch.spreading import OnDriver, OneTask, Slices
+from skytide.batch.spreading import DRIVER_S, OnDriver, OneTask, Slices
 from skytide.batch.state import OpenPane, Output, State
 from skytide.batch.ways import InPlace, InSource, InSplits, Sent, Way
 
 __all__ = [
+    "DRIVER_S",
     "POLL_US",
     "BatchStarted",
     "Commit",

@@ -7,7 +7,7 @@ WORTH_S = 0.4  # of work: below that, more jobs cost more than a second core sav
 SLICES_PER_SLOT = 2  # so that a slot which is done early has something to pull
 FIRST_PAIR_S, FIRST_ROW_S = 1e-9, 1e-6  # until it has been measured
 LEARNED = 1 / 4  # the weight of the latest measurement
-DRIVER_S = 0.25  # of work: up to that, a job costs more than it takes off the driver
+DRIVER_S = 0.25  # of work: up to that, a job costs more than it takes off the driver; without a cluster, it takes nothing off
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Spreader:
     def decide(self, new_rows: int, memory_rows: int) -> Spreading:
         """Return how to add new rows to a memory."""
         expected_s = self._units(new_rows, memory_rows) * self._unit_s
-        if expected_s <= min(self._driver_s, self._worth_s):
+        if expected_s <= self._driver_s:
             return OnDriver(f"on the driver: {expected_s:.2f} s of work")
         if not self._can_spread:
             return OneTask("one task: this query is answered from its panes as a whole")

@@ -24,9 +24,9 @@ from skytide.dashboard.history import read_windows
 from skytide.dashboard.live import WARMING_UP
 from skytide.errors.checks import real
 from skytide.lab.real_data import data
+from skytide.spark.clock import now_us
 from skytide.spark.session.interrupt import Interrupt
 from skytide.spark.session.local import local_session
-from skytide.spark.sources.workload_reader import now_us
 
 TRIGGER = "500 ms"
 MAX_SPLITS = 8

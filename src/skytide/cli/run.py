@@ -18,11 +18,11 @@ from skytide.dashboard.live import WARMING_UP, line, view
 from skytide.dashboard.picture import draw
 from skytide.errors import SkytideError
 from skytide.errors.checks import real
+from skytide.spark.clock import now_us
 from skytide.spark.session.failure import reason
 from skytide.spark.session.interrupt import Interrupt
 from skytide.spark.session.local import local_session
 from skytide.spark.sources.workload import WorkloadStream
-from skytide.spark.sources.workload_reader import now_us
 from skytide.watch.serving import check_installed
 
 DIMENSIONS = 5

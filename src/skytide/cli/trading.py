@@ -26,9 +26,9 @@ from skytide.dashboard.trading_picture import draw
 from skytide.errors.checks import real, whole
 from skytide.errors.limits import MAX_SLOTS
 from skytide.lab.real_data import data
+from skytide.spark.clock import now_us
 from skytide.spark.session.interrupt import Interrupt
 from skytide.spark.session.local import local_session
-from skytide.spark.sources.workload_reader import now_us
 from skytide.trading import AlgoTrader
 from skytide.windows import duration_us
 

@@ -10,7 +10,7 @@ from typing import Self
 
 from skytide.cli.traffic import Traffic
 from skytide.errors import SkytideError
-from skytide.spark.sources.workload_reader import now_us
+from skytide.spark.clock import now_us
 
 EVERY_S = 0.2
 MAX_S = 1.0  # of the streams are written at once when there is much to catch up with

@@ -25,7 +25,7 @@ class Guard:
     minimum: int = 1
     maximum: int = 8
     step_factor: float = 2.0
-    """The largest factor by which the number of workers may grow or shrink in one step."""
+    """The largest factor by which the number of workers may grow or shrink in one step; those that are on their way count as there."""
     scale_down_after: Duration | int = "2 min"
     """Workers are removed only when fewer have been wanted all this time."""
     cool_down: Duration | int = 0
@@ -119,8 +119,9 @@ class GuardLogic:
         limit = self._persistent(limit, base, now_s, seen.seen.interval_s)
         if limit > wanted:
             why.append(f"fewer only after {config.scale_down_after_s:g} s")
-        if limit > base * config.step_factor:
-            limit = max(base + 1, int(base * config.step_factor))
+        asked = max(base, standing.workers)
+        if limit > asked * config.step_factor:
+            limit = max(asked + 1, int(asked * config.step_factor))
             why.append(f"at most {config.step_factor:g} times as many per step")
         elif limit < base / config.step_factor:
             limit = -int(-base // config.step_factor)

@@ -4,41 +4,59 @@ import os
 import stat
 import tempfile
 from collections.abc import Callable
+from functools import cached_property, update_wrapper
 from pathlib import Path
-from typing import Any, TypeVar
-
-import numba
+from typing import Any, TypeVar, cast
 
 Loop = TypeVar("Loop", bound=Callable[..., Any])
-_njit: Any = numba.njit
-_settings: Any = numba.config
 
 
 def compiled(loop: Loop) -> Loop:
-    """Return the loop compiled at its first call, with the machine code cached for later processes.
+    """Return the loop compiled at its first call, with the machine code cached for later processes; other threads run beside it.
 
     Numba caches next to the source or in the user's home, and fails where neither can be written to, as in many containers. Then a
     temporary folder is used instead, and if that fails too, each process compiles for itself.
     """
-    made: Loop
-    try:
-        made = _njit(cache=True)(loop)
-    except RuntimeError:  # no locator available
-        made = _cached_in_temporary(loop)
-    return made
+    return cast("Loop", _Compiled(loop))
 
 
-def _cached_in_temporary(loop: Loop) -> Loop:
-    made: Loop
-    before = _settings.CACHE_DIR
+class _Compiled:
+    """A loop that imports numba when it is first needed: most processes that import a kernel, such as those that plan a query, never call it."""
+
+    def __init__(self, loop: Callable[..., Any]) -> None:
+        update_wrapper(self, loop)
+        self._loop = loop
+
+    def __call__(self, *arguments: Any) -> Any:
+        return self._made(*arguments)
+
+    @property
+    def _numba_type_(self) -> Any:
+        """What numba asks for when another compiled loop calls this one."""
+        return self._made._numba_type_
+
+    @cached_property
+    def _made(self) -> Any:
+        from numba import njit
+
+        try:
+            return njit(cache=True, nogil=True)(self._loop)
+        except RuntimeError:  # no locator available
+            return _cached_in_temporary(self._loop)
+
+
+def _cached_in_temporary(loop: Callable[..., Any]) -> Any:
+    from numba import config, njit
+
+    settings: Any = config
+    before = settings.CACHE_DIR
     try:
-        _settings.CACHE_DIR = _private_folder()  # read when a function is created, so other functions keep their own folder
-        made = _njit(cache=True)(loop)
+        settings.CACHE_DIR = _private_folder()  # read when a function is created, so other functions keep their own folder
+        return njit(cache=True, nogil=True)(loop)
     except (RuntimeError, OSError):
-        made = _njit(loop)
+        return njit(nogil=True)(loop)
     finally:
-        _settings.CACHE_DIR = before
-    return made
+        settings.CACHE_DIR = before
 
 
 def _private_folder() -> str:

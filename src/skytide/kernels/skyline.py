@@ -12,6 +12,7 @@ from skytide.kernels.scan import Mask, beaten, count_dominators, dominates
 FEW = 128  # up to this number, points are compared pair by pair
 PAYS = 0.7  # a pass pays if it leaves at most this share of the points
 HEAD = 8192  # the sample whose skyline sifts a large array
+PLANE_HEAD = 1024  # the same for two dimensions, in which skylines are small
 
 
 def skyline(points: Any) -> Mask:
@@ -28,10 +29,7 @@ def skyline(points: Any) -> Mask:
     if len(alive) <= FEW:
         return _nested_loops(checked, alive)
     rows = np.take(checked, alive, axis=0)
-    if d == 2:
-        best = _sweep(rows, np.lexsort((rows[:, 1], rows[:, 0])))
-    else:
-        best = _best_of_many(rows)
+    best = _best_in_plane(rows) if d == 2 else _best_of_many(rows)
     mask = np.zeros(n, dtype=np.bool_)
     mask[alive[best]] = True
     return mask
@@ -54,6 +52,22 @@ def _outlast_a_sample(points: Points) -> Mask:
     return ~beaten(points, champions)
 
 
+def _best_in_plane(points: Points) -> Mask:
+    best = np.ones(len(points), dtype=np.bool_)
+    if len(points) > 4 * PLANE_HEAD:
+        head = points[:: len(points) // PLANE_HEAD]
+        order = _along(head)
+        best = _outlast_stairs(points, head[order[_sweep(head, order)[order]]])
+        points = points[best]
+    best[best] = _sweep(points, _along(points))
+    return best
+
+
+def _along(points: Points) -> Indices:
+    """Return the rows in the order of the first dimension."""
+    return np.lexsort((points[:, 1], points[:, 0]))
+
+
 @compiled
 def _sweep(points: Points, order: Indices) -> Mask:
     """Return the skyline, walking along the first dimension: only a point below all earlier ones in the second belongs to the skyline."""
@@ -63,6 +77,24 @@ def _sweep(points: Points, order: Indices) -> Mask:
         if points[i, 1] < points[best, 1]:
             best = i
         mask[i] = points[i, 0] == points[best, 0] and points[i, 1] == points[best, 1]
+    return mask
+
+
+@compiled
+def _outlast_stairs(points: Points, stairs: Points) -> Mask:
+    """Return which points no stair dominates, where stairs are a skyline along the first dimension: the last one that begins before a point is the lowest."""
+    mask = np.ones(len(points), np.bool_)
+    for i in range(len(points)):
+        first, end = 0, len(stairs)
+        while first < end:
+            middle = (first + end) // 2
+            if stairs[middle, 0] <= points[i, 0]:
+                first = middle + 1
+            else:
+                end = middle
+        if first:
+            x, y = stairs[first - 1, 0], stairs[first - 1, 1]
+            mask[i] = points[i, 1] < y or (points[i, 1] == y and points[i, 0] == x)
     return mask
 
 

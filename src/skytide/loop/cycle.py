@@ -9,8 +9,8 @@ from skytide.control.controller import Controller
 from skytide.control.guard import Guard
 from skytide.errors.checks import is_whole, refused
 from skytide.loop.evaluate import RECENT, evaluate
-from skytide.loop.ports import Actuator, Events, Metrics, Store
-from skytide.records import Allocation, Decision, Evaluation, Observation
+from skytide.loop.ports import Events, Plant, Store
+from skytide.records import Allocation, Decision, Evaluation, Observation, Outcome
 
 Built = TypeVar("Built")
 PATIENCE = 3  # lead times after which the loop no longer waits for workers that did not come
@@ -26,8 +26,8 @@ class Cycle:
     """What the controller wanted."""
     limited: Decision
     """What the guard left of it."""
-    action: str
-    """What was done; empty if nothing was."""
+    outcome: Outcome
+    """What became of that."""
 
     @property
     def is_limited(self) -> bool:
@@ -36,21 +36,22 @@ class Cycle:
 
 
 class Loop:
-    """A controller within its limits, between a plant's metrics and its actuator."""
+    """A controller within its limits, and the plant it steers."""
 
     def __init__(
         self,
-        metrics: Metrics,
-        actuator: Actuator,
+        plant: Plant,
         controller: Controller,
         guard: Guard | None = None,
         store: Store | None = None,
         events: Events | None = None,
+        *,
+        acts: bool = True,
     ) -> None:
-        """Continue from what the store holds."""
+        """Continue from what the store holds; unless it `acts`, it only recommends."""
         saved = store.load() if store else {}
         kind = repr(controller)
-        self._metrics, self._actuator, self._store, self._events = metrics, actuator, store, events
+        self._plant, self._store, self._events, self.acts = plant, store, events, acts
         self._kind, self._others = kind, saved.get("controllers", {})
         self._logic = self._resumed(controller.build, self._others.get(kind))
         self._guard = self._resumed((guard or Guard()).build, saved.get("guard"))
@@ -65,15 +66,15 @@ class Loop:
     def cycle(self, now_s: float) -> Cycle:
         """Run one cycle, and return what happened; if the clock goes back, time stands still."""
         now_s = self._now_s = max(now_s, self._now_s)
-        present = self._actuator.current()
+        present = self._plant.size()
         if self._asked is None and self._held and present.workers < self._held.workers:
             self._asked = (self._held, now_s)  # some were lost: they are on their way again, and not to be called off
-        seen = self._metrics.observe(now_s)
+        seen = self._plant.observe(now_s)
         if seen is None or now_s - seen.at_s > self._stale_s:
             return self._end(now_s, None, *self._blind(present, now_s))
         self._seen_s = seen.at_s
         self._history.append(seen)
-        evaluation = evaluate(list(self._history), lead_s=self._actuator.lead_s, settled=self._settled(seen, now_s))
+        evaluation = evaluate(list(self._history), lead_s=self._plant.lead_s, settled=self._settled(seen, now_s))
         decided = self._logic.decide(evaluation, now_s=now_s)
         if not (isinstance(decided, Decision) and is_whole(decided.allocation.workers)):
             raise refused("decide()", decided, f"{self._kind} gave no decision for a whole number of workers", "give a Decision")
@@ -105,7 +106,7 @@ class Loop:
     def _settled(self, seen: Observation, now_s: float) -> bool:
         """Return whether what was asked for is there; the wait for it ends some time."""
         if self._asked and seen.allocation.workers != self._asked[0].workers:
-            if now_s - self._asked[1] <= PATIENCE * self._actuator.lead_s + seen.interval_s:
+            if now_s - self._asked[1] <= PATIENCE * self._plant.lead_s + seen.interval_s:
                 return False
             self._tell(
                 now_s, f"{self._asked[0].workers} workers were asked for, {seen.allocation.workers} are there: going on with those"
@@ -116,20 +117,30 @@ class Loop:
 
     def _end(self, now_s: float, evaluation: Evaluation | None, decided: Decision, limited: Decision) -> Cycle:
         """Act, save what has to last, and return what happened."""
-        action = ""
-        before = self._asked[0] if self._asked else self._actuator.current()
-        if evaluation is not None and not self.paused and limited.allocation != before:
-            action = self._actuator.apply(limited.allocation, now_s)
-            if self._actuator.acts:
-                self._asked, self._held = (limited.allocation, now_s), limited.allocation
-                self._tell(now_s, f"{limited.reason}. {action}")
-        if evaluation is not None and not self._actuator.acts:
-            if limited.allocation != (self._recommended or before):
-                self._tell(now_s, f"{limited.reason}. {action or f'recommended: {before.workers} workers, as it is'}")
-            self._recommended = limited.allocation
+        outcome = Outcome("kept") if evaluation is None else self._act(limited, now_s)
         if self._store:
             self._store.save(self.snapshot())
-        return Cycle(now_s, evaluation, decided, limited, action)
+        return Cycle(now_s, evaluation, decided, limited, outcome)
+
+    def _act(self, limited: Decision, now_s: float) -> Outcome:
+        """Request what a decision wants, or recommend it, and return what became of it."""
+        wanted, before = limited.allocation, self._asked[0] if self._asked else self._plant.size()
+        if self.paused or wanted == before:
+            self._plant.keep(wanted)
+            outcome = Outcome("paused" if self.paused else "kept")
+        elif self.acts:
+            outcome = self._plant.request(wanted, now_s)
+            self._asked, self._held = (wanted, now_s), wanted
+            self._tell(now_s, f"{limited.reason}. {outcome.text}")
+        else:
+            outcome = Outcome(
+                "recommended", f"recommended: {wanted.workers} workers in place of {before.workers}; nothing was done"
+            )
+        if not self.acts:
+            if wanted != (self._recommended or before):
+                self._tell(now_s, f"{limited.reason}. {outcome.text or f'recommended: {before.workers} workers, as it is'}")
+            self._recommended = wanted
+        return outcome
 
     def _tell(self, now_s: float, text: str) -> None:
         if self._events:

@@ -2,31 +2,44 @@
 
 from typing import Any, Protocol
 
-from skytide.records import Allocation, Observation
+from skytide.records import Allocation, Observation, Outcome
 
 
-class Metrics(Protocol):
-    """Where observations come from."""
+class Plant(Protocol):
+    """Whatever runs a query: it is watched, and resized. One whose workers need no care has no `keep`, `tend` and `close` of its own."""
 
-    def observe(self, now_s: float) -> Observation | None:
-        """Return what was measured since the last call, or None if nothing was."""
-
-
-class Actuator(Protocol):
-    """What can be resized."""
-
-    acts: bool
-    """False: it only says what it would do."""
-
-    def current(self) -> Allocation:
-        """Return what is there now."""
-
-    def apply(self, wanted: Allocation, now_s: float) -> str:
-        """Ask for another size, and return what was done, in words; what comes may be less, and come later."""
+    what: str = "workers"
+    """What its workers are called."""
 
     @property
     def lead_s(self) -> float:
         """How long it takes until an added worker works, as far as is known."""
+
+    @property
+    def waits(self) -> bool:
+        """Whether something is under way that `tend` should see soon."""
+        return False
+
+    def observe(self, now_s: float) -> Observation | None:
+        """Return what was measured since the last call, or None if nothing was."""
+
+    def size(self) -> Allocation:
+        """Return what is there, and stays."""
+
+    def request(self, wanted: Allocation, now_s: float) -> Outcome:
+        """Ask for another size, and return what became of it; what comes may be less, and come later."""
+
+    def keep(self, wanted: Allocation) -> None:
+        """Note that what is there, or was asked for, is still wanted: others who use it must not take it away."""
+        return None
+
+    def tend(self, now_s: float) -> None:
+        """Look after workers that come and go."""
+        return None
+
+    def close(self) -> None:
+        """Leave the query as it is."""
+        return None
 
 
 class Store(Protocol):

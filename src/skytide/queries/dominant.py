@@ -27,16 +27,19 @@ class _KDominance(PreferenceQuery):
         """Return the plain skyline."""
         return Skyline(self.preference, self.nulls)
 
-    def _smallest_k(self, kept: pa.Table) -> tuple[pa.Table, Indices]:
-        """Return the skyline of what was kept, and for each of its rows the smallest k at which it stays."""
-        kept = self.pane(kept)
-        kept, points = self.compared(kept)
-        return kept, self.within_groups(lambda part: smallest_k(part, part), kept, points)
+    def window(self, kept: pa.Table) -> pa.Table:
+        """Return the answer from the skyline of what was kept."""
+        return self.window_of_skyline(self.pane(kept))
+
+    def _smallest_k(self, best: pa.Table) -> Indices:
+        """Return for each row of a skyline the smallest k at which it stays."""
+        _, points = self.compared(best)
+        return self.within_groups(lambda part: smallest_k(part, part, undominated=True), best, points)
 
     def _share_with_k(self, kept: pa.Table, mine: Mask) -> tuple[pa.Table, Indices]:
         kept, points = self.compared(kept)
         best = mine & (count_dominators(points, limit=1, tested=mine) == 0)
-        return kept.filter(pa.array(best)), smallest_k(points[best], points)
+        return kept.filter(pa.array(best)), smallest_k(points[best], points, undominated=True)
 
 
 @dataclass(frozen=True)
@@ -57,10 +60,9 @@ class KDominant(_KDominance):
         super().__post_init__()
         check_count("k", self.k, maximum=plain_dimensions(self, "k-dominance"))
 
-    def window(self, kept: pa.Table) -> pa.Table:
+    def window_of_skyline(self, best: pa.Table) -> pa.Table:
         """Return the rows that stay at k."""
-        kept, smallest = self._smallest_k(kept)
-        return kept.filter(pa.array(smallest <= self.k))
+        return best.filter(pa.array(self._smallest_k(best) <= self.k))
 
     def share(self, kept: pa.Table, mine: Mask) -> pa.Table:
         """Return the rows of `mine` that stay at k against all of `kept`."""
@@ -93,9 +95,9 @@ class TopDelta(_KDominance):
         """Return the columns with `k`."""
         return rows.append(pa.field("k", pa.int32()))
 
-    def window(self, kept: pa.Table) -> pa.Table:
+    def window_of_skyline(self, best: pa.Table) -> pa.Table:
         """Return the rows up to the smallest k that suffices."""
-        return self._up_to_delta(*self._smallest_k(kept))
+        return self._up_to_delta(best, self._smallest_k(best))
 
     def share(self, kept: pa.Table, mine: Mask) -> pa.Table:
         """Return the rows of `mine` up to the smallest k that suffices for them alone: all of these may be needed, but no others."""

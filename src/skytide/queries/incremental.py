@@ -6,6 +6,8 @@ to the last one before the pane that drops it. Each pair of rows is compared at 
 """
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -23,14 +25,16 @@ KILLED = "__skytide_killed"
 NEVER = np.iinfo(np.int64).min
 ALIVE = NO_TURN
 ROWS_AT_ONCE = 1024  # small panes are added together up to this number of rows
+ROWS_PER_THREAD = 4096  # of the memory: for fewer, another thread costs more than it saves
 
 
 class Incremental(Sliding):
     """Remembers the rows that can still be in an answer, each with the youngest pane that blocks it."""
 
-    def __init__(self, query: Query) -> None:
-        """Create the memory of a query that contains a skyline."""
+    def __init__(self, query: Query, threads: int = 1) -> None:
+        """Create the memory of a query that contains a skyline; slices of it are compared with new panes by up to so many threads."""
         super().__init__(query)
+        self.threads = threads
         inside = query.skyline_inside()
         assert inside is not None
         self.skyline: Skyline = inside
@@ -47,7 +51,7 @@ class Incremental(Sliding):
         """Return the rows that no pane of the window blocks."""
         free = (memory[PANE].to_numpy() >= panes.start) & (memory[BLOCKED].to_numpy() < panes.start)
         best = memory.filter(pa.array(free)).drop_columns([PANE, BLOCKED])
-        return best if self.query == self.skyline else self.query.window(best)
+        return best if self.query == self.skyline else self.query.window_of_skyline(best)
 
     def slide(self, memory: pa.Table, panes: Panes, windows: Windows, wanted: Indices) -> tuple[Answers, pa.Table]:
         """Add panes, small ones together, and return answers and memory; dropped rows still count for the windows before that."""
@@ -112,11 +116,18 @@ class Incremental(Sliding):
         rows = assembled.drop_columns([PANE, BLOCKED, KILLED]).take(pa.array(places))
         answers = Answers(rows, np.bincount(run, minlength=len(runs) - 1))
         if self.query != self.skyline:
-            answers = Answers.of([self.query.window(best) for best in answers.tables()], self.query.window(rows.slice(0, 0)))
+            with ThreadPoolExecutor(self.threads) as threads:
+                found = list(threads.map(self.query.window_of_skyline, answers.tables()))
+            answers = Answers.of(found, self.query.window(rows.slice(0, 0)))
         return answers.repeated(np.diff(runs))
 
     def _with(self, memory: pa.Table, panes: Panes) -> pa.Table:
-        dropped, blocked = self.compare(memory, panes)
+        slices = max(1, min(self.threads, memory.num_rows // ROWS_PER_THREAD))
+        cuts = list(pairwise(memory.num_rows * at // slices for at in range(slices + 1)))
+        with ThreadPoolExecutor(slices) as threads:
+            found = list(threads.map(lambda cut: self.compare(memory.slice(cut[0], cut[1] - cut[0]), panes), cuts))
+        dropped = np.concatenate([killed for killed, _ in found])
+        blocked = np.max([blocks for _, blocks in found], axis=0)
         killed, blocks = self.among(panes)
         return self.assemble(memory, panes, np.concatenate([dropped, killed]), np.maximum(blocked, blocks))
 

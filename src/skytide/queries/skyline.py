@@ -42,6 +42,10 @@ class Skyline(PreferenceQuery):
         """Return the skyline of what was kept."""
         return self.pane(kept)
 
+    def window_of_skyline(self, best: pa.Table) -> pa.Table:
+        """Return the rows, or one of those that are equal."""
+        return self._one_each(*self.compared(best))
+
     def share(self, kept: pa.Table, mine: Mask) -> pa.Table:
         """Return the rows of `mine` that none of `kept` dominates."""
         kept, points = self.compared(kept)

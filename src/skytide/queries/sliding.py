@@ -8,6 +8,6 @@ from skytide.queries.recompute import Recompute
 __all__ = ["ALIVE", "PANE", "Answers", "Incremental", "Panes", "Recompute", "Sliding", "sliding_memory"]
 
 
-def sliding_memory(query: Query) -> Sliding:
-    """Return the cheapest memory for a query."""
-    return Recompute(query) if query.skyline_inside() is None else Incremental(query)
+def sliding_memory(query: Query, threads: int = 1) -> Sliding:
+    """Return the cheapest memory for a query, which may use so many threads."""
+    return Recompute(query) if query.skyline_inside() is None else Incremental(query, threads)

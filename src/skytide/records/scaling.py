@@ -2,6 +2,7 @@
 
 import time
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 from skytide.records.printing import Printed, number, seconds
 
@@ -103,6 +104,26 @@ class Decision:
 
 
 @dataclass(frozen=True)
+class Outcome:
+    """What became of a request for another size.
+
+    >>> Outcome("asked", "asked for 2 more executors: 3 in all").changed, Outcome("refused").changed
+    (True, False)
+    """
+
+    kind: Literal["done", "asked", "kept", "limited", "refused", "recommended", "paused"]
+    """What was requested: "done" is there, or is from the next batch on; "asked" comes later; "kept" was there, or asked for, before;
+    "limited" stays as it is, as the cluster gives no more; "refused" was not accepted; "recommended" was only said; "paused" has to wait."""
+    text: str = ""
+    """The same for people; empty if nothing was requested."""
+
+    @property
+    def changed(self) -> bool:
+        """Whether something is different now, or will be."""
+        return self.kind in ("done", "asked")
+
+
+@dataclass(frozen=True)
 class Event:
     """Something that happened."""
 
@@ -133,7 +154,7 @@ class ScalerStatus(Printed):
     """Why the latest cycle failed, or what ended the auto-scaler before its query; empty if all is well."""
     cycles: int = 0
     changes: int = 0
-    """How often it asked for another size."""
+    """How often it changed the size, or asked for another one that was accepted."""
     limited: int = 0
     """How often the guard changed what the controller wanted."""
 

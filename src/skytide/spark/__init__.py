@@ -1,5 +1,19 @@
 """The real plant: everything that touches Apache Spark, and the only layer that imports pyspark."""
 
-from skytide.spark.session.local import local_session
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["local_session"]
+from skytide.spark.session.quick import QUICK_TASKS, SECOND_TRIES
+
+if TYPE_CHECKING:
+    from skytide.spark.session.local import local_session
+
+__all__ = ["QUICK_TASKS", "SECOND_TRIES", "local_session"]
+
+
+def __getattr__(name: str) -> Any:
+    """Load what needs pyspark when it is first asked for: Spark's workers choose before that which pyspark to load."""
+    if name != "local_session":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from skytide.spark.session.local import local_session
+
+    return local_session

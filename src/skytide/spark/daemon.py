@@ -4,19 +4,57 @@ A worker forked from it starts with everything imported and compiled code loaded
 """
 
 import gc
+import re
+import sys
+import zipfile
 from collections.abc import Callable
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 
 import numpy as np
-import pyspark.daemon
-import pyspark.worker
 
 from skytide.kernels import count_dominators, skyline
 
 POINTS = (300, 4)  # rows and dimensions
+IMPORTED = (  # by tasks: here once, instead of once in each worker
+    "pandas",
+    "pyspark.worker",
+    "pyspark.sql.conversion",
+    "skytide.spark.engine.key_level",
+    "skytide.spark.engine.window_level",
+    "skytide.spark.fleet.reader",
+    "skytide.spark.sources.panes",
+    "skytide.spark.sources.workload",
+)
+ARCHIVE, VERSION = "pyspark.zip", "pyspark/version.py"
+
+
+def prefer_installed(path: list[str]) -> list[str]:
+    """Return a search path without Spark's archive of pyspark, if the same version is installed.
+
+    Spark puts the archive first, and Python compiles all modules of an archive whenever it loads them: half a second for each executor.
+    """
+    try:
+        installed = version("pyspark")
+    except PackageNotFoundError:
+        return path
+    return [place for place in path if Path(place).name != ARCHIVE or _version_in(place) != installed]
+
+
+def _version_in(archive: str) -> str | None:
+    try:
+        with zipfile.ZipFile(archive) as files:
+            found = re.search(r"""__version__.*=\s*["'](.+)["']""", files.read(VERSION).decode())
+    except (OSError, KeyError, zipfile.BadZipFile):
+        return None
+    return found and found[1]
 
 
 def warm_up() -> None:
-    """Call the kernels once, on points that pass through all of their parts."""
+    """Import what tasks need, and call the kernels once, on points that pass through all of their parts."""
+    for module in IMPORTED:
+        import_module(module)
     points = np.random.default_rng(0).random(POINTS)
     skyline(points)
     half = np.arange(len(points)) < len(points) // 2
@@ -35,9 +73,16 @@ def ending_silently(worker: Callable[..., int]) -> Callable[..., int]:
     return run
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Get ready, and fork a worker whenever Spark asks for one."""
+    sys.path[:] = prefer_installed(sys.path)
     warm_up()
-    pyspark.daemon.worker = ending_silently(pyspark.daemon.worker)
+    daemon = import_module("pyspark.daemon")
+    daemon.worker = ending_silently(daemon.worker)  # type: ignore[attr-defined]
     gc.collect()
     gc.freeze()  # PySpark collects garbage after every task, and would visit all that is imported here each time
-    pyspark.daemon.manager()
+    daemon.manager()
+
+
+if __name__ == "__main__":
+    main()

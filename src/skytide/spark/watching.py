@@ -1,7 +1,6 @@
 """Looks at what runs on Spark, for pages and metrics."""
 
 import contextlib
-import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +10,7 @@ import pyarrow.parquet as pq
 
 from skytide.queries.preference_query import PreferenceQuery
 from skytide.records.fleet import FleetStatus
+from skytide.spark.clock import time_of_day
 from skytide.spark.query.wording import short
 from skytide.watch.looks import FleetLook, Points, QueryLook, ScalerAbout, ScalerLook, StreamRow, Subject
 
@@ -34,7 +34,7 @@ def query_subject(run: "Run", engine: "Engine") -> Subject:
     def look() -> QueryLook:
         status = run.status()
         return QueryLook(
-            at_s=time.time(),
+            at_s=time_of_day(),
             status=status,
             windows=tuple(run.windows()),
             seconds=run.seconds(),
@@ -94,7 +94,7 @@ def scaler_subject(scaler: "Scaler", query: Any, about: ScalerAbout) -> Subject:
     """Return an auto-scaler as something to look at, pause and resume."""
 
     def look() -> ScalerLook:
-        return ScalerLook(time.time(), about, scaler.status(), tuple(scaler.cycles()), tuple(scaler.events()[-EVENTS:]))
+        return ScalerLook(time_of_day(), about, scaler.status(), tuple(scaler.cycles()), tuple(scaler.events()[-EVENTS:]))
 
     name = query.name or f"query {str(query.id)[:ID_SHOWN]}"
     does = f"{about.controller} every {about.interval_s:g} s: {about.limits}"
@@ -110,8 +110,8 @@ def fleet_subject(fleet: "Fleet") -> Subject:
         nonlocal latest
         status = fleet.status()
         if status != latest.status:  # the streams may be many
-            latest = FleetLook(time.time(), status, tuple(fleet.splits()), streams_shown(fleet.streams()))
-        return replace(latest, at_s=time.time())
+            latest = FleetLook(time_of_day(), status, tuple(fleet.splits()), streams_shown(fleet.streams()))
+        return replace(latest, at_s=time_of_day())
 
     return Subject(f"fleet-{fleet.settings.board}", "fleet", f"fleet {fleet.settings.place}", fleet.settings.schema, look)
 

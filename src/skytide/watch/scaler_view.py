@@ -85,7 +85,7 @@ def idle_point(now: ScalerLook, latest: Point | None) -> Point | None:
 def panel(now: ScalerLook, trail: Trail) -> Panel:
     """Return what a page shows."""
     seen = now.status.seen
-    changes = [cycle for cycle in now.cycles if cycle.action]
+    changes = [cycle for cycle in now.cycles if cycle.outcome.changed or cycle.outcome.kind == "recommended"]
     return Panel(
         verdict=verdict(now),
         tiles=_tiles(now),

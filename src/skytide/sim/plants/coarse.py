@@ -1,20 +1,20 @@
-"""A pane level by counts, behind the ports of the control cycle: a day of a stream with thousands of workers takes seconds."""
+"""A pane level by counts, behind the port of the control cycle: a day of a stream with thousands of workers takes seconds."""
 
 from collections.abc import Sequence
 
 from skytide.errors import InvalidInput
-from skytide.records import Allocation, Observation
+from skytide.records import Allocation, Observation, Outcome
 from skytide.sim.coarse import CoarseStage
-from skytide.sim.drive import ROUNDING_S
+from skytide.sim.drive import ROUNDING_S, VirtualPlant
 
 
-class CoarsePlant:
+class CoarsePlant(VirtualPlant):
     """Rates in steps of equal length, and workers that start some time after they are requested; they go at once.
 
     `observe(now)` plays up to now.
     """
 
-    acts = True
+    lead_s = 0.0
 
     def __init__(
         self, stage: CoarseStage, rates_hz: Sequence[float], step_s: float, *, workers: int = 1, lead_s: float = 0.0
@@ -38,21 +38,22 @@ class CoarsePlant:
         """Return whether all rates have been played."""
         return self._at >= len(self._rates_hz)
 
-    def current(self) -> Allocation:
+    def size(self) -> Allocation:
         """Return the workers that are there."""
         return Allocation(self._workers)
 
-    def apply(self, wanted: Allocation, now_s: float) -> str:
+    def request(self, wanted: Allocation, now_s: float) -> Outcome:
         """Request workers, cancel requests, or release workers; return what was done."""
         if wanted.workers <= self._workers:
-            going, self._workers, self._coming = self._workers - wanted.workers, wanted.workers, []
-            return f"{going} go"
-        asked = wanted.workers - self._workers
+            going, cancelled = self._workers - wanted.workers, bool(self._coming)
+            self._workers, self._coming = wanted.workers, []
+            return Outcome("done" if going or cancelled else "kept", f"{going} go")
+        asked, before = wanted.workers - self._workers, self._coming
         there = [(at_s, min(n, asked)) for at_s, n in self._coming]  # requested workers still come, as far as they are wanted
         self._coming = [(at_s, n) for at_s, n in there if n]
         if not self._coming or self._coming[-1][1] < asked:
             self._coming.append((now_s + self.lead_s, asked))
-        return f"{asked} more, there within {self.lead_s:g} s"
+        return Outcome("kept" if self._coming == before else "asked", f"{asked} more, there within {self.lead_s:g} s")
 
     def observe(self, now_s: float) -> Observation | None:
         """Play up to now, and return what was measured since the last call."""

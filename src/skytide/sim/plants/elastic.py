@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from skytide.control.controller import Controller
 from skytide.control.guard import Guard
 from skytide.loop.cycle import Cycle
-from skytide.records import Allocation, Observation
+from skytide.records import Allocation, Observation, Outcome
 from skytide.routing import AS_PID, Policy, SlotUse, Splitting
 from skytide.sim.costs import Costs
-from skytide.sim.drive import ROUNDING_S, drive
+from skytide.sim.drive import ROUNDING_S, VirtualPlant, drive
 from skytide.sim.pane_stage import PaneStage, Result, use_between
 from skytide.sim.traffic import Step, Traffic
 from skytide.sim.window_stage import WindowStage
@@ -64,10 +64,9 @@ class WindowLevel:
         return out
 
 
-class ElasticPlant:
-    """A stream, a pane level and a window level (or none, to study the pane level alone): metrics and actuator in one."""
+class ElasticPlant(VirtualPlant):
+    """A stream, a pane level and a window level (or none, to study the pane level alone)."""
 
-    acts = True
     lead_s = 0.0  # threads sleep until they are needed (P0 §4.1)
 
     def __init__(
@@ -118,7 +117,7 @@ class ElasticPlant:
         released = [] if self.windows is None else self.windows.released_s
         return np.bincount(np.array(released, int), minlength=int(self._stream.length_s))[: int(self._stream.length_s)]
 
-    def current(self) -> Allocation:
+    def size(self) -> Allocation:
         """Return the slots of both levels."""
         panes = len(self.panes.router.slots)
         if self.windows is None:
@@ -126,19 +125,20 @@ class ElasticPlant:
         windows = len(self.windows.stage.scheduler.slots)
         return Allocation(panes + windows, pane_slots=panes, window_slots=windows)
 
-    def apply(self, wanted: Allocation, now_s: float) -> str:
+    def request(self, wanted: Allocation, now_s: float) -> Outcome:
         """Resize both levels at once, and return what was done."""
-        before = self.current()
+        before = self.size()
         panes = wanted.pane_slots if self.windows and wanted.pane_slots else wanted.workers
         for result in self.panes.resize(panes, now_s):
             self._send(result)
         if self.windows and wanted.window_slots:
             self.windows.stage.resize(wanted.window_slots, now_s)
-        return f"{before.workers} to {self.current().workers} threads"
+        now = self.size()
+        return Outcome("kept" if now == before else "done", f"{before.workers} to {now.workers} threads")
 
     def observe(self, now_s: float) -> Observation:
         """Play the stream up to now, and return what was measured since the last call."""
-        began_s, allocation = self.now_s, self.current()
+        began_s, allocation = self.now_s, self.size()
         self._play(now_s)
         interval_s = max(now_s - began_s, ROUNDING_S)
         seen, before = self._look(now_s), self._seen

@@ -17,8 +17,8 @@ from skytide.control.hosts.manager import HostsSeen, Manager, Placed
 from skytide.control.hosts.placement import Bin, Item, first_fit
 from skytide.control.models.operator import kingman
 from skytide.errors import InvalidInput
-from skytide.records import Allocation
-from skytide.sim.drive import ROUNDING_S, drive
+from skytide.records import Allocation, Outcome
+from skytide.sim.drive import ROUNDING_S, VirtualPlant, drive
 from skytide.workloads.identity import derive
 
 Floats = NDArray[np.float64]
@@ -103,10 +103,9 @@ class Point:
     moved: int = 0
 
 
-class Fugu:
-    """The plant, behind the ports of the control cycle: `observe(now)` plays up to now, `apply` moves operators."""
+class Fugu(VirtualPlant):
+    """The plant, behind the port of the control cycle: `observe(now)` plays up to now, `request` moves operators."""
 
-    acts = True
     lead_s = 0.0
 
     def __init__(self, operators: Operators, fill: float, arrival_scv: float = 1.0) -> None:
@@ -133,7 +132,7 @@ class Fugu:
         """Return whether the day is over."""
         return len(self.points) >= len(self.operators.load)
 
-    def current(self) -> Placed:
+    def size(self) -> Placed:
         """Return the hosts in use, and where operators are."""
         where = sorted((str(number), self.names[slot] or "") for number, slot in enumerate(self.where.tolist()))
         return Placed(sum(name is not None for name in self.names), where=tuple(where))
@@ -148,7 +147,7 @@ class Fugu:
         came_hz, done_hz = (fmean(getattr(seen, name) for seen in passed) for name in ("arrival_rate_hz", "processed_rate_hz"))
         return replace(passed[-1], interval_s=len(passed) * INTERVAL_S, arrival_rate_hz=came_hz, processed_rate_hz=done_hz)
 
-    def apply(self, wanted: Allocation, now_s: float) -> str:
+    def request(self, wanted: Allocation, now_s: float) -> Outcome:
         """Move operators, taking and releasing hosts as needed, and return what was done."""
         if not isinstance(wanted, Placed):
             raise InvalidInput(value=repr(wanted), reason="it has no places for operators", remedy="ask the manager")
@@ -162,11 +161,11 @@ class Fugu:
         if self.points:
             self.points[-1].moved += moved
         self.name_hosts(offered)
-        return f"{moved} operators move, {sum(name is not None for name in self.names)} hosts"
+        return Outcome("done" if moved else "kept", f"{moved} operators move, {sum(name is not None for name in self.names)} hosts")
 
     def _pass(self, point: int) -> HostsSeen:
         load = self.operators.load[point]
-        latency_s, allocation = self._latency_s(point), self.current()
+        latency_s, allocation = self._latency_s(point), self.size()
         have_s = self.backlog_s + load * INTERVAL_S
         served = np.minimum(1.0, INTERVAL_S / np.maximum(self._by_host(have_s), 1e-12))[self.where]
         done_s = np.minimum(have_s * served, np.maximum(0.0, INTERVAL_S - self._pause_s))

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from skytide.control.models.operator import kingman, power_w
 from skytide.errors import InvalidInput
-from skytide.records import Allocation, Observation
-from skytide.sim.drive import ROUNDING_S
+from skytide.records import Allocation, Observation, Outcome
+from skytide.sim.drive import ROUNDING_S, VirtualPlant
 from skytide.workloads.identity import derive
 
 Floats = NDArray[np.float64]
@@ -47,15 +47,13 @@ class _Interval:
     """The total time of all tuples from arrival to result."""
 
 
-class Operator:
-    """The plant, behind the ports of the control cycle: `observe(now)` plays up to now.
+class Operator(VirtualPlant):
+    """The plant, behind the port of the control cycle: `observe(now)` plays up to now.
 
     >>> plant = Operator([100.0] * 60, service_s=0.016, start=Allocation(2), arrival_cv=0, service_cv=0)
     >>> plant.observe(10).utilisation
     0.8
     """
-
-    acts = True
 
     def __init__(
         self,
@@ -117,25 +115,27 @@ class Operator:
         """Return how long it takes until an added worker works."""
         return self._lead_s + self._cold_s
 
-    def current(self) -> Allocation:
+    def size(self) -> Allocation:
         """Return the present allocation."""
         return self._now
 
-    def apply(self, wanted: Allocation, now_s: float) -> str:
+    def request(self, wanted: Allocation, now_s: float) -> Outcome:
         """Request workers, release them, or set the frequency, which takes no time; return what was done."""
         coming = sum(count for _, count in self._coming)
         more = max(1, wanted.workers) - self._now.workers - coming
-        self._now = replace(self._now, frequency_ghz=wanted.frequency_ghz or self._now.frequency_ghz)
+        before_ghz, ghz = self._now.frequency_ghz, wanted.frequency_ghz or self._now.frequency_ghz
+        self._now = replace(self._now, frequency_ghz=ghz)
         if more > 0:
             self._coming.append((now_s + self._lead_s, more))
             self._join(now_s)
-            return f"requested {more} more, there in {self._lead_s:g} s"
+            return Outcome("asked", f"requested {more} more, there in {self._lead_s:g} s")
         cancelled = self._cancel(-more)
         leaving = -more - cancelled
         if leaving > 0:
             self._stall(leaving / self._now.workers, self._move_s)
             self._now = self._now.with_workers(self._now.workers - leaving)
-        return f"{leaving} released" + (f", {cancelled} cancelled" if cancelled else "")
+        text = f"{leaving} released" + (f", {cancelled} cancelled" if cancelled else "")
+        return Outcome("done" if more or ghz != before_ghz else "kept", text)
 
     def advance(self, until_s: float) -> None:
         """Let time pass in whole steps; after the last rate no tuples come."""

@@ -16,6 +16,8 @@ from skytide.spark.checkpoint.disk import Disk
 from skytide.spark.checkpoint.entry import Entry
 from skytide.spark.checkpoint.remote import Remote
 
+DICTIONARY_BYTES = 2**16  # of a Parquet column: for more different values a dictionary takes longer to make than it is worth
+
 _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(//[^/]*)?(/.*)?$")
 _FRESH = re.compile(r"\.?(\d+)(?:--?\d+)*-[0-9a-f]{32}\.[a-z]+(?:\.[0-9a-f]{32})?")
 
@@ -68,7 +70,7 @@ class Files:
     def write_parquet(self, name: str, table: pa.Table, *, durable: bool = True) -> None:
         """Write a table as a Parquet file."""
         data = pa.BufferOutputStream()
-        pq.write_table(table, data)
+        pq.write_table(table, data, dictionary_pagesize_limit=DICTIONARY_BYTES)
         self.put(name, data.getvalue(), durable=durable)
 
     def read_table(self, name: str) -> pa.Table:

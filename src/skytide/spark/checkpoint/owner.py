@@ -3,12 +3,12 @@
 import json
 import os
 import socket
-import time
 import uuid
 from typing import Any
 
 from skytide.errors import SkytideError
 from skytide.spark.checkpoint.files import Files
+from skytide.spark.clock import now_us
 
 OWNER, IN_USE = "owner.json", "in-use"
 
@@ -20,7 +20,7 @@ class Owner:
         """Take the checkpoint over."""
         self._files, self._token = files, uuid.uuid4().hex
         self._held = files.lock(IN_USE, alone=False)
-        note = {"token": self._token, "host": socket.gethostname(), "process": os.getpid(), "since_us": time.time_ns() // 1_000}
+        note = {"token": self._token, "host": socket.gethostname(), "process": os.getpid(), "since_us": now_us()}
         files.put(OWNER, json.dumps(note).encode(), durable=False)
 
     def check(self) -> None:

@@ -8,7 +8,6 @@ import json
 import logging
 import posixpath
 import re
-import time
 import uuid
 from typing import NamedTuple
 
@@ -18,6 +17,7 @@ from skytide.spark.checkpoint.files import Files, sequence_of
 from skytide.spark.checkpoint.manifest import Damaged, Manifest, OtherFormat, packed, unpacked
 from skytide.spark.checkpoint.owner import Owner, taken_over
 from skytide.spark.checkpoint.spark_notes import SparkNotes
+from skytide.spark.clock import now_us
 
 KEPT = 5
 SWEEP_EVERY = 16  # commits; in between, only files that a manifest named are removed
@@ -92,7 +92,7 @@ class Store:
         self.files.settle(
             folder for folder in FOLDERS if any(file.startswith(f"{folder}/") for file in _all_files(state) - self._known)
         )
-        if not self.files.create(name, packed(body, time.time_ns() // 1_000)) and self._body(name) != body:
+        if not self.files.create(name, packed(body, now_us())) and self._body(name) != body:
             raise taken_over(self.files)
         self._note(body)
 
@@ -164,7 +164,7 @@ class Store:
     def _note(self, body: str) -> None:
         """Keep a state as it will be read after a restart, and remove what is no longer needed."""
         state = State.from_json(json.loads(body))
-        self._kept[state.sequence] = Kept(state, time.time_ns() // 1_000)
+        self._kept[state.sequence] = Kept(state, now_us())
         for sequence in sorted(self._kept)[:-KEPT]:
             self.files.delete(manifest_name(sequence))  # before its files: one can go back to any manifest that is there
             del self._kept[sequence]

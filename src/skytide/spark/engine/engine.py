@@ -37,6 +37,7 @@ from skytide.keyed import KeyedStep
 from skytide.queries import Query
 from skytide.records import Status, WindowRow
 from skytide.spark.checkpoint import SparkNotes, Store
+from skytide.spark.clock import Clock, time_of_day
 from skytide.spark.engine.jobs import Jobs
 from skytide.spark.engine.key_level import KeyTask
 from skytide.spark.engine.pane_level import PaneTask
@@ -134,15 +135,15 @@ class Plan:
 class Engine:
     """Runs batches, and knows how the query is doing."""
 
-    def __init__(self, plan: Plan, sinks: Sinks, notes: SparkNotes | None = None) -> None:
-        """Continue from the state in the plan's store; `notes` are Spark's own, which have to match it."""
+    def __init__(self, plan: Plan, sinks: Sinks, notes: SparkNotes | None = None, clock: Clock = time_of_day) -> None:
+        """Continue from the state in the plan's store; `notes` are Spark's own, which have to match it; `clock` dates events."""
         plan.check_store()
         plan.store.take_over(notes)
         if notes is not None:
             notes.remove_drafts()
-        self.plan, self.sinks = plan, sinks
+        self.plan, self.sinks, self._clock = plan, sinks, clock
         self._outlet = plan.outlet(sinks)
-        self._machine = Machine(plan.rules, plan.store.latest(), time.time())
+        self._machine = Machine(plan.rules, plan.store.latest(), clock())
         self._lock = threading.Lock()
         self._recent: deque[WindowRow] = deque(maxlen=RECENT_WINDOWS)
         self.latest_output: tuple[int, Output] | None = None
@@ -156,15 +157,15 @@ class Engine:
         store = self.plan.store
         recorded = store.recorded(batch_id)
         before = store.before(batch_id)
-        self._drive(BatchStarted(batch_id, before, time.time(), recorded, store.emitted()), jobs, batch)
+        self._drive(BatchStarted(batch_id, before, self._clock(), recorded, store.emitted()), jobs, batch)
 
     def flush(self, jobs: Jobs) -> None:
         """Emit the last windows, after the last batch of a stream that has ended."""
-        self._drive(StreamEnded(self.plan.store.latest(), time.time(), self.plan.store.emitted()), jobs)
+        self._drive(StreamEnded(self.plan.store.latest(), self._clock(), self.plan.store.emitted()), jobs)
 
     def finish_flush(self, jobs: Jobs) -> None:
         """Emit what a flush that was cut off still has to emit."""
-        self._drive(Restarted(self.plan.store.latest(), time.time(), self.plan.store.emitted()), jobs)
+        self._drive(Restarted(self.plan.store.latest(), self._clock(), self.plan.store.emitted()), jobs)
 
     def resize(self, pane_slots: int | None = None, window_slots: int | None = None, slots: int | None = None) -> None:
         """Change the number of slots, from the next batch on."""
@@ -199,17 +200,17 @@ class Engine:
                 with self._timed("pane level"):
                     report = jobs.panes(batch, self.plan.pane_task(instruction), rules.way)
                 self._spent("pane tasks", sum(task.busy_s for task in report.tasks))
-                return [PanesReported(report, time.time())]
+                return [PanesReported(report, self._clock())]
             case RunWindows():
                 with self._timed("window level"):
                     found = run_windows(jobs, self.plan.window_task(instruction, self.sinks.parquet))
                 self._spent("window task", found.busy_s)
-                return [WindowsReported(found, time.time())]
+                return [WindowsReported(found, self._clock())]
             case RunKeys():
                 with self._timed("key level"):
                     reports = jobs.keys(self.plan.key_task(instruction, self.sinks.parquet))
                 self._spent("key tasks", sum(report.busy_s for report in reports))
-                return [KeysReported(reports, time.time())]
+                return [KeysReported(reports, self._clock())]
             case Record(state):
                 with self._timed("commit"):
                     store.record(replace(state, identity=self.plan.identity()))
@@ -227,7 +228,7 @@ class Engine:
                     self._recent.extend(state.output.rows)
                 if state.output.results:
                     self.latest_output = state.sequence, state.output
-                return [Committed(state, time.time())]
+                return [Committed(state, self._clock())]
 
     @contextmanager
     def _timed(self, step: str) -> Iterator[None]:

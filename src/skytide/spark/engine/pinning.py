@@ -36,14 +36,15 @@ class Pins:
         """Look at the cluster of a session."""
         self._context = spark.sparkContext
         self._scala = self._context._jsc.sc()
-        self._local = bool(self._scala.isLocal())
+        self.local = bool(self._scala.isLocal())
+        """Whether there is no cluster: tasks run on the machine of the driver."""
         self._hosts: dict[str, str] = {}
         self._at: dict[int, str] = {}
         self._numbers: Any = None
 
     def numbers(self, spark: SparkSession, slots: int) -> DataFrame:
         """Return the numbers of slots, each in a partition that prefers its executor."""
-        executors = [] if self._local else self._executors()
+        executors = [] if self.local else self._executors()
         if not executors:
             return spark.range(0, slots, 1, slots)
         at = places(self._at, executors, slots)

@@ -1,5 +1,6 @@
 """How the window level is run: on the driver, in one task, or in slices side by side."""
 
+import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -10,6 +11,8 @@ from skytide.batch import OnDriver, Piece, Slices, StepReport, WindowReport
 from skytide.spark.engine.jobs import Jobs
 from skytide.spark.engine.window_level import WindowTask
 
+MAX_THREADS = 4  # on the driver, which may run other queries as well
+
 Work = Callable[[], Iterator[pa.RecordBatch]]
 
 
@@ -17,7 +20,8 @@ def run_windows(jobs: Jobs, task: WindowTask) -> WindowReport:
     """Answer the windows that ended, spread as was decided, and return the report."""
     spreading = task.work.spreading
     if isinstance(spreading, OnDriver):
-        return WindowReport.from_text(next(task.run())["report"][0].as_py())
+        threads = min(os.cpu_count() or 1, MAX_THREADS)  # meanwhile no task of this query runs
+        return WindowReport.from_text(next(task.run(threads))["report"][0].as_py())
     if not isinstance(spreading, Slices):
         return WindowReport.from_text(jobs.window_task(task.run))
     with ThreadPoolExecutor(spreading.slots) as slots:  # each slot is a thread that pulls the next task when it is idle

@@ -50,13 +50,21 @@ class Reducer:
 
 def keep(query: Query) -> Task:
     """Return the task that reduces a partition to what can still matter, as its rows come in."""
+    return _reduced(query, lambda kept: kept)
 
+
+def answer(query: Query) -> Task:
+    """Return the task that answers a query from all rows of a partition, as they come in."""
+    return _reduced(query, query.window)
+
+
+def _reduced(query: Query, result: Callable[[pa.Table], pa.Table]) -> Task:
     def run(batches: Batches) -> Batches:
         reducer = Reducer(query)
         for batch in batches:
             reducer.add(pa.Table.from_batches([batch]))
         if reducer.tuples:
-            yield from reducer.kept().to_batches()
+            yield from result(reducer.kept()).to_batches()
 
     return run
 

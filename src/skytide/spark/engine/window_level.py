@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -81,14 +82,14 @@ class WindowTask:
     parquet: ParquetSink | None = None
     """Where the results are staged, instead of in a file that the sink reads."""
 
-    def run(self) -> Iterator[pa.RecordBatch]:
+    def run(self, threads: int = 1) -> Iterator[pa.RecordBatch]:
         """Do everything: add panes, answer windows in order, and yield a report with the files of this attempt."""
         began = time.perf_counter()
-        sliding = sliding_memory(self.query)
+        sliding = sliding_memory(self.query, threads)
         memory = self._memory(sliding).with_panes(self.work.tuples)
         wanted = windows_with_panes(self.windows, memory.panes, self.work.ended)
         rows, bounded = memory.rows, []
-        for some, answers, after in slide_over(sliding, memory.rows, self._panes(), self.windows, wanted):
+        for some, answers, after in slide_over(sliding, memory.rows, self._panes(threads), self.windows, wanted):
             bounded.append((answers.counts, with_bounds(answers, self.windows, some, self.time_type)))
             rows = after
         rows = sliding.forget(rows, self.windows.panes_of(self.work.ended.stop).start)
@@ -144,25 +145,34 @@ class WindowTask:
         batches = self.store.read_batches(piece.file, piece.at, piece.batches)
         return pa.Table.from_batches(batches, None if batches else self.query.kept_schema(self.rows))
 
-    def _panes(self) -> Panes:
-        return [(pane, self._kept(pane)) for pane in sorted(self.work.panes)]
+    def _panes(self, threads: int = 1) -> Panes:
+        numbers = sorted(self.work.panes)
+        with ThreadPoolExecutor(threads) as merging:
+            return list(zip(numbers, merging.map(self._kept, numbers), strict=True))
 
     def _written(self, wanted: Indices, answers: list[tuple[Indices, pa.Table]], memory: Memory, began: float) -> pa.RecordBatch:
         tuples = tuples_per_window(self.windows, memory.panes, memory.tuples, wanted)
         kept = np.concatenate([np.empty(0, np.int64), *(counts for counts, _ in answers)])
         found = [WindowFound(*each) for each in zip(wanted.tolist(), tuples.tolist(), kept.tolist(), strict=True)]
         memory_file = fresh_name("memory", self.work.sequence)
-        self.store.write_table(memory_file, memory.forget(self.windows.panes_of(self.work.ended.stop).start).to_table())
+        needed = memory.forget(self.windows.panes_of(self.work.ended.stop).start)
+        with ThreadPoolExecutor(1) as beside:  # the disk is waited for only once
+            written = beside.submit(self.store.write_table, memory_file, needed.to_table())
+            results = self._results(answers)
+            written.result()
+        busy_s = time.perf_counter() - began
+        return _row(WindowReport(tuple(found), results, memory_file, memory.rows.num_rows, busy_s))
+
+    def _results(self, answers: list[tuple[Indices, pa.Table]]) -> str:
+        """Write the rows of all answers, and return the name of their file."""
         empty = result_columns(self.query, self.rows, self.time_type).empty_table()
         rows = pa.concat_tables([empty, *(table for _, table in answers)])
         rows = rows.drop_columns([name for name in self.helpers if name in rows.column_names])  # aggregates no longer have them
         if self.parquet:
-            results = self.parquet.stage(rows, self.work.sequence)
-        else:
-            results = fresh_name("results", self.work.sequence)
-            self.store.write_table(results, rows)
-        busy_s = time.perf_counter() - began
-        return _row(WindowReport(tuple(found), results, memory_file, memory.rows.num_rows, busy_s))
+            return self.parquet.stage(rows, self.work.sequence)
+        results = fresh_name("results", self.work.sequence)
+        self.store.write_table(results, rows)
+        return results
 
 
 def slide_over(

@@ -7,7 +7,7 @@ in the same splits, whatever the fleet looks like by then.
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -21,6 +21,7 @@ from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailable
 from skytide.admission import STRATEGIES, Admission, Plan, Sample, admit
 from skytide.errors import SkytideError
 from skytide.spark.checkpoint import Files
+from skytide.spark.clock import Clock, time_of_day
 from skytide.spark.fleet.board import Board, Control
 from skytide.spark.fleet.capacity import Capacity
 from skytide.spark.fleet.feeds import Feed, Look, Range, Records
@@ -56,7 +57,7 @@ class Split(InputPartition):
 class FleetReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads a fleet."""
 
-    def __init__(self, settings: Settings, feed: Feed, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, settings: Settings, feed: Feed, clock: Clock = time_of_day) -> None:
         self.settings, self.feed, self.clock = settings, feed, clock
         self.max_splits = settings.splits or os.cpu_count() or 1
         self._board = Board(settings.board) if settings.board else None

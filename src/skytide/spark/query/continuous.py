@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from skytide.batch import POLL_US, InPlace, InSource, Keying, Pace, Rules, Sent, Way
+from skytide.batch import DRIVER_S, POLL_US, InPlace, InSource, Keying, Pace, Rules, Sent, Way
 from skytide.errors import InvalidInput
 from skytide.errors.checks import words
 from skytide.keyed import KeyedStep, TimeWindows
@@ -128,6 +128,7 @@ class ContinuousQuery:
         way = self._way(splitting)
         if pane_slots is None:
             pane_slots = (self.source and self.source.partitions) or spark.sparkContext.defaultParallelism
+        pins = Pins(spark)
         rules = Rules(
             windows=self.windows,
             slack=self.slack,
@@ -135,6 +136,7 @@ class ContinuousQuery:
             pane_slots=pane_slots,
             window_slots=window_slots,
             can_spread=self.query.skyline_inside() is not None,
+            driver_pays_s=float("inf") if pins.local else DRIVER_S,
             trigger_s=interval_us and interval_us / 1e6,
             keying=self._keying(spark.sparkContext.defaultParallelism),
         )
@@ -150,7 +152,6 @@ class ContinuousQuery:
                 aside_sink.begin(outlet.rows)
         engine = Engine(plan, sinks, SparkNotes(place.files("spark")))
         engine.resize(pane_slots, window_slots)
-        pins = Pins(spark)
         rows, trigger_us = self.rows, pace.unaligned_us if pace else interval_us
         if self.source is not None and isinstance(way, InSource):
             reader = self.source.reader(self.rows.schema, place.files("fleet"), interval_us)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
 from inspect import Parameter, signature
-from typing import Concatenate, ParamSpec
+from typing import Any, Concatenate, ParamSpec
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -12,11 +12,14 @@ from pyspark.sql.types import StructType
 
 from skytide.errors import InvalidInput
 from skytide.queries import Asks, Expression, Query
-from skytide.spark.engine.tasks import keep, share, whole
+from skytide.spark.engine.tasks import answer, keep, share, whole
 from skytide.spark.query.binding import bind, map_in_arrow, spark_schema
 from skytide.spark.query.checks import check_asked, check_columns
 from skytide.spark.types import arrow_schema
 
+SMALL_BYTES = 4 * 2**20  # as Spark estimates them: up to that, a second stage costs more than a second core saves
+CHEAP = frozenset(("Project", "Filter", "Union"))  # steps of a plan that do not need several tasks for few rows
+FLAT = 2  # compared columns: up to that, a skyline has few rows, and merging them takes less than starting more tasks
 MAX_SLOTS = 32  # every slot of a shared merge gets a copy of all kept rows
 SLOT = "__skytide_slot"
 OWNER = "__skytide_owner"
@@ -62,7 +65,8 @@ def apply(df: DataFrame, query: Query) -> DataFrame:
     """Ask any query, also one of your own, of all rows of a DataFrame; return the answer as a lazy DataFrame.
 
     Each partition keeps what can still matter. The merge is then divided: by `diff` columns where there are some, otherwise each
-    slot decides about a share of the kept rows against all of them. Only a query that allows neither is merged in one task.
+    slot decides about a share of the kept rows against all of them. One task merges the rows of a query that allows neither, and the
+    skyline of two columns. Few rows that are cheap to have are answered in one task altogether.
     """
     check_asked(df, query)
     if df.isStreaming:
@@ -75,11 +79,13 @@ def apply(df: DataFrame, query: Query) -> DataFrame:
     rows, bound, added = bind(df, query)
     given = arrow_schema(rows.schema)
     schema = spark_schema(rows.schema, bound.schema(given))
+    if _is_small(df):
+        return map_in_arrow(rows.coalesce(1), answer(bound), schema).drop(*added)
     kept = map_in_arrow(rows, keep(bound), spark_schema(rows.schema, bound.kept_schema(given)))
     slots = min(_parallelism(df), MAX_SLOTS)
     if bound.groups():
         merged = map_in_arrow(kept.repartition(slots, *map(_column, bound.groups())), whole(bound.window), schema)
-    elif bound.can_share and slots > 1:
+    elif bound.can_share and slots > 1 and not _keeps_few(bound):
         merged = _shared(kept, bound, slots, schema)
         if not bound.share_is_final:
             merged = map_in_arrow(merged.repartition(1), whole(bound.settle), schema)
@@ -96,6 +102,32 @@ def _shared(kept: DataFrame, query: Query, slots: int, schema: StructType) -> Da
 
 def _column(name: Expression) -> Column:
     return F.col(f"`{str(name).replace('`', '``')}`")
+
+
+def _is_small(df: DataFrame) -> bool:
+    """Return whether Spark expects few rows, by the sizes of files, and little work; it does not know the size of all that can be a DataFrame."""
+    try:
+        # A plan of its own: that of the DataFrame itself would be fixed, and not notice if it is cached later.
+        plan: Any = df.select("*")._jdf.queryExecution().optimizedPlan()
+        return int(str(plan.stats().sizeInBytes())) <= SMALL_BYTES and _is_cheap(plan)
+    except Exception:  # Spark Connect does not say
+        return False
+
+
+def _is_cheap(plan: Any) -> bool:
+    """Return whether a plan only reads rows and selects some of them: functions in Python, joins and the like keep their tasks."""
+    steps = [plan]
+    while steps:
+        step = steps.pop()
+        below = [step.children().apply(number) for number in range(step.children().size())]
+        if below and step.nodeName() not in CHEAP:
+            return False
+        steps += below
+    return True
+
+
+def _keeps_few(query: Query) -> bool:
+    return query.skyline_inside() is not None and len(list(query.expressions())) <= FLAT
 
 
 def _parallelism(df: DataFrame) -> int:

@@ -1,4 +1,4 @@
-"""The auto-scaler for streaming queries on Spark: metrics, actuators, and the thread that runs the loop."""
+"""The auto-scaler for streaming queries on Spark: plants, their metrics, and the thread that runs the loop."""
 
 from skytide.records import Event, ScalerStatus
 from skytide.spark.scaling.autoscale import autoscale

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
@@ -9,11 +10,15 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from skytide.control import Controller, Guard, controller_of
 from skytide.errors.checks import is_whole, kind_of, one_of, refused, yes_or_no
+from skytide.loop.ports import Plant
 from skytide.records import Event
 from skytide.spark.query.run import Run
+from skytide.spark.scaling.executors import Pool, Share, Tell, pool_of
 from skytide.spark.scaling.json_store import JsonStore
-from skytide.spark.scaling.plant import plant
+from skytide.spark.scaling.live import LiveQuery, Watched
+from skytide.spark.scaling.power import Power
 from skytide.spark.scaling.scaler import Scaler
+from skytide.spark.scaling.slots import LocalSlots, RunSlots
 from skytide.windows import Duration, duration_us
 
 MODES = ("act", "recommend")
@@ -65,13 +70,29 @@ def autoscale(
         limits = replace(limits, minimum=minimum, maximum=maximum)
     interval_s = None if interval is None else duration_us(interval, "interval") / 1e6
     scaler = Scaler(tell)
-    site = plant(query, acts=mode == "act", warm=warm, power=power, tell=scaler.say)
-    try:
-        scaler.attach(site, built, limits, interval_s, None if store is None else JsonStore(store))
-    except BaseException:
-        site.leave()
-        raise
+    with ExitStack() as undo:  # one that cannot begin leaves nothing behind
+        live = LiveQuery(query, scaler.clock)
+        undo.callback(live.close)
+        plant = plant_of(live, acts=mode == "act", warm=warm, tell=scaler.say)
+        undo.callback(plant.close)
+        if power:
+            plant = powered = Power(plant)
+            scaler.say(powered.summary())
+        saved = None if store is None else JsonStore(store)
+        scaler.attach(live, plant, built, limits, interval_s, saved, acts=mode == "act")
+        undo.pop_all()
     return scaler
+
+
+def plant_of(live: LiveQuery, *, acts: bool, warm: bool, tell: Tell) -> Plant:
+    """Return what a query runs on; unless it is only watched, what cannot be resized is refused."""
+    slots = RunSlots(live.run) if live.run else None
+    if live.cluster.local and slots is not None:
+        return LocalSlots(live, slots)
+    if not acts:  # executors that are only watched are shared with nobody
+        return Watched(live) if live.cluster.local else Share(live, Pool(live.cluster), tell)
+    live.cluster.check()
+    return Share(live, pool_of(live, warm=warm), tell, slots)
 
 
 def _sizes(executors: Any) -> tuple[int, int]:

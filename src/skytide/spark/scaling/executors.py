@@ -1,9 +1,17 @@
-"""The actuator for executors of a real cluster: it requests more, and lets some go gracefully, without losing track of any."""
+"""Executors of a real cluster: more are requested, some may go gracefully, and none is lost sight of.
 
+They belong to the application, not to a query: if several queries are scaled, the one that needs the most decides.
+"""
+
+import threading
+import weakref
 from collections.abc import Callable
 
-from skytide.records import Allocation
+from skytide.records import Allocation, Outcome
 from skytide.spark.scaling.gateway import Cluster, Executor
+from skytide.spark.scaling.live import LiveQuery, Watched
+from skytide.spark.scaling.slots import RunSlots
+from skytide.spark.scaling.warm import warm_behind
 
 FIRST_LEAD_S = 6.0  # from the request for an executor to its first finished task, until that has been measured
 SMOOTHING = 0.3  # the weight of the latest lead time
@@ -13,15 +21,17 @@ SHORT_AFTER = 3  # lead times after which an executor that did not come counts a
 Tell = Callable[[str], None]
 
 
-class ClusterExecutors:
+class Pool:
     """Keeps as many executors as were asked for last. Only `tend` looks at what is there; in between, nothing changes."""
 
-    acts = True
-
-    def __init__(self, cluster: Cluster, *, warm: Callable[[Executor], None] | None = None, tell: Tell = print) -> None:
-        """Look at what is there. `warm` is called with each executor that comes later; `tell` with what happens unexpectedly."""
-        self._cluster, self._warm, self._tell = cluster, warm, tell
-        self._lead_s = FIRST_LEAD_S
+    def __init__(self, cluster: Cluster, warm: Callable[[Executor], None] | None = None) -> None:
+        """Look at what is there. `warm` is called with each executor that comes later."""
+        self._cluster, self._warm = cluster, warm
+        self.lock = threading.RLock()
+        self.wishes: dict[object, int] = {}  # how many executors each query wants
+        self.tells: dict[object, Tell] = {}  # whom each query tells what happens unexpectedly
+        self.lead_s = FIRST_LEAD_S
+        """How long it has taken lately from asking for an executor until it has done its first task."""
         self._target: int | None = None
         self._asked_s = 0.0  # when the latest request was made
         self._present = {each.id: each for each in cluster.executors() if each.active}
@@ -31,45 +41,42 @@ class ClusterExecutors:
         self._load: dict[str, float] = {}  # what each did lately
 
     @property
-    def lead_s(self) -> float:
-        """How long it has taken lately from asking for an executor until it has done its first task."""
-        return self._lead_s
-
-    @property
     def waits(self) -> bool:
         """Whether something is under way that `tend` should see soon."""
-        return bool(self._leaving or self._came) or (self._target or 0) > len(self._staying())
+        return bool(self._leaving or self._came) or (self._target or 0) > self.size()
 
-    def current(self) -> Allocation:
-        """Return the executors that are there and will stay."""
-        return Allocation(len(self._staying()))
+    def size(self) -> int:
+        """Return how many executors are there and will stay."""
+        return len(self._staying())
 
     @property
     def cores(self) -> int:
         """The cores of an executor."""
         return next((each.cores for each in self._present.values()), 1)
 
-    def apply(self, wanted: Allocation, now_s: float) -> str:
-        """Ask for executors, or let some go: idle ones first, and never more than necessary; return what was done."""
+    def request(self, total: int, now_s: float) -> Outcome:
+        """Ask for executors, or let some go: idle ones first, and never more than necessary."""
         self.tend(now_s)
-        staying = self._staying()
-        workers, refused = wanted.workers, ""
+        staying, before = self._staying(), self.size() if self._target is None else self._target
+        workers, refused = total, ""
         if self._ceiling is not None and workers > self._ceiling:
             workers = min(workers, max(self._ceiling, self._target or 0))
-            refused = f", and not for {wanted.workers}: the cluster gave only {self._ceiling}" if workers < wanted.workers else ""
+            refused = f", and not for {total}: the cluster gave only {self._ceiling}" if workers < total else ""
+        if not self._cluster.request(workers):  # also before some go: otherwise the cluster manager would replace them
+            return Outcome("refused", f"the cluster did not accept the request for {workers} executors{refused}")
         if workers > (self._target or 0):
             self._asked_s = now_s
         self._target = workers
-        if not self._cluster.request(workers):  # also before some go: otherwise the cluster manager would replace them
-            return f"the cluster did not accept the request for {workers} executors{refused}"
-        if workers >= len(staying):
-            more = workers - len(staying)
-            return f"asked for {more} more executors: {workers} in all{refused}" if more else f"{workers} executors stay{refused}"
+        if workers == len(staying):
+            return Outcome("kept" if workers == before else "done", f"{workers} executors stay{refused}")
+        if workers > len(staying):
+            text = f"asked for {workers - len(staying)} more executors: {workers} in all{refused}"
+            return Outcome("asked" if workers != before else "kept" if self._ceiling is None else "limited", text)
         going = sorted(staying, key=self._preference)[: len(staying) - workers]
         leaving = [each.id for each in going if self._decommission(each, now_s)]
         if not leaving:
-            return f"the cluster did not accept that {len(going)} of {len(staying)} executors may go"
-        return f"executor{'s' * (len(leaving) > 1)} {', '.join(leaving)} of {len(staying)} may go"
+            return Outcome("refused", f"the cluster did not accept that {len(going)} of {len(staying)} executors may go")
+        return Outcome("done", f"executor{'s' * (len(leaving) > 1)} {', '.join(leaving)} of {len(staying)} may go")
 
     def tend(self, now_s: float) -> None:
         """Find out which executors came, left, died, or are overdue."""
@@ -86,9 +93,9 @@ class ClusterExecutors:
             if name in self._came and each.finished_tasks:
                 took_s = max(0.0, now_s - self._came.pop(name))
                 took_s = min(
-                    took_s, SHORT_AFTER * self._lead_s
+                    took_s, SHORT_AFTER * self.lead_s
                 )  # one that came even later had been refused at first, and did not take that long
-                self._lead_s += SMOOTHING * (took_s - self._lead_s)
+                self.lead_s += SMOOTHING * (took_s - self.lead_s)
         for name in list(self._leaving):
             self._remove(name, now_s)
         self._judge(now_s)
@@ -129,15 +136,19 @@ class ClusterExecutors:
 
     def _judge(self, now_s: float) -> None:
         """Notice that the cluster gives fewer executors than asked for, or that it gives them after all."""
-        staying = len(self._staying())
+        staying = self.size()
         missing = (self._target or 0) - staying
         if missing <= 0:
             if self._ceiling is not None and staying > self._ceiling:
                 self._tell(f"the cluster now gives all {staying} executors that were asked for")
             self._ceiling = None
-        elif now_s - self._asked_s > SHORT_AFTER * self._lead_s and self._ceiling != staying:
+        elif now_s - self._asked_s > SHORT_AFTER * self.lead_s and self._ceiling != staying:
             self._ceiling = staying
             self._tell(f"the cluster gives {staying} of the {self._target} executors asked for; the request stands")
+
+    def _tell(self, text: str) -> None:
+        for tell in list(self.tells.values()):
+            tell(text)
 
     def _staying(self) -> list[Executor]:
         return [each for name, each in self._present.items() if name not in self._leaving]
@@ -145,3 +156,78 @@ class ClusterExecutors:
     def _preference(self, executor: Executor) -> tuple[bool, float, float]:
         """Return the order in which executors may go: idle ones first, then those that did least lately; the youngest last."""
         return executor.active_tasks > 0, self._load.get(executor.id, 0.0), executor.added_s
+
+
+class Share(Watched):
+    """The plant of one query on a pool of executors.
+
+    Both levels of a skytide query use all executors, one after the other: its pane slots follow them.
+    """
+
+    what = "executors"
+
+    def __init__(self, live: LiveQuery, pool: Pool, tell: Tell, slots: RunSlots | None = None) -> None:
+        """Join the other queries."""
+        super().__init__(live)
+        self._pool, self._slots = pool, slots
+        with pool.lock:
+            pool.tells[self], pool.wishes[self] = tell, pool.size()
+
+    @property
+    def lead_s(self) -> float:
+        """The lead time of an executor, as measured."""
+        return self._pool.lead_s
+
+    @property
+    def waits(self) -> bool:
+        """Whether executors come or go."""
+        return self._pool.waits
+
+    def size(self) -> Allocation:
+        """Return the executors of the application."""
+        with self._pool.lock:
+            return Allocation(self._pool.size())
+
+    def request(self, wanted: Allocation, now_s: float) -> Outcome:
+        """Ask for executors, or let some go, unless another query needs more."""
+        with self._pool.lock:
+            self.keep(wanted)
+            most = max(self._pool.wishes.values())
+            outcome = self._pool.request(most, now_s)
+            if self._slots is not None:
+                self._slots.resize(most * self._pool.cores, None)
+        if most == wanted.workers:
+            return outcome
+        return Outcome(outcome.kind, f"another query needs {most}: {outcome.text}")
+
+    def keep(self, wanted: Allocation) -> None:
+        """Note how many this query wants."""
+        with self._pool.lock:
+            self._pool.wishes[self] = wanted.workers
+
+    def tend(self, now_s: float) -> None:
+        """Look after executors that come and go."""
+        with self._pool.lock:
+            self._pool.tend(now_s)
+
+    def close(self) -> None:
+        """Leave the other queries; executors stay until another query wants another number."""
+        with self._pool.lock:
+            self._pool.wishes.pop(self, None)
+            self._pool.tells.pop(self, None)
+        super().close()
+
+
+_pools: "weakref.WeakValueDictionary[str, Pool]" = weakref.WeakValueDictionary()  # of each application
+_pools_lock = threading.Lock()
+
+
+def pool_of(live: LiveQuery, *, warm: bool) -> Pool:
+    """Return the executors of a query's application; `warm`: new ones get a first task before the query's."""
+    with _pools_lock:
+        name = str(live.spark.sparkContext.applicationId)
+        pool = _pools.get(name)
+        if pool is None:
+            spark = live.spark
+            pool = _pools[name] = Pool(live.cluster, (lambda executor: warm_behind(spark, executor)) if warm else None)
+        return pool

@@ -29,7 +29,7 @@ class Executor:
 
 
 class Cluster(Protocol):
-    """What an actuator needs from a cluster."""
+    """What is needed from a cluster."""
 
     drains: bool
     """Whether a decommissioned executor goes by itself; otherwise it gets no more tasks, and stays until it is asked again when idle."""

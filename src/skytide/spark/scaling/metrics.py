@@ -2,7 +2,6 @@
 
 import json
 import threading
-import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
@@ -18,6 +17,7 @@ from pyspark.sql.streaming.listener import (
 from pyspark.sql.streaming.query import StreamingQuery
 
 from skytide.records import Allocation, Observation
+from skytide.spark.clock import Clock, steady
 from skytide.spark.query.run import Run
 from skytide.spark.scaling.gateway import Executor
 from skytide.spark.scaling.progress import Batch, Means, idle, measure, overdue
@@ -40,14 +40,13 @@ class QueryMetrics:
         self,
         query: StreamingQuery,
         executors: Callable[[], list[Executor]],
-        allocation: Callable[[], Allocation],
         *,
         run: Run | None = None,
         local: bool = False,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Clock = steady,
     ) -> None:
         """Watch a query; `local`: one process does all the work; `clock` measures how long executors are busy."""
-        self._executors, self._allocation, self._local, self._clock = executors, allocation, local, clock
+        self._executors, self._local, self._clock = executors, local, clock
         self._lock = threading.Lock()
         self._levels = None if run is None else Levels(run)
         self.follow(query)
@@ -80,14 +79,14 @@ class QueryMetrics:
             self._heard_s = self._clock()
             self._waiting.append(batch)
 
-    def observe(self, now_s: float) -> Observation | None:
-        """Return what was measured since the last call; None if nothing was, or Spark does not answer."""
+    def observe(self, now_s: float, present: Allocation) -> Observation | None:
+        """Return what was measured since the last call, with what is there now; None if nothing was, or Spark does not answer."""
         for progress in self._query.recentProgress:
             self.feed(json.loads(progress.json))
         with self._lock:
             new = list(self._waiting)
             self._waiting.clear()
-        means, interval_s = self._means(sum(batch.work_s for batch in new))
+        means, interval_s = self._means(sum(batch.work_s for batch in new), present)
         if not new:
             if not self._nothing_comes():
                 return self._overdue(means, interval_s, now_s)
@@ -123,7 +122,7 @@ class QueryMetrics:
         quiet_s = self._clock() - self._heard_s
         return not (status["isTriggerActive"] or status["isDataAvailable"]) and quiet_s > QUIET_TRIGGERS * (self.trigger_s or 0.0)
 
-    def _means(self, work_s: float) -> tuple[Means, float]:
+    def _means(self, work_s: float, now: Allocation) -> tuple[Means, float]:
         """Return what was at work since the last look, and the time since; an executor that came meanwhile counts as half."""
         before, self._seen = self._seen, {each.id: each for each in self._executors()}
         since_s, self._looked_s = self._looked_s, self._clock()
@@ -133,7 +132,7 @@ class QueryMetrics:
         }
         active = [each for each in self._seen.values() if each.active]
         loads = () if self._local else tuple((each.id, busy_s[each.id] / elapsed_s / each.cores) for each in active)
-        now, cores = self._allocation(), sum(each.cores for each in active)
+        cores = sum(each.cores for each in active)
         if self._local:
             workers, parallel = float(now.workers), float(min(cores, now.workers))
             # Of the only executor, Spark knows just how long the application has run; without levels, all time counts as work.

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from skytide.control.models.operator import power_w
-from skytide.loop.ports import Actuator, Metrics
-from skytide.records import Allocation, Observation
+from skytide.loop.ports import Plant
+from skytide.records import Allocation, Observation, Outcome
 
 ROOT = Path("/sys")
 MEASURED, ESTIMATED = "measured (RAPL)", "estimated by the model"
@@ -23,15 +23,15 @@ class Reading:
     source: str
 
 
-class Power:
-    """An actuator that sets the CPU frequency, and leaves the workers to another actuator.
+class Power(Plant):
+    """A plant that also sets the CPU frequency and measures the power, and leaves everything else to another plant.
 
     `scaling_max_freq` caps the frequency under any governor; under "userspace" it is set by `scaling_setspeed`.
     """
 
-    def __init__(self, actuator: Actuator, root: Path = ROOT) -> None:
+    def __init__(self, plant: Plant, root: Path = ROOT) -> None:
         """Look for cpufreq below `root`."""
-        self._actuator, self.acts = actuator, actuator.acts
+        self._plant, self.what = plant, plant.what
         self._policies = sorted((root / "devices/system/cpu").glob("cpu[0-9]*/cpufreq"))
         self._energy = [
             zone / "energy_uj" for zone in sorted((root / "class/powercap").glob("intel-rapl:[0-9]*")) if zone.name.count(":") == 1
@@ -41,8 +41,13 @@ class Power:
 
     @property
     def lead_s(self) -> float:
-        """That of the other actuator; a frequency changes at once."""
-        return self._actuator.lead_s
+        """That of the other plant; a frequency changes at once."""
+        return self._plant.lead_s
+
+    @property
+    def waits(self) -> bool:
+        """Whether workers come or go."""
+        return self._plant.waits
 
     @property
     def frequencies_ghz(self) -> tuple[float, ...]:
@@ -54,26 +59,46 @@ class Power:
             listed = " ".join(filter(None, (_read(self._policies[0] / f"cpuinfo_{end}_freq") for end in ("min", "max"))))
         return tuple(sorted(int(khz) / 1e6 for khz in listed.split()))
 
-    def current(self) -> Allocation:
+    def observe(self, now_s: float) -> Observation | None:
+        """Return what was measured, with the frequency and the power."""
+        seen, read = self._plant.observe(now_s), self.power(now_s)
+        if seen is None:
+            return None
+        allocation = replace(seen.allocation, frequency_ghz=self.size().frequency_ghz)
+        return replace(seen, allocation=allocation, power_w=read.watts if read else seen.power_w)
+
+    def size(self) -> Allocation:
         """Return what is there; a frequency only if it can be chosen."""
-        present = self._actuator.current()
+        present = self._plant.size()
         if not self.frequencies_ghz:
             return present
         khz = _read(self._knob(self._policies[0]))
         return replace(present, frequency_ghz=int(khz) / 1e6 if khz and khz.isdigit() else self._asked_ghz)
 
-    def apply(self, wanted: Allocation, now_s: float) -> str:
-        """Set the frequency of all CPUs that is nearest to the wanted one, let the other actuator do the rest, and return what was done."""
-        if not self.acts:
-            return self._actuator.apply(wanted, now_s)
-        actions = []
-        present = self._actuator.current()
+    def request(self, wanted: Allocation, now_s: float) -> Outcome:
+        """Set the frequency of all CPUs that is nearest to the wanted one, and let the other plant do the rest."""
+        outcomes, present = list[Outcome](), self._plant.size()
         rest = replace(wanted, frequency_ghz=present.frequency_ghz)
         if rest != present:
-            actions.append(self._actuator.apply(rest, now_s))
+            outcomes.append(self._plant.request(rest, now_s))
         if wanted.frequency_ghz is not None:
-            actions.append(self._set(wanted.frequency_ghz))
-        return ", ".join(actions) or "nothing to do"
+            outcomes.append(self._set(wanted.frequency_ghz))
+        kinds = [
+            each.kind for each in sorted(outcomes, key=lambda each: not each.changed)
+        ]  # a change counts, whatever else happened
+        return Outcome(kinds[0], ", ".join(each.text for each in outcomes)) if kinds else Outcome("kept", "nothing to do")
+
+    def keep(self, wanted: Allocation) -> None:
+        """Let the other plant note it."""
+        self._plant.keep(wanted)
+
+    def tend(self, now_s: float) -> None:
+        """Let the other plant look after its workers."""
+        self._plant.tend(now_s)
+
+    def close(self) -> None:
+        """Close the other plant; the frequency stays."""
+        self._plant.close()
 
     def power(self, now_s: float) -> Reading | None:
         """Return the power since the last call, or else what the model estimates; None if neither is known."""
@@ -83,7 +108,7 @@ class Power:
             spent = [new - old for new, old in zip(joules, before[1], strict=True)]
             if min(spent) >= 0:  # the counters wrap around now and then
                 return Reading(sum(spent) / (now_s - before[0]), MEASURED)
-        present = self.current()
+        present = self.size()
         if present.frequency_ghz is None:
             return None
         return Reading(float(power_w(present.workers, present.frequency_ghz)), ESTIMATED)
@@ -96,34 +121,22 @@ class Power:
         )
         return f"{can}; power is {MEASURED if any(map(_read, self._energy)) else ESTIMATED if known else 'not known'}"
 
-    def _set(self, wanted_ghz: float) -> str:
+    def _set(self, wanted_ghz: float) -> Outcome:
         if not (known := self.frequencies_ghz):
-            return f"{wanted_ghz:g} GHz cannot be set here: no cpufreq, or no right to write to it"
+            return Outcome("refused", f"{wanted_ghz:g} GHz cannot be set here: no cpufreq, or no right to write to it")
         ends = _read(self._policies[0] / "scaling_available_frequencies") is None
         chosen = min(max(wanted_ghz, known[0]), known[-1]) if ends else min(known, key=lambda each: abs(each - wanted_ghz))
+        before_ghz = self.size().frequency_ghz
         try:
             for policy in self._policies:
                 self._knob(policy).write_text(str(round(chosen * 1e6)))
         except OSError as error:
-            return f"{chosen:g} GHz could not be set: {error}"
+            return Outcome("refused", f"{chosen:g} GHz could not be set: {error}")
         self._asked_ghz = chosen
-        return f"CPU frequency {chosen:g} GHz"
+        return Outcome("kept" if chosen == before_ghz else "done", f"CPU frequency {chosen:g} GHz")
 
     def _knob(self, policy: Path) -> Path:
         return policy / ("scaling_setspeed" if _read(policy / "scaling_governor") == "userspace" else "scaling_max_freq")
-
-
-class WithPower:
-    """Metrics to which the power is added."""
-
-    def __init__(self, metrics: Metrics, power: Power) -> None:
-        """Add the readings of `power` to metrics."""
-        self._metrics, self._power = metrics, power
-
-    def observe(self, now_s: float) -> Observation | None:
-        """Return what was measured, with the power."""
-        seen, read = self._metrics.observe(now_s), self._power.power(now_s)
-        return seen if seen is None or read is None else replace(seen, power_w=read.watts)
 
 
 def _read(file: Path) -> str | None:

@@ -3,7 +3,6 @@
 import contextlib
 import os
 import threading
-import time
 from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -11,12 +10,11 @@ from typing import TYPE_CHECKING
 from skytide.control import Controller, Guard
 from skytide.loop import recording
 from skytide.loop.cycle import Cycle, Loop
-from skytide.loop.ports import Store
+from skytide.loop.ports import Plant, Store
 from skytide.records import Event, Observation, ScalerStatus
 from skytide.records.printing import Printed, seconds
-from skytide.spark.scaling.metrics import ProgressListener, QueryMetrics
-from skytide.spark.scaling.plant import Plant
-from skytide.spark.scaling.power import WithPower
+from skytide.spark.clock import Clock, steady
+from skytide.spark.scaling.live import LiveQuery
 from skytide.spark.watching import scaler_subject
 from skytide.watch.looks import ScalerAbout
 from skytide.watch.serving import export, serve
@@ -28,11 +26,10 @@ if TYPE_CHECKING:
 MIN_INTERVAL_S = 10.0
 TRIGGERS = 2  # an interval has at least this many triggers, otherwise there is nothing to see in it
 STALE_INTERVALS = 3
-LOOK_S = 0.5  # between two looks at executors, while some come or go
+LOOK_S = 0.1  # between two looks at executors, while some come or go: the first task of a new one should be ours
 MIN_WAIT_S = 0.01
 KEPT = 100_000  # events and observations
 CYCLES_KEPT = 1_000
-_AHEAD_S = time.time() - time.monotonic()  # the same for all: scalers that share executors must agree on the time
 
 
 class History(list[Observation]):
@@ -46,9 +43,9 @@ class History(list[Observation]):
 class Scaler(Printed):
     """Watches a query and resizes what it runs on, until it is stopped or the query ends. Made by `autoscale`."""
 
-    def __init__(self, tell: Callable[[Event], None] | None = None, clock: Callable[[], float] | None = None) -> None:
-        """Prepare a scaler; `clock` dates observations and events. The default one ignores changes of the machine's clock."""
-        self._on_event, self._clock = tell, clock or (lambda: time.monotonic() + _AHEAD_S)
+    def __init__(self, tell: Callable[[Event], None] | None = None, clock: Clock = steady) -> None:
+        """Prepare a scaler; `clock` dates observations and events."""
+        self._on_event, self.clock = tell, clock
         self._events: deque[Event] = deque(maxlen=KEPT)
         self._history: deque[Observation] = deque(maxlen=KEPT)
         self._cycles: deque[Cycle] = deque(maxlen=CYCLES_KEPT)
@@ -62,32 +59,33 @@ class Scaler(Printed):
         self._done = self._changes = self._limited = 0  # cycles
         self._thread = threading.Thread(target=self._work, name="skytide-autoscale", daemon=True)
 
-    def attach(self, plant: Plant, controller: Controller, guard: Guard, interval_s: float | None, store: Store | None) -> None:
-        """Begin to watch a query, and to scale it."""
-        self._plant = plant
-        self._metrics = QueryMetrics(
-            plant.query, plant.cluster.executors, plant.actuator.current, run=plant.run, local=plant.cluster.local
-        )
-        shortest_s = TRIGGERS * (self._metrics.trigger_s or 0.0)
+    def attach(
+        self,
+        live: LiveQuery,
+        plant: Plant,
+        controller: Controller,
+        guard: Guard,
+        interval_s: float | None,
+        store: Store | None,
+        *,
+        acts: bool = True,
+    ) -> None:
+        """Begin to watch a query, and to scale what it runs on."""
+        self._live, self._plant = live, plant
+        shortest_s = TRIGGERS * (live.metrics.trigger_s or 0.0)
         self.interval_s = max(MIN_INTERVAL_S, shortest_s) if interval_s is None else interval_s
         guard = guard.patient(STALE_INTERVALS * self.interval_s)
-        metrics = self._metrics if plant.power is None else WithPower(self._metrics, plant.power)
-        self._loop = Loop(metrics, plant.actuator, controller, guard, store, self)
-        self._listener = ProgressListener(str(plant.query.id), self._metrics.feed, self._wake.set)
-        does = "scales" if plant.actuator.acts else "watches"
-        if plant.power:
-            self.say(plant.power.summary())
-        limits = f"{guard.minimum} to {guard.maximum} {plant.what}"
-        size = f"{limits}, now {plant.actuator.current().workers}"
+        self._loop = Loop(plant, controller, guard, store, self, acts=acts)
+        limits, does = f"{guard.minimum} to {guard.maximum} {plant.what}", "scales" if acts else "watches"
         self._about = ScalerAbout(str(controller), limits, guard.maximum, self.interval_s)
-        self.say(f"{controller} {does} query {plant.query.name or plant.query.id} every {self.interval_s:g} s: {size}")
-        plant.manager.addListener(self._listener)
+        size = f"{limits}, now {plant.size().workers}"
+        self.say(f"{controller} {does} query {live.name} every {self.interval_s:g} s: {size}")
+        live.listen(self._wake.set)
         self._thread.start()
 
     def lines(self) -> list[tuple[str, str]]:
         """Return which query it scales, and how it is doing."""
-        query = self._plant.query
-        return [("query", f"{query.name or query.id}, every {seconds(self.interval_s)}"), *self.status().lines()]
+        return [("query", f"{self._live.name}, every {seconds(self.interval_s)}"), *self.status().lines()]
 
     def __repr__(self) -> str:
         """Return its query and its status in a few lines."""
@@ -95,20 +93,18 @@ class Scaler(Printed):
 
     def follows(self, query: object) -> bool:
         """Return whether a query that was started is the one that it watches, started again with its checkpoint."""
-        return self._plant.run is None and str(getattr(query, "id", "")) == str(self._plant.query.id)
+        return self._live.follows(query)
 
     def status(self) -> ScalerStatus:
         """Return how it is doing."""
         with self._lock:
             latest, seen = self._latest, self._history[-1] if self._history else None
-        actuator = self._plant.actuator
-        workers = actuator.current().workers
+        workers = self._plant.size().workers
         wanted, reason = (latest.limited.allocation.workers, latest.limited.reason) if latest else (workers, "no decision yet")
-        running, failure = self._thread.is_alive(), "; ".join(self._failures.values())
+        loop, running, failure = self._loop, self._thread.is_alive(), "; ".join(self._failures.values())
         counts = {"cycles": self._done, "changes": self._changes, "limited": self._limited}
-        return ScalerStatus(
-            running, self._loop.paused, actuator.acts, workers, wanted, reason, actuator.lead_s, seen, failure, **counts
-        )
+        lead_s = self._plant.lead_s
+        return ScalerStatus(running, loop.paused, loop.acts, workers, wanted, reason, lead_s, seen, failure, **counts)
 
     def events(self) -> list[Event]:
         """Return what happened, oldest first."""
@@ -127,11 +123,11 @@ class Scaler(Printed):
 
     def serve(self, address: str = "127.0.0.1", port: int | None = None, *, token: str | None = None) -> "Page":
         """Show the auto-scaler on a live page, and return the page; whoever has the token in its `url` can pause it."""
-        return serve([scaler_subject(self, self._plant.query, self._about)], address, port, token)
+        return serve([scaler_subject(self, self._live.query, self._about)], address, port, token)
 
     def metrics(self, port: int, address: str = "127.0.0.1") -> "Exporter":
         """Let Prometheus read how it is doing, and return the exporter."""
-        return export([scaler_subject(self, self._plant.query, self._about)], port, address)
+        return export([scaler_subject(self, self._live.query, self._about)], port, address)
 
     def pause(self) -> None:
         """Keep watching, but change nothing."""
@@ -166,46 +162,42 @@ class Scaler(Printed):
 
     def say(self, text: str) -> None:
         """Note an event that happens now."""
-        self.tell(self._clock(), text)
+        self.tell(self.clock(), text)
 
     def _work(self) -> None:
-        next_s = time.monotonic() + self.interval_s
+        next_s = self.clock() + self.interval_s
         try:
             while not self._stopped and not self._over():
-                now_s = time.monotonic()
+                at_s = self.clock()
                 self._safely("look at the executors", self._tend)
-                if self._away_s is None and now_s >= next_s:
+                if self._away_s is None and at_s >= next_s:
                     self._safely("cycle", self._cycle)
-                    next_s = max(next_s + self.interval_s, now_s + self.interval_s / 2)  # missed cycles are not made up for
+                    next_s = max(next_s + self.interval_s, at_s + self.interval_s / 2)  # missed cycles are not made up for
                 soon_s = LOOK_S if self._away_s is not None or self._plant.waits else self.interval_s
-                self._wake.wait(soon_s if self._away_s is not None else min(max(next_s - time.monotonic(), MIN_WAIT_S), soon_s))
+                self._wake.wait(soon_s if self._away_s is not None else min(max(next_s - self.clock(), MIN_WAIT_S), soon_s))
                 self._wake.clear()
         except Exception as error:
             self._failures["end"] = f"the auto-scaler ends before its query: {_why(error)}"
         finally:
-            with contextlib.suppress(Exception):  # Spark may be gone
-                self._plant.manager.removeListener(self._listener)
-            self._plant.leave()
+            self._plant.close()
             end = "the auto-scaler was stopped" if self._stopped else "the auto-scaler ends, as its query did"
             self.say(self._failures.get("end", end))
 
     def _tend(self) -> None:
-        self._plant.tend(self._clock())
+        self._plant.tend(self.clock())
 
     def _cycle(self) -> None:
-        cycle = self._loop.cycle(self._clock())
+        cycle = self._loop.cycle(self.clock())
         with self._lock:
             self._latest = cycle
             self._cycles.append(cycle)
             self._done, self._changes, self._limited = (
                 self._done + 1,
-                self._changes + bool(cycle.action),
+                self._changes + cycle.outcome.changed,
                 self._limited + cycle.is_limited,
             )
             if cycle.evaluation is not None:
                 self._history.append(cycle.evaluation.seen)
-        if cycle.evaluation is not None and self._plant.share is not None:
-            self._plant.share.wish(cycle.limited.allocation.workers)
         if cycle.evaluation is None:
             self._blind += 1
             if self._blind == STALE_INTERVALS:
@@ -228,24 +220,22 @@ class Scaler(Printed):
 
     def _over(self) -> bool:
         """Return whether the query has ended; one that is started again from its checkpoint within an interval has not."""
-        plant = self._plant
+        live = self._live
         try:
-            if plant.query.isActive:
+            if live.query.isActive:
                 self._away_s = None
                 return False
-            again = plant.restarted()
+            continues = live.continues()
         except Exception as error:  # Spark itself is gone
             self._failures["end"] = f"the auto-scaler ends, as Spark does not answer: {_why(error)}"
             return True
-        if again is not None:
-            plant.query = again
-            self._metrics.follow(again)
+        if continues:
             self._away_s = None
-            self.say(f"the query was started again: continuing with its run {again.runId}")
+            self.say(f"the query was started again: continuing with its run {live.query.runId}")
             return False
         if self._away_s is None:
-            self._away_s = time.monotonic()
-        return plant.run is not None or time.monotonic() - self._away_s > self.interval_s
+            self._away_s = self.clock()
+        return live.run is not None or self.clock() - self._away_s > self.interval_s
 
 
 def _why(error: Exception) -> str:

@@ -17,10 +17,13 @@ from skytide.errors import SkytideError
 from skytide.errors.checks import refused, whole
 from skytide.errors.limits import MAX_CORES
 from skytide.spark.session.java import use_java
+from skytide.spark.session.quick import QUICK_TASKS
 
 STARTS_WITHIN_S = 120.0
 ENDS_WITHIN_S = 20.0
 LAST_LINES = 200
+LOOPBACK, MAX_HOSTS = "127.0.0.1", 254
+REGISTERED = r"(Successfully registered with master)"
 QUICK = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"  # many small Javas on few cores
 
 
@@ -31,22 +34,34 @@ class LocalCluster:
     They all share the real cores of the machine: work that waits gets faster with more of them, work that computes does not.
     """
 
-    def __init__(self, cores: int = 8, *, under: Sequence[str] = ()) -> None:
-        """Get ready to start; `under` is a command that starts the workers, such as `unshare`."""
+    def __init__(self, cores: int = 8, *, hosts: int = 1, under: Sequence[str] = (), classes: Path | None = None) -> None:
+        """Get ready to start; `under` is a command that starts the workers, such as `unshare`.
+
+        With several `hosts`, each has a worker with an equal share of the cores and an address of its own: 127.0.0.1, 127.0.0.2, and so on,
+        which Linux has without further ado.
+
+        `classes` is a file with Java's classes ready for use: an executor writes it when it ends, unless it is there already. With it,
+        executors start in half the time. It fits the Java and the Spark that wrote it, and only one executor may write it.
+        """
         whole("cores", cores, 1, MAX_CORES)
-        self._cores, self._under = cores, tuple(under)
+        whole("hosts", hosts, 1, min(cores, MAX_HOSTS))
+        self._cores, self._hosts, self._under = cores, hosts, tuple(under)
+        self._classes = classes and classes.absolute()  # executors work in folders of their own
         self._folder = tempfile.TemporaryDirectory(prefix="skytide-cluster-", ignore_cleanup_errors=True)
         self._daemons: list[_Daemon] = []
         self.url = ""
         """The value for `spark.master`."""
 
     def __enter__(self) -> Self:
-        """Start the master and a worker, and wait until they know each other."""
+        """Start the master and its workers, and wait until they know each other."""
         use_java()
         try:
             # The system chooses the ports, and the log says which: a port that was free a moment ago may be taken by now.
             self.url = self._start("master.Master").find_in_log(r"Starting Spark master at (spark://\S+)")
-            self.add_worker(self._cores)
+            shares = [self._cores * (k + 1) // self._hosts - self._cores * k // self._hosts for k in range(self._hosts)]
+            workers = [self._start_worker(cores, f"127.0.0.{k + 1}") for k, cores in enumerate(shares)]
+            for worker in workers:
+                worker.find_in_log(REGISTERED)
         except BaseException:
             self.__exit__()
             raise
@@ -55,8 +70,7 @@ class LocalCluster:
     def add_worker(self, cores: int) -> None:
         """Start one more worker."""
         whole("cores", cores, 1, MAX_CORES)
-        size = ("--cores", str(cores), "--memory", f"{cores}g", "--work-dir", self._folder.name)
-        self._start("worker.Worker", *size, self.url, under=self._under).find_in_log(r"(Successfully registered with master)")
+        self._start_worker(cores, LOOPBACK).find_in_log(REGISTERED)
 
     def settings(self, memory: str = "512m") -> dict[str, str]:
         """Return the settings of a session that uses this cluster, with one core per executor."""
@@ -64,12 +78,20 @@ class LocalCluster:
             raise refused("memory", memory, "not an amount of memory", 'write it as "512m" or "2g"')
         return {
             "spark.master": self.url,
+            "spark.driver.host": LOOPBACK,
+            "spark.driver.bindAddress": LOOPBACK,
             "spark.executor.cores": "1",
             "spark.executor.memory": memory,
-            "spark.executor.extraJavaOptions": QUICK,
+            "spark.executor.extraJavaOptions": QUICK + self._sharing(),
             "spark.pyspark.python": sys.executable,
             "spark.decommission.enabled": "true",
+            **QUICK_TASKS,
         }
+
+    def _sharing(self) -> str:
+        if self._classes is None:
+            return ""
+        return f" -XX:{'SharedArchiveFile' if self._classes.exists() else 'ArchiveClassesAtExit'}={self._classes}"
 
     def __exit__(self, *_: object) -> None:
         """End all processes; executors end with their worker."""
@@ -78,24 +100,28 @@ class LocalCluster:
         self._daemons.clear()
         self._folder.cleanup()
 
-    def _start(self, name: str, *arguments: str, under: tuple[str, ...] = ()) -> "_Daemon":
-        self._daemons.append(_Daemon(name, *arguments, under=under))
+    def _start_worker(self, cores: int, host: str) -> "_Daemon":
+        size = ("--cores", str(cores), "--memory", f"{cores}g", "--work-dir", self._folder.name)
+        return self._start("worker.Worker", *size, self.url, host=host, under=self._under)
+
+    def _start(self, name: str, *arguments: str, host: str = LOOPBACK, under: tuple[str, ...] = ()) -> "_Daemon":
+        self._daemons.append(_Daemon(name, *arguments, host=host, under=under))
         return self._daemons[-1]
 
 
 class _Daemon:
     """A process of the cluster, whose log is read as it is written."""
 
-    def __init__(self, name: str, *arguments: str, under: tuple[str, ...]) -> None:
+    def __init__(self, name: str, *arguments: str, host: str, under: tuple[str, ...]) -> None:
         home = Path(pyspark.__file__).parent
         own = {
             "SPARK_HOME": str(home),
-            "SPARK_LOCAL_IP": "127.0.0.1",
+            "SPARK_LOCAL_IP": host,
             "SPARK_NO_DAEMONIZE": "1",
             "SPARK_DAEMON_MEMORY": "256m",
             "SPARK_DAEMON_JAVA_OPTS": f"{QUICK} -Dspark.master.rest.enabled=false",
         }
-        where = ("--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
+        where = ("--host", host, "--port", "0", "--webui-port", "0")
         self._process = subprocess.Popen(
             [*under, home / "bin" / "spark-class", f"org.apache.spark.deploy.{name}", *where, *arguments],
             env={**os.environ, **own},

@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 from skytide.errors.checks import whole, words
 from skytide.errors.limits import MAX_CORES
 from skytide.spark.session.java import use_java
+from skytide.spark.session.quick import QUICK_TASKS
 
 SOCKET_TIMEOUT_S = 300  # of both sides: a worker may take long to answer on a busy machine
 _STREAMING = "spark.sql.streaming"
@@ -44,9 +45,7 @@ def _settings(cores: int) -> dict[str, str]:
         "spark.driver.extraJavaOptions": f"-Xss8m -Dlog4j2.configurationFile={log4j}",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        "spark.python.daemon.module": "skytide.spark.daemon",
-        # Over TCP, small messages wait up to 40 ms for a delayed acknowledgement.
-        "spark.python.unix.domain.socket.enabled": "true",
+        **QUICK_TASKS,
         "spark.python.authenticate.socketTimeout": f"{SOCKET_TIMEOUT_S}s",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.sql.shuffle.partitions": str(cores),

@@ -5,7 +5,6 @@ The source generates the same tuples as for a DataFrame, and hands them to the s
 
 import base64
 import pickle
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -20,6 +19,7 @@ from pyspark.sql.types import LongType, StructField, StructType
 from skytide.batch import Pace, Way
 from skytide.routing import Router, Splitting
 from skytide.spark.checkpoint import Files
+from skytide.spark.clock import time_of_day
 from skytide.spark.engine.engine import Plan
 from skytide.spark.engine.pane_level import REPORT, PaneTask, Tuples
 from skytide.spark.query.binding import spark_schema
@@ -161,7 +161,7 @@ class PaneReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: Offset, end: Offset) -> list[PaneRange]:
         """Return the parts of a batch, each with its task of the pane level."""
         before = self.plan.store.latest_before_source(self.source.position(start))
-        self._slack_us, self._began_s = self.plan.rules.slack_logic(before).slack_us, time.time()
+        self._slack_us, self._began_s = self.plan.rules.slack_logic(before).slack_us, time_of_day()
         task = self.plan.pane_task(self.plan.rules.run_panes(before))
         pieces = self.source.panes(start, end, task, self.plan.rules.router(before))
         standing = before.windows_out, len(before.open), before.memory_rows
@@ -178,6 +178,6 @@ class PaneReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return whether tuples have come that end a window, or, if that is not known, whether the last batch began long enough ago."""
         times_us = self.source.times_us(start)
         if times_us is None:
-            return time.time() - self._began_s >= pace.interval_us / 1e6
+            return time_of_day() - self._began_s >= pace.interval_us / 1e6
         reached_us, come_us = times_us
         return come_us > pace.next_us(reached_us - self._slack_us) + self._slack_us

@@ -1,6 +1,5 @@
 """Plays a workload as a streaming source: which ticks a batch has, and which task generates which of them."""
 
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import groupby, pairwise
@@ -12,6 +11,7 @@ from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailable
 
 from skytide.errors import InvalidInput
 from skytide.routing import Router
+from skytide.spark.clock import now_us
 from skytide.spark.engine.pane_level import PaneTask, Tuples
 from skytide.spark.sources.playback import Playback
 from skytide.workloads.arrivals import SECOND_US
@@ -31,11 +31,6 @@ class TickRange(InputPartition):
     start_us: int
     first: int
     last: int
-
-
-def now_us() -> int:
-    """Return the time of day in microseconds since 1970."""
-    return time.time_ns() // 1000
 
 
 @dataclass(frozen=True)

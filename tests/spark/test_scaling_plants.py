@@ -1,50 +1,47 @@
-"""What acts on a cluster, with executors and files that are made up."""
+"""Executors of a cluster, shared by queries, and the power of a machine: with executors and files that are made up."""
 
 import contextlib
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.fake_cluster import FakeCluster, executors
+from support.fake_cluster import FakeCluster, FakeLive, executors
 
 from skytide.control import Guard, Rules
 from skytide.loop.cycle import Loop
-from skytide.records import Allocation, Observation
-from skytide.spark.scaling.executors import DRAIN_S, FIRST_LEAD_S, SHORT_AFTER, ClusterExecutors
+from skytide.records import Allocation, Outcome
+from skytide.spark.scaling.executors import DRAIN_S, FIRST_LEAD_S, SHORT_AFTER, Pool, Share
 from skytide.spark.scaling.power import ESTIMATED, MEASURED, Power
-from skytide.spark.scaling.share import Share, Shared
-from skytide.spark.scaling.slots import Recommend
 
 
-class TestClusterExecutors:
+class TestExecutors:
     def test_more_are_asked_for_and_warmed_and_the_lead_is_measured(self) -> None:
         cluster, warmed = FakeCluster(1), []
-        actuator = executors(cluster, warm=lambda each: warmed.append(each.id))
-        assert actuator.apply(Allocation(3), now_s=100) == "asked for 2 more executors: 3 in all"
-        assert (actuator.current(), actuator.lead_s, cluster.requested) == (Allocation(1), FIRST_LEAD_S, [3])
+        plant = executors(cluster, warm=lambda each: warmed.append(each.id))
+        assert plant.request(Allocation(3), now_s=100) == Outcome("asked", "asked for 2 more executors: 3 in all")
+        assert (plant.size(), plant.lead_s, cluster.requested) == (Allocation(1), FIRST_LEAD_S, [3])
         cluster.settle()
-        actuator.tend(105)
-        assert (actuator.current(), actuator.lead_s, warmed) == (Allocation(3), FIRST_LEAD_S, ["1", "2"])
-        assert actuator.waits
+        plant.tend(105)
+        assert (plant.size(), plant.lead_s, warmed) == (Allocation(3), FIRST_LEAD_S, ["1", "2"])
+        assert plant.waits
         cluster.change("1", finished_tasks=1), cluster.change("2", finished_tasks=1)
-        actuator.tend(116)
-        assert actuator.lead_s + 3 > 11 and FIRST_LEAD_S < actuator.lead_s < 16
-        assert not actuator.waits
+        plant.tend(116)
+        assert plant.lead_s + 3 > 11 and FIRST_LEAD_S < plant.lead_s < 16
+        assert not plant.waits
 
     @given(st.lists(st.tuples(st.integers(0, 2), st.floats(0, 9)), min_size=1, max_size=8), st.integers(1, 8))
     def test_no_busy_one_goes_while_an_idle_one_stays(self, states: list[tuple[int, float]], wanted: int) -> None:
         cluster = FakeCluster(0)
         for tasks, busy_s in states:
             cluster.give(1, active_tasks=tasks, busy_s=busy_s)
-        actuator = executors(cluster)
-        actuator.apply(Allocation(wanted), now_s=0)
+        plant = executors(cluster)
+        plant.request(Allocation(wanted), now_s=0)
         assert spares_the_busy(cluster)
         assert len(cluster.told_to_go) == max(0, len(states) - wanted)
         assert cluster.requested[-1] == wanted
 
-    def test_an_actuator_that_lets_the_first_ones_go_is_caught(self) -> None:
+    def test_a_plant_that_lets_the_first_ones_go_is_caught(self) -> None:
         cluster = FakeCluster(0)
         cluster.give(1, active_tasks=1), cluster.give(1)
         cluster.decommission(cluster.active()[0])
@@ -52,27 +49,27 @@ class TestClusterExecutors:
 
     def test_of_idle_ones_those_go_that_did_least_and_the_youngest_last(self) -> None:
         cluster = FakeCluster(4)
-        actuator = executors(cluster)
+        plant = executors(cluster)
         cluster.change("0", busy_s=5.0)
-        actuator.apply(Allocation(2), now_s=0)
+        plant.request(Allocation(2), now_s=0)
         assert cluster.told_to_go == ["1", "2"]
 
     def test_one_that_does_not_go_is_killed_at_last(self) -> None:
         reported: list[str] = []
         cluster = FakeCluster(2)
-        actuator = executors(cluster, reported)
-        actuator.apply(Allocation(1), now_s=0)
-        actuator.tend(DRAIN_S)
-        assert (cluster.killed, actuator.current()) == ([], Allocation(1))
-        actuator.tend(DRAIN_S + 1)
+        plant = executors(cluster, reported)
+        plant.request(Allocation(1), now_s=0)
+        plant.tend(DRAIN_S)
+        assert (cluster.killed, plant.size()) == ([], Allocation(1))
+        plant.tend(DRAIN_S + 1)
         assert cluster.killed == ["0"] and "it is killed" in reported[0]
-        actuator.tend(DRAIN_S + 2)
-        assert (len(reported), actuator.waits) == (1, False)
+        plant.tend(DRAIN_S + 2)
+        assert (len(reported), plant.waits) == (1, False)
 
     @pytest.mark.parametrize("deaf", ["it says so", "it fails"])
     def test_one_that_was_never_told_to_go_is_never_killed(self, deaf: str) -> None:
         cluster = FakeCluster(3)
-        actuator = executors(cluster)
+        plant = executors(cluster)
         right = cluster.decommission
 
         def decommission(executor: str) -> bool:
@@ -82,19 +79,19 @@ class TestClusterExecutors:
 
         cluster.decommission = decommission  # type: ignore[method-assign]
         with contextlib.suppress(OSError):
-            actuator.apply(Allocation(1), now_s=0)
+            plant.request(Allocation(1), now_s=0)
         for now_s in (1, DRAIN_S + 1, 3 * DRAIN_S):
-            actuator.tend(now_s)
+            plant.tend(now_s)
         assert set(cluster.killed) <= set(cluster.told_to_go)
-        assert "0" in cluster.active() and actuator.current().workers >= 1
+        assert "0" in cluster.active() and plant.size().workers >= 1
         cluster.decommission = right  # type: ignore[method-assign]
-        actuator.apply(Allocation(1), now_s=4 * DRAIN_S)
+        plant.request(Allocation(1), now_s=4 * DRAIN_S)
         assert len(cluster.active()) - len(set(cluster.told_to_go) - set(cluster.killed)) == 1
 
     @given(st.lists(st.tuples(st.integers(1, 5), st.floats(0, 2 * DRAIN_S), st.integers(0, 3)), max_size=30))
     def test_whatever_happens_only_those_told_to_go_are_killed(self, steps: list[tuple[int, float, int]]) -> None:
         cluster, now_s = FakeCluster(3), 0.0
-        actuator, right = executors(cluster), cluster.decommission
+        plant, right = executors(cluster), cluster.decommission
         for wanted, later_s, mood in steps:
             now_s += later_s
             if mood == 0:
@@ -104,8 +101,8 @@ class TestClusterExecutors:
             else:
                 cluster.decommission = right  # type: ignore[method-assign]
             with contextlib.suppress(OSError):
-                actuator.apply(Allocation(wanted), now_s)
-            actuator.tend(now_s)
+                plant.request(Allocation(wanted), now_s)
+            plant.tend(now_s)
             if mood == 3:
                 cluster.settle()
             assert set(cluster.killed) <= set(cluster.told_to_go)
@@ -114,93 +111,117 @@ class TestClusterExecutors:
         cluster = FakeCluster(2)
         cluster.drains = False
         cluster.change("0", active_tasks=1), cluster.change("1", active_tasks=1)
-        actuator = executors(cluster)
-        actuator.apply(Allocation(1), now_s=0)
-        actuator.tend(1)
+        plant = executors(cluster)
+        plant.request(Allocation(1), now_s=0)
+        plant.tend(1)
         assert cluster.told_to_go == ["0"]
         cluster.change("0", active_tasks=0)
-        actuator.tend(2)
+        plant.tend(2)
         assert cluster.told_to_go == ["0", "0"]
 
     def test_a_cluster_that_gives_too_few_is_noticed_and_asked_for_no_more(self) -> None:
         reported: list[str] = []
         cluster = FakeCluster(1, room=3)
-        actuator = executors(cluster, reported)
-        actuator.apply(Allocation(4), now_s=0)
+        plant = executors(cluster, reported)
+        plant.request(Allocation(4), now_s=0)
         cluster.settle()
-        actuator.tend(SHORT_AFTER * FIRST_LEAD_S)
+        plant.tend(SHORT_AFTER * FIRST_LEAD_S)
         assert reported == []
-        actuator.tend(SHORT_AFTER * FIRST_LEAD_S + 1)
+        plant.tend(SHORT_AFTER * FIRST_LEAD_S + 1)
         assert reported == ["the cluster gives 3 of the 4 executors asked for; the request stands"]
-        assert "not for 8" in actuator.apply(Allocation(8), now_s=30)
+        limited = plant.request(Allocation(8), now_s=30)
+        assert limited.kind == "limited" and "not for 8" in limited.text
         assert (cluster.requested[-1], len(reported)) == (4, 1)
         cluster.room = 100
         cluster.settle()
-        actuator.tend(40)
+        plant.tend(40)
         assert reported[1:] == ["the cluster now gives all 4 executors that were asked for"]
-        actuator.apply(Allocation(8), now_s=41)
+        plant.request(Allocation(8), now_s=41)
         assert cluster.requested[-1] == 8
 
     def test_one_that_dies_while_another_is_let_go_is_noticed_and_replaced(self) -> None:
         reported: list[str] = []
         cluster = FakeCluster(3)
-        actuator = executors(cluster, reported)
-        actuator.apply(Allocation(2), now_s=0)
+        plant = executors(cluster, reported)
+        plant.request(Allocation(2), now_s=0)
         cluster.change("2", active=False, why_gone="killed by somebody")
-        actuator.tend(1)
+        plant.tend(1)
         assert reported == ["executor 2 is gone unexpectedly: killed by somebody"]
-        assert (cluster.requested[-1], actuator.current()) == (2, Allocation(1))
+        assert (cluster.requested[-1], plant.size()) == (2, Allocation(1))
         cluster.settle()
-        actuator.tend(2)
-        assert (len(reported), actuator.current()) == (1, Allocation(2))
+        plant.tend(2)
+        assert (len(reported), plant.size()) == (1, Allocation(2))
 
     def test_a_cluster_that_fails_once_leaves_nothing_wrong(self) -> None:
         cluster = FakeCluster(2)
-        actuator = executors(cluster, reported := [])
-        actuator.apply(Allocation(2), now_s=0)
+        plant = executors(cluster, reported := [])
+        plant.request(Allocation(2), now_s=0)
         cluster.change("1", active=False)
         right, cluster.request = cluster.request, _fails  # type: ignore[method-assign]
         with pytest.raises(OSError):
-            actuator.tend(1)
+            plant.tend(1)
         cluster.request = right  # type: ignore[method-assign]
-        actuator.tend(2)
+        plant.tend(2)
         assert len(reported) == 1
 
     def test_of_several_queries_the_one_that_needs_most_decides(self) -> None:
-        cluster, shared = FakeCluster(1), Shared()
-        shared.executors = ClusterExecutors(cluster, tell=shared.tell)
-        heard: tuple[list[str], list[str]] = ([], [])
-        one, two = Share(shared, "one", heard[0].append), Share(shared, "two", heard[1].append)
-        one.apply(Allocation(4), 0)
+        cluster = FakeCluster(1)
+        pool, heard = Pool(cluster), (list[str](), list[str]())
+        one, two = (Share(FakeLive(), pool, each.append) for each in heard)  # type: ignore[arg-type]
+        one.request(Allocation(4), 0)
         cluster.settle()
-        assert two.apply(Allocation(2), 1).startswith("another query needs 4")
+        assert two.request(Allocation(2), 1) == Outcome("kept", "another query needs 4: 4 executors stay")
         assert cluster.requested[-1] == 4
-        one.leave()
-        two.apply(Allocation(2), 2)
+        one.close()
+        two.request(Allocation(2), 2)
         assert (cluster.requested[-1], len(cluster.told_to_go)) == (2, 2)
         cluster.change("3", active=False)
         two.tend(3)
         assert (len(heard[0]), len(heard[1])) == (0, 1)
 
     def test_a_query_that_is_content_keeps_what_it_has(self) -> None:
-        cluster, shared = FakeCluster(4), Shared()
-        shared.executors = ClusterExecutors(cluster, tell=shared.tell)
-        content, idle = (Share(shared, name, [].append) for name in ("content", "idle"))
-        assert idle.apply(Allocation(1), 0).startswith("another query needs 4")
-        content.wish(3)
-        idle.apply(Allocation(1), 1)
+        cluster = FakeCluster(4)
+        pool = Pool(cluster)
+        content, idle = (Share(FakeLive(), pool, [].append) for _ in range(2))  # type: ignore[arg-type]
+        assert idle.request(Allocation(1), 0) == Outcome("kept", "another query needs 4: 4 executors stay")
+        content.keep(Allocation(3))
+        assert idle.request(Allocation(1), 1) == Outcome("done", "another query needs 3: executor 0 of 4 may go")
         assert len(cluster.told_to_go) == 1
+
+    def test_what_became_of_a_request_is_known_by_its_kind(self) -> None:
+        cluster = FakeCluster(2, room=3)
+        plant = executors(cluster)
+
+        def kind(workers: int, now_s: float) -> str:
+            return plant.request(Allocation(workers), now_s).kind
+
+        assert kind(2, 0) == "kept"
+        assert (kind(5, 1), kind(5, 2), kind(4, 3)) == ("asked", "kept", "asked")
+        cluster.settle()
+        cluster.change("2", finished_tasks=1)
+        plant.tend(4)
+        late_s = 4 + SHORT_AFTER * FIRST_LEAD_S
+        assert (kind(4, late_s), kind(9, late_s)) == ("limited", "limited")
+        assert (kind(3, late_s), kind(3, late_s)) == ("done", "kept")  # what never came is no longer asked for
+        cluster.accepts = False
+        assert (kind(7, late_s), kind(1, late_s)) == ("refused", "refused")
+        assert (plant.size(), cluster.told_to_go, plant.waits) == (Allocation(3), [], False)
+        cluster.accepts = True
+        assert (kind(7, late_s), kind(3, late_s), kind(1, late_s)) == ("asked", "done", "done")
+        cluster.decommission = lambda executor: False  # type: ignore[method-assign]
+        cluster.give(2)
+        assert kind(1, late_s) == "refused"
 
     def test_an_executor_that_was_refused_for_hours_says_nothing_of_the_lead_time(self) -> None:
         cluster = FakeCluster(1, room=1)
-        actuator = executors(cluster)
-        actuator.apply(Allocation(2), 0)
+        plant = executors(cluster)
+        plant.request(Allocation(2), 0)
         cluster.room = 2
         cluster.settle()
-        actuator.tend(7_200)
+        plant.tend(7_200)
         cluster.change("1", finished_tasks=1)
-        actuator.tend(7_201)
-        assert actuator.lead_s < 20
+        plant.tend(7_201)
+        assert plant.lead_s < 20
 
 
 def spares_the_busy(cluster: FakeCluster) -> bool:
@@ -214,34 +235,20 @@ def _fails(_: object) -> bool:
     raise OSError("told to fail")
 
 
-class Seen:
-    """Metrics that say what they are told to say."""
-
-    def __init__(self) -> None:
-        self.utilisation: float | None = 1.0
-        self.actuator: Any = None
-
-    def observe(self, now_s: float) -> Observation | None:
-        if self.utilisation is None:
-            return None
-        return Observation(now_s, 10, self.actuator.current(), 100, 100, self.utilisation, service_s=0.01)
-
-
 class TestBadDays:
-    """The loop with the actuator of a cluster, which is made up."""
+    """The loop on a cluster that is made up."""
 
-    def loop(self, room: int = 100) -> tuple[Loop, Seen, FakeCluster, ClusterExecutors, list[str]]:
-        reported: list[str] = []
-        cluster, seen = FakeCluster(2, room), Seen()
-        seen.actuator = actuator = executors(cluster, reported)
+    def loop(self, room: int = 100) -> tuple[Loop, FakeLive, FakeCluster, Share]:
+        cluster, live = FakeCluster(2, room), FakeLive()
+        plant = executors(cluster, live=live)
         guard = Guard(1, 4, scale_down_after="20 s", stale_after="60 s", notice_no_help=False)
-        return Loop(seen, actuator, Rules(0.9, 0.5), guard), seen, cluster, actuator, reported
+        return Loop(plant, Rules(0.9, 0.5), guard), live, cluster, plant
 
     def test_without_metrics_all_stays_and_goes_on_when_they_are_back(self) -> None:
-        loop, seen, cluster, actuator, _ = self.loop()
+        loop, seen, cluster, plant = self.loop()
         seen.utilisation = None
         for now_s in range(0, 600, 10):
-            actuator.tend(now_s)
+            plant.tend(now_s)
             loop.cycle(now_s)
         assert cluster.requested == []
         seen.utilisation = 1.2
@@ -250,12 +257,12 @@ class TestBadDays:
 
     @given(st.lists(st.tuples(st.floats(-4e3, 4e3), st.floats(0, 3) | st.none(), st.booleans()), max_size=40))
     def test_whatever_the_clock_and_the_metrics_do_the_limits_hold(self, steps: list[tuple[float, float | None, bool]]) -> None:
-        loop, seen, cluster, actuator, _ = self.loop(room=3)
+        loop, seen, cluster, plant = self.loop(room=3)
         now_s = 1e6
         for jump_s, utilisation, gives in steps:
             now_s += 10 + jump_s
             seen.utilisation = utilisation
-            actuator.tend(now_s)
+            plant.tend(now_s)
             loop.cycle(now_s)
             if gives:
                 cluster.settle()
@@ -263,10 +270,10 @@ class TestBadDays:
         assert all(1 <= total <= 4 for total in cluster.requested)
 
     def test_after_a_jump_of_the_clock_it_goes_on(self) -> None:
-        loop, seen, cluster, actuator, _ = self.loop()
+        loop, seen, cluster, plant = self.loop()
         seen.utilisation = 0.7
         for now_s in (1e6, 1e6 + 10, 1e6 - 3600, 1e6 + 7200, 1e6 + 7210):
-            actuator.tend(now_s)
+            plant.tend(now_s)
             loop.cycle(now_s)
         assert cluster.requested == []
         seen.utilisation = 1.2
@@ -298,19 +305,24 @@ class TestPower:
         cluster = FakeCluster(2)
         power = Power(executors(cluster), root)
         assert power.frequencies_ghz == (1.2, 1.6, 2.0)
-        assert power.current() == Allocation(2, frequency_ghz=2.0)
-        assert power.apply(Allocation(2, frequency_ghz=1.5), 0) == "CPU frequency 1.6 GHz"
-        assert (power.current().frequency_ghz, cluster.requested) == (1.6, [])
+        assert power.size() == Allocation(2, frequency_ghz=2.0)
+        assert power.request(Allocation(2, frequency_ghz=1.5), 0) == Outcome("done", "CPU frequency 1.6 GHz")
+        assert (power.size().frequency_ghz, cluster.requested) == (1.6, [])
         assert {file.read_text() for file in root.glob("**/scaling_max_freq")} == {"1600000"}
-        power.apply(Allocation(3, frequency_ghz=1.6), 0)
+        assert power.request(Allocation(2, frequency_ghz=1.6), 0).kind == "kept"
+        asked = power.request(Allocation(3, frequency_ghz=1.6), 0)
+        assert asked == Outcome("asked", "asked for 1 more executors: 3 in all, CPU frequency 1.6 GHz")
         assert cluster.requested == [3]
+        cluster.accepts = False
+        assert power.request(Allocation(4, frequency_ghz=1.2), 0).kind == "done"
+        assert power.request(Allocation(4, frequency_ghz=1.2), 0).kind == "refused"
 
     def test_the_userspace_governor_has_a_file_of_its_own(self, root: Path) -> None:
         for folder in root.glob("devices/system/cpu/*/cpufreq"):
             (folder / "scaling_governor").write_text("userspace\n")
             (folder / "scaling_setspeed").write_text("1200000")
         power = Power(executors(FakeCluster(1)), root)
-        power.apply(Allocation(1, frequency_ghz=9.0), 0)
+        power.request(Allocation(1, frequency_ghz=9.0), 0)
         assert {file.read_text() for file in root.glob("**/scaling_setspeed")} == {"2000000"}
 
     def test_power_is_measured_or_estimated_and_says_which(self, root: Path) -> None:
@@ -327,11 +339,25 @@ class TestPower:
 
     def test_where_there_is_nothing_nothing_is_claimed(self, tmp_path: Path) -> None:
         power = Power(executors(FakeCluster(1)), tmp_path)
-        assert (power.frequencies_ghz, power.current(), power.power(0)) == ((), Allocation(1), None)
-        assert "cannot be set here" in power.apply(Allocation(1, frequency_ghz=2.0), 0)
+        assert (power.frequencies_ghz, power.size(), power.power(0)) == ((), Allocation(1), None)
+        refused = power.request(Allocation(1, frequency_ghz=2.0), 0)
+        assert refused.kind == "refused" and "cannot be set here" in refused.text
         assert power.summary() == "the CPU frequency cannot be set here; power is not known"
 
-    def test_recommendations_set_no_frequency(self, root: Path) -> None:
-        power = Power(Recommend(executors(FakeCluster(1))), root)
-        assert "nothing was done" in power.apply(Allocation(1, frequency_ghz=1.2), 0)
-        assert power.current().frequency_ghz == 2.0
+    def test_what_is_seen_has_the_frequency_and_the_power(self, root: Path) -> None:
+        power = Power(executors(FakeCluster(2)), root)
+        seen = power.observe(10.0)
+        assert seen is not None and seen.allocation == Allocation(2, frequency_ghz=2.0) and (seen.power_w or 0) > 0
+
+    def test_everything_else_is_left_to_the_plant_below(self, root: Path) -> None:
+        live, cluster = FakeLive(), FakeCluster(2)
+        below = executors(cluster, live=live)
+        power = Power(below, root)
+        power.request(Allocation(3, frequency_ghz=2.0), 0)
+        assert (power.lead_s, power.waits, power.what) == (FIRST_LEAD_S, True, "executors")
+        cluster.settle()
+        power.tend(1)
+        power.keep(Allocation(2))
+        assert power.size().workers == 3 and below._pool.wishes == {below: 2}
+        power.close()
+        assert live.closed and below._pool.wishes == {}
