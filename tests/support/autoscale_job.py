@@ -108,10 +108,10 @@ def plain(spark: SparkSession, files: Path, out: Path, row_s: float = ROW_S, **t
 
 
 def answers(out: Path) -> list[tuple[int, int]]:
-    """Return the rows of the batches that were committed."""
-    table = (
-        pq.read_table([str(file) for file in sorted(out.glob("part-*"))]) if out.is_dir() else pa.table({"id": [], "answer": []})
-    )
+    """Return the rows of the batches that were committed, as Spark's log of the folder lists them: a second try of a task may leave its file beside."""
+    logs = [log for log in (out / "_spark_metadata").glob("[0-9]*") if not log.name.endswith(".tmp")]
+    files = {json.loads(line)["path"].removeprefix("file://") for log in logs for line in log.read_text().splitlines()[1:]}
+    table = pq.read_table(sorted(files)) if files else pa.table({"id": [], "answer": []})
     return sorted(zip(table["id"].to_pylist(), table["answer"].to_pylist(), strict=True))
 
 
