@@ -15,7 +15,18 @@ from typing import Any
 
 from rich.console import Console
 
-from benchmarks.scaling.job import INTERVAL_S, ROW_S, SCALE_DOWN, TRIGGER_S, TUNED, contestant_of, peak_rate_hz, rates_hz
+from benchmarks.scaling.job import (
+    INTERVAL_S,
+    ROW_S,
+    SCALE_DOWN,
+    TASKS_EACH,
+    TRIGGER_S,
+    TUNED,
+    contestant_of,
+    peak_rate_hz,
+    rates_hz,
+    tasks_of,
+)
 from benchmarks.scaling.predicted import Costs, MicroBatches
 from benchmarks.timing import Goal, announce, show
 from skytide.control import CONTROLLERS, Guard
@@ -59,7 +70,7 @@ def main() -> None:
     options = parser.parse_args()
     console = Console(width=200, highlight=False)
     OUT.mkdir(exist_ok=True)
-    saved = OUT / f"bench-scaling-{options.seconds:g}s.json"
+    saved = OUT / f"bench-scaling-{options.seconds:g}s-{options.peak}-executors-{tasks_of(options.peak)}-tasks.json"
     found: list[Found] = json.loads(saved.read_text()) if options.again and saved.exists() else []
     if not CLASSES.exists() and options.runs:
         archive_classes()
@@ -69,7 +80,12 @@ def main() -> None:
         for number, contestant in enumerate(asked):
             delay_s = APART_S * number if number < options.together else 0.0
             pending.append(places.submit(on_a_cluster, contestant, number, options.peak, options.seconds, delay_s))
-        for one in (done.result() for done in as_completed(pending)):
+        for done in as_completed(pending):
+            try:
+                one = done.result()
+            except BaseException:
+                places.shutdown(wait=False, cancel_futures=True)  # what is done is saved
+                raise
             late = f"{one['violations']} of {one['intervals']} intervals later than {BOUND_S:g} s"
             console.print(f"{one['contestant']}: {one['executor_s']:,.0f} executor seconds, {late}")
             found.append(one)
@@ -86,11 +102,17 @@ def on_a_cluster(contestant: str, number: int, peak: int, length_s: float, delay
 
 def archive_classes() -> None:
     """Let an executor write the file that lets later ones start faster: its classes, ready for use."""
-    with LocalCluster(1, classes=CLASSES) as cluster:
+    draft = CLASSES.with_suffix(".draft")
+    draft.unlink(missing_ok=True)
+    with LocalCluster(1, classes=draft) as cluster:
         run("static", cluster, 1, 2 * INTERVAL_S)
-    deadline_s = time.monotonic() + ARCHIVE_WITHIN_S
-    while not CLASSES.exists() and time.monotonic() < deadline_s:
-        time.sleep(0.1)
+    deadline_s, size = time.monotonic() + ARCHIVE_WITHIN_S, 0
+    while not size or draft.stat().st_size > size:  # Java writes it when it ends
+        if time.monotonic() > deadline_s:
+            raise SystemExit(f"no executor wrote its classes to {draft} within {ARCHIVE_WITHIN_S:g} s")
+        size = draft.stat().st_size if draft.exists() else 0
+        time.sleep(2.0)
+    draft.rename(CLASSES)
 
 
 def run(contestant: str, cluster: LocalCluster, peak: int, length_s: float, number: int = 0) -> Found:
@@ -115,19 +137,19 @@ def run(contestant: str, cluster: LocalCluster, peak: int, length_s: float, numb
 
 
 def costs_of(found: Sequence[Found], peak: int) -> Costs | None:
-    """Return the costs that were measured on the cluster: with as many executors as partitions, a batch waits for one task, with one for all."""
+    """Return the costs that were measured on the cluster: with all executors, a batch waits for a few of its tasks, with one for all of them."""
     static = [one["fixed_s"] for one in found if one["contestant"] == "static"]
     others = [one for one in found if one["contestant"] not in ("static", "dynamic")]
-    if not static or not others:
+    if not static or not others or peak == 1:
         return None
-    task_s = max(0.0, mean(one["fixed_s"] for one in others) - mean(static)) / (peak - 1)
+    task_s = max(0.0, mean(one["fixed_s"] for one in others) - mean(static)) / (tasks_of(peak) - TASKS_EACH)
     lead_s = mean(one["lead_s"] for one in others)
-    return Costs(row_s=ROW_S, task_s=task_s, batch_s=mean(static) - task_s, lead_s=lead_s, cold_s=0.0)
+    return Costs(row_s=ROW_S, task_s=task_s, batch_s=mean(static) - TASKS_EACH * task_s, lead_s=lead_s, cold_s=0.0)
 
 
 def predict(contestant: str, costs: Costs, peak: int, length_s: float) -> tuple[float, float, int]:
     """Return the executor seconds, the share of late intervals and the changes that the simulator expects."""
-    query = MicroBatches(rates_hz(peak_rate_hz(peak), length_s), costs, 1, partitions=peak, trigger_s=TRIGGER_S)
+    query = MicroBatches(rates_hz(peak_rate_hz(peak), length_s), costs, 1, partitions=tasks_of(peak), trigger_s=TRIGGER_S)
     guard = Guard(1, peak, scale_down_after=SCALE_DOWN)
     cycles = drive(query, contestant_of(contestant), guard, interval_s=INTERVAL_S)
     seen = [cycle.evaluation.seen for cycle in cycles if cycle.evaluation is not None]

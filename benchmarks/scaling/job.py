@@ -27,6 +27,7 @@ ROW_S = 0.002  # time of the service per row
 HEAD = 0.65  # share of the time of executors for rows at the peak: the rest is for Spark
 INTERVAL_S, LOOK_S = 5.0, 0.5
 TRIGGER_S = 2
+TASKS_EACH = 2  # tasks of a batch per executor at the peak: with one, 4 or 5 of 6 executors would take as long as 3
 SCALE_DOWN = "10 s"
 WARM_UP_S = 40
 STEP_S = 5
@@ -47,6 +48,11 @@ def contestant_of(name: str) -> Controller:
 def peak_rate_hz(peak: int) -> float:
     """Return the load that so many executors serve."""
     return peak * HEAD / ROW_S
+
+
+def tasks_of(peak: int) -> int:
+    """Return the tasks of a batch."""
+    return TASKS_EACH * peak
 
 
 def rates_hz(peak_hz: float, length_s: float) -> list[float]:
@@ -110,7 +116,7 @@ def main() -> None:
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     peak_hz = peak_rate_hz(peak)
-    source = skytide.workload(arrivals="steps", steps=hill(peak_hz, length_s), dimensions=2, partitions=peak)
+    source = skytide.workload(arrivals="steps", steps=hill(peak_hz, length_s), dimensions=2, partitions=tasks_of(peak))
     arriving = source.load(spark)
     rows = arriving.mapInArrow(ask_service, arriving.schema)
     cluster = SparkCluster(spark)

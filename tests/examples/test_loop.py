@@ -244,10 +244,35 @@ def test_paused_it_watches_and_leaves_everything_alone() -> None:
     loop.paused = True
     made = loop.cycle(0)
     assert (made.limited.reason, made.outcome) == ("wants 4; paused", Outcome("paused"))
-    assert (plant.asked, plant.kept) == ([], [2])
+    assert (plant.asked, plant.kept) == ([], [])  # what it wanted before is what it is known to want
     loop.paused = False
     assert loop.cycle(10).outcome == Outcome("asked", "asked for 4")
     assert plant.workers == 4
+
+
+def test_what_was_asked_for_before_a_pause_still_comes() -> None:
+    plant = Plant(most=2)
+    loop = Loop(plant, Wants((4,)), Guard.bounds(1, 8))
+    loop.cycle(0)
+    loop.paused = True
+    assert loop.cycle(10).limited.allocation == Allocation(4)
+    loop.paused = False
+    assert loop.cycle(20).outcome.kind == "kept"
+    assert (plant.asked, plant.kept) == ([4], [4])
+
+
+def test_what_is_refused_is_asked_for_again_and_told_once() -> None:
+    class Refusing(Plant):
+        def request(self, wanted: Allocation, now_s: float) -> Outcome:
+            self.asked.append(wanted.workers)
+            return Outcome("refused", "the cluster did not accept it")
+
+    plant = Refusing()
+    loop = Loop(plant, Wants((4, 4, 4, 2, 4)), Guard.bounds(1, 8), events=plant)
+    cycles = [loop.cycle(cycle * INTERVAL_S) for cycle in range(5)]
+    assert [cycle.outcome.kind for cycle in cycles] == ["refused", "refused", "refused", "kept", "refused"]
+    assert all(cycle.evaluation and cycle.evaluation.settled for cycle in cycles), "it waits for what will never come"
+    assert (plant.asked, len(plant.reported)) == ([4, 4, 4, 4], 2)
 
 
 def test_what_is_there_and_wanted_is_kept_in_each_cycle_that_sees_something() -> None:

@@ -446,6 +446,15 @@ def test_each_controller_changes_the_slots_of_keys_and_no_result(name: str) -> N
     assert min(sizes[5:]) < max(sizes[:5])
 
 
+def test_a_second_scaler_begins_with_the_slots_that_there_are() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        engine = Engine(plan_of(CASES["aggregate 3 by 1"], folder, FixedSlack(0)), Outputs().sinks)
+        first, second = (LocalSlots(Live_(), RunSlots(Running_(engine))) for _ in range(2))  # type: ignore[arg-type]
+        assert first.request(Allocation(7), 0).kind == "done"
+        assert (first.size(), second.size()) == (Allocation(7), Allocation(7))
+        assert second.request(Allocation(7), 1).kind == "kept"
+
+
 def plan_table(engine: Engine) -> RoutingTable:
     keyed = engine.plan.store.latest().keyed
     assert keyed is not None

@@ -188,6 +188,15 @@ def contract(site: Site) -> None:
         assert present.workers == workers
         if present.pane_slots is not None and present.window_slots is not None:
             assert present.pane_slots + present.window_slots == workers
+    plant.request(plant.size().with_workers(6), now_s)
+    fewer = plant.request(Allocation(4), now_s)  # before they came, and without saying how many for which level
+    assert fewer.changed and plant.size().workers <= 4
+    assert fewer.kind == ("done" if plant.size().workers == 4 else "asked"), f"{plant.size()} is {fewer}"
+    now_s += plant.lead_s + 10.0
+    site.pass_time(now_s)
+    assert plant.size().workers == 4
+    plant.request(plant.size().with_workers(2), now_s)
+    site.pass_time(now_s + 1.0)
     plant.close()
     assert plant.size().workers == 2, "what is closed leaves the query as it is"
 

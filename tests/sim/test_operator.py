@@ -108,7 +108,7 @@ def test_an_interval_counts_for_those_that_were_there_for_all_of_it() -> None:
 def test_wishes_can_be_called_off() -> None:
     operator = plant(lead_s=5.0)
     operator.request(Allocation(6), 0)
-    assert operator.request(Allocation(3), 1) == Outcome("done", "0 released, 3 cancelled")
+    assert operator.request(Allocation(3), 1) == Outcome("asked", "0 released, 3 cancelled")
     operator.advance(10)
     assert operator.size().workers == 3
     assert operator.request(Allocation(1), 10) == Outcome("done", "2 released")

@@ -1,6 +1,7 @@
 """Executors of a cluster, shared by queries, and the power of a machine: with executors and files that are made up."""
 
 import contextlib
+import threading
 from pathlib import Path
 
 import pytest
@@ -212,6 +213,90 @@ class TestExecutors:
         cluster.give(2)
         assert kind(1, late_s) == "refused"
 
+    def test_what_never_came_and_nobody_wants_is_called_off(self) -> None:
+        cluster = FakeCluster(1, room=3)
+        pool = Pool(cluster)
+        one, two = (Share(FakeLive(), pool, [].append) for _ in range(2))  # type: ignore[arg-type]
+        one.request(Allocation(6), 0)
+        cluster.settle()
+        one.tend(1)
+        two.keep(Allocation(1))
+        assert cluster.requested == [6], "another query still wants them"
+        one.keep(Allocation(3))
+        assert cluster.requested == [6, 3] and cluster.told_to_go == []
+        for name in ("1", "2"):
+            cluster.change(name, finished_tasks=1)
+        one.tend(2)
+        assert (one.size(), one.waits) == (Allocation(3), False)
+        one.keep(Allocation(2))
+        assert cluster.requested == [6, 3], "what is there stays until less of it is requested"
+
+    def test_each_executor_has_a_lead_time_of_its_own(self) -> None:
+        cluster = FakeCluster(1)
+        plant = executors(cluster)
+        for now_s, workers in ((0, 2), (10, 3), (20, 4)):
+            plant.request(Allocation(workers), now_s)
+        cluster.give(1, finished_tasks=1)
+        plant.tend(15)  # the one that was asked for at 0
+        assert plant.lead_s == pytest.approx(0.7 * FIRST_LEAD_S + 0.3 * 15)
+        before_s = plant.lead_s
+        cluster.give(1, finished_tasks=1)
+        plant.tend(16)  # the one that was asked for at 10
+        assert plant.lead_s == pytest.approx(0.7 * before_s + 0.3 * 6)
+
+    def test_whoever_is_told_may_stop_another_query(self) -> None:
+        cluster, free = FakeCluster(2), list[bool]()
+        pool = Pool(cluster)
+
+        def look() -> None:
+            free.append(pool.lock.acquire(timeout=1))
+            if free[-1]:
+                pool.lock.release()
+
+        def tell(text: str) -> None:
+            other = threading.Thread(target=look)
+            other.start()
+            other.join()
+
+        plant = Share(FakeLive(), pool, tell)  # type: ignore[arg-type]
+        cluster.change("1", active=False)
+        plant.tend(1)
+        assert free == [True], "the executors were locked meanwhile"
+
+    def test_pane_slots_follow_the_executors_that_are_there(self) -> None:
+        class Slots:
+            sizes: tuple[int, ...] = ()
+
+            def resize(self, pane_slots: int, window_slots: None) -> None:
+                self.sizes += (pane_slots,)
+
+        cluster, slots = FakeCluster(0, room=3), Slots()
+        cluster.give(2, cores=2)
+        plant = Share(FakeLive(), Pool(cluster), [].append, slots)  # type: ignore[arg-type]
+        plant.request(Allocation(5), 0)
+        plant.tend(1)
+        assert slots.sizes == (), "nothing has come yet"
+        cluster.settle()
+        plant.tend(2)
+        assert slots.sizes == (6,)
+        cluster.accepts = False
+        plant.request(Allocation(1), 3)
+        assert slots.sizes == (6,), "nothing has changed"
+        cluster.accepts = True
+        plant.request(Allocation(1), 4)
+        assert slots.sizes == (6, 2)
+
+    def test_who_comes_after_a_while_without_queries_looks_anew(self) -> None:
+        cluster = FakeCluster(3)
+        pool, reported = Pool(cluster), list[str]()
+        first = Share(FakeLive(), pool, [].append)  # type: ignore[arg-type]
+        first.request(Allocation(4), 0)
+        first.close()
+        cluster.change("0", active=False), cluster.change("1", active=False)
+        later = Share(FakeLive(), pool, reported.append)  # type: ignore[arg-type]
+        later.tend(10_000)
+        assert (later.size(), reported, cluster.requested, later.waits) == (Allocation(1), [], [4], False)
+
     def test_an_executor_that_was_refused_for_hours_says_nothing_of_the_lead_time(self) -> None:
         cluster = FakeCluster(1, room=1)
         plant = executors(cluster)
@@ -359,5 +444,7 @@ class TestPower:
         power.tend(1)
         power.keep(Allocation(2))
         assert power.size().workers == 3 and below._pool.wishes == {below: 2}
+        power.request(Allocation(3, frequency_ghz=1.2), 2)
+        assert below._pool.wishes == {below: 3}, "what is there is wanted, and another query must not take it away"
         power.close()
         assert live.closed and below._pool.wishes == {}

@@ -60,29 +60,33 @@ class Loop:
         self._asked: tuple[Allocation, float] | None = None  # what is not there yet, and since when
         self._held: Allocation | None = None  # what was asked for last
         self._recommended: Allocation | None = None
+        self._refused = ""  # what was refused in the latest cycle: it is asked for again, and told once
         self._now_s = self._seen_s = float("-inf")
         self.paused = False
 
     def cycle(self, now_s: float) -> Cycle:
         """Run one cycle, and return what happened; if the clock goes back, time stands still."""
-        now_s = self._now_s = max(now_s, self._now_s)
+        now_s, paused = max(now_s, self._now_s), self.paused  # which another thread may change meanwhile
+        self._now_s = now_s
         present = self._plant.size()
         if self._asked is None and self._held and present.workers < self._held.workers:
             self._asked = (self._held, now_s)  # some were lost: they are on their way again, and not to be called off
         seen = self._plant.observe(now_s)
         if seen is None or now_s - seen.at_s > self._stale_s:
-            return self._end(now_s, None, *self._blind(present, now_s))
+            stay = self._blind(present, now_s)
+            return self._end(Cycle(now_s, None, stay, stay, Outcome("kept")))
         self._seen_s = seen.at_s
         self._history.append(seen)
         evaluation = evaluate(list(self._history), lead_s=self._plant.lead_s, settled=self._settled(seen, now_s))
         decided = self._logic.decide(evaluation, now_s=now_s)
         if not (isinstance(decided, Decision) and is_whole(decided.allocation.workers)):
             raise refused("decide()", decided, f"{self._kind} gave no decision for a whole number of workers", "give a Decision")
-        if self.paused:
-            self._guard.forget()
-            return self._end(now_s, evaluation, decided, Decision(present, f"{decided.reason}; paused"))
         standing = self._asked[0] if self._asked else present
-        return self._end(now_s, evaluation, decided, self._guard.limit(decided, evaluation, standing=standing, now_s=now_s))
+        if paused:
+            self._guard.forget()
+            return self._end(Cycle(now_s, evaluation, decided, Decision(standing, f"{decided.reason}; paused"), Outcome("paused")))
+        limited = self._guard.limit(decided, evaluation, standing=standing, now_s=now_s)
+        return self._end(Cycle(now_s, evaluation, decided, limited, self._act(limited, now_s)))
 
     def snapshot(self) -> dict[str, Any]:
         """Return what has to survive a restart."""
@@ -96,12 +100,12 @@ class Loop:
             self._tell(0.0, f"the saved state cannot be used, starting anew: {error}")
             return build(None)
 
-    def _blind(self, present: Allocation, now_s: float) -> tuple[Decision, Decision]:
+    def _blind(self, present: Allocation, now_s: float) -> Decision:
         since = "yet" if self._seen_s == float("-inf") else f"for {now_s - self._seen_s:.0f} s"
         stay = Decision(self._asked[0] if self._asked else present, f"no metrics {since}: {present.workers} stay")
         if now_s - self._seen_s > self._stale_s:  # one look without a new batch is not unusual
             self._guard.forget()
-        return stay, stay
+        return stay
 
     def _settled(self, seen: Observation, now_s: float) -> bool:
         """Return whether what was asked for is there; the wait for it ends some time."""
@@ -115,23 +119,27 @@ class Loop:
         self._asked = None
         return True
 
-    def _end(self, now_s: float, evaluation: Evaluation | None, decided: Decision, limited: Decision) -> Cycle:
-        """Act, save what has to last, and return what happened."""
-        outcome = Outcome("kept") if evaluation is None else self._act(limited, now_s)
+    def _end(self, cycle: Cycle) -> Cycle:
+        """Save what has to last, and return what happened."""
         if self._store:
             self._store.save(self.snapshot())
-        return Cycle(now_s, evaluation, decided, limited, outcome)
+        return cycle
 
     def _act(self, limited: Decision, now_s: float) -> Outcome:
         """Request what a decision wants, or recommend it, and return what became of it."""
         wanted, before = limited.allocation, self._asked[0] if self._asked else self._plant.size()
-        if self.paused or wanted == before:
+        refused, self._refused = self._refused, ""
+        if wanted == before:
             self._plant.keep(wanted)
-            outcome = Outcome("paused" if self.paused else "kept")
+            outcome = Outcome("kept")
         elif self.acts:
             outcome = self._plant.request(wanted, now_s)
-            self._asked, self._held = (wanted, now_s), wanted
-            self._tell(now_s, f"{limited.reason}. {outcome.text}")
+            if outcome.kind == "refused":
+                self._refused = outcome.text
+            else:
+                self._asked, self._held = (wanted, now_s), wanted
+            if outcome.text != refused:
+                self._tell(now_s, f"{limited.reason}. {outcome.text}")
         else:
             outcome = Outcome(
                 "recommended", f"recommended: {wanted.workers} workers in place of {before.workers}; nothing was done"

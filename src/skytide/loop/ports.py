@@ -30,7 +30,7 @@ class Plant(Protocol):
         """Ask for another size, and return what became of it; what comes may be less, and come later."""
 
     def keep(self, wanted: Allocation) -> None:
-        """Note that what is there, or was asked for, is still wanted: others who use it must not take it away."""
+        """Note that what is there, or was asked for, is still wanted: others who use it must not take it away. What is not wanted any more, and did not come, is called off."""
         return None
 
     def tend(self, now_s: float) -> None:

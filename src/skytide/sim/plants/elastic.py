@@ -128,6 +128,8 @@ class ElasticPlant(VirtualPlant):
     def request(self, wanted: Allocation, now_s: float) -> Outcome:
         """Resize both levels at once, and return what was done."""
         before = self.size()
+        if wanted.pane_slots is None or wanted.window_slots is None:
+            wanted = before.with_workers(wanted.workers)
         panes = wanted.pane_slots if self.windows and wanted.pane_slots else wanted.workers
         for result in self.panes.resize(panes, now_s):
             self._send(result)

@@ -135,7 +135,9 @@ class Operator(VirtualPlant):
             self._stall(leaving / self._now.workers, self._move_s)
             self._now = self._now.with_workers(self._now.workers - leaving)
         text = f"{leaving} released" + (f", {cancelled} cancelled" if cancelled else "")
-        return Outcome("done" if more or ghz != before_ghz else "kept", text)
+        if not more and ghz == before_ghz:
+            return Outcome("kept", text)
+        return Outcome("asked" if self._coming else "done", text)  # "asked": the rest of what was requested before still comes
 
     def advance(self, until_s: float) -> None:
         """Let time pass in whole steps; after the last rate no tuples come."""

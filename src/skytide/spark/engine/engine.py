@@ -171,6 +171,11 @@ class Engine:
         """Change the number of slots, from the next batch on."""
         self._machine.resize(pane_slots, window_slots, slots)
 
+    @property
+    def slots(self) -> tuple[int, int, int]:
+        """The slots of the pane level, the window level and an operator on keys, from the next batch on; the status has those of the latest batch."""
+        return self._machine.pane_slots, self._machine.spreader.slots, self._machine.key_slots
+
     def rebalance(self) -> None:
         """Spread keys anew with the next batch, as evenly as possible."""
         self._machine.rebalance_now = True

@@ -5,6 +5,7 @@ They belong to the application, not to a query: if several queries are scaled, t
 
 import threading
 import weakref
+from collections import deque
 from collections.abc import Callable
 
 from skytide.records import Allocation, Outcome
@@ -15,7 +16,7 @@ from skytide.spark.scaling.warm import warm_behind
 
 FIRST_LEAD_S = 6.0  # from the request for an executor to its first finished task, until that has been measured
 SMOOTHING = 0.3  # the weight of the latest lead time
-LOAD_KEPT = 0.5  # of the load at the look before
+LOAD_HALVES_S = 10.0  # after which half of what an executor did counts no more
 DRAIN_S = 60.0  # that a decommissioned executor has to go, before it is killed
 SHORT_AFTER = 3  # lead times after which an executor that did not come counts as refused
 Tell = Callable[[str], None]
@@ -25,20 +26,28 @@ class Pool:
     """Keeps as many executors as were asked for last. Only `tend` looks at what is there; in between, nothing changes."""
 
     def __init__(self, cluster: Cluster, warm: Callable[[Executor], None] | None = None) -> None:
-        """Look at what is there. `warm` is called with each executor that comes later."""
+        """Begin with what is there. `warm` is called with each executor that comes later."""
         self._cluster, self._warm = cluster, warm
         self.lock = threading.RLock()
         self.wishes: dict[object, int] = {}  # how many executors each query wants
         self.tells: dict[object, Tell] = {}  # whom each query tells what happens unexpectedly
         self.lead_s = FIRST_LEAD_S
         """How long it has taken lately from asking for an executor until it has done its first task."""
-        self._target: int | None = None
-        self._asked_s = 0.0  # when the latest request was made
-        self._present = {each.id: each for each in cluster.executors() if each.active}
         self._leaving: dict[str, float] = {}  # since when
+        self._load: dict[str, float] = {}  # what each did lately
+        self._news: list[tuple[Tell, str]] = []  # what is still to be told, and whom
+        self.begin()
+
+    def begin(self) -> None:
+        """Look at what is there, and forget what was asked for: while no query was scaled, nobody looked."""
+        self._target: int | None = None
+        self._present = {each.id: each for each in self._cluster.executors() if each.active}
+        self._leaving = {name: since_s for name, since_s in self._leaving.items() if name in self._present}
+        self._asked_s = 0.0  # when the latest request was made
+        self._missing: deque[float] = deque()  # when each executor was asked for that has not come yet
         self._came: dict[str, float] = {}  # the ones without a finished task yet, and when they were asked for
         self._ceiling: int | None = None  # as many as the cluster gave, though more were asked for
-        self._load: dict[str, float] = {}  # what each did lately
+        self._looked_s: float | None = None
 
     @property
     def waits(self) -> bool:
@@ -66,7 +75,7 @@ class Pool:
             return Outcome("refused", f"the cluster did not accept the request for {workers} executors{refused}")
         if workers > (self._target or 0):
             self._asked_s = now_s
-        self._target = workers
+        self._aim(workers, now_s)
         if workers == len(staying):
             return Outcome("kept" if workers == before else "done", f"{workers} executors stay{refused}")
         if workers > len(staying):
@@ -78,13 +87,33 @@ class Pool:
             return Outcome("refused", f"the cluster did not accept that {len(going)} of {len(staying)} executors may go")
         return Outcome("done", f"executor{'s' * (len(leaving) > 1)} {', '.join(leaving)} of {len(staying)} may go")
 
+    def call_off(self, total: int) -> None:
+        """Ask for no more than this many, or than are there: what did not come, and nobody wants any more, need not come."""
+        total = max(total, self.size())
+        if self._target is not None and self._target > total and self._cluster.request(total):
+            self._aim(total, self._asked_s)
+
+    def _aim(self, target: int, now_s: float) -> None:
+        self._target, missing = target, target - self.size()
+        while len(self._missing) > max(0, missing):
+            self._missing.pop()
+        while len(self._missing) < missing:
+            self._missing.append(now_s)
+
+    def news(self) -> list[tuple[Tell, str]]:
+        """Return what has not been told yet, and whom to tell, once; not to be told while the lock is held."""
+        news, self._news = self._news, []
+        return news
+
     def tend(self, now_s: float) -> None:
         """Find out which executors came, left, died, or are overdue."""
+        kept = 0.5 ** (max(0.0, now_s - (now_s if self._looked_s is None else self._looked_s)) / LOAD_HALVES_S)
+        self._looked_s = now_s
         listed = {each.id: each for each in self._cluster.executors()}
         before, self._present = self._present, {name: each for name, each in listed.items() if each.active}
         for name, each in self._present.items():
             did_s = each.busy_s - before[name].busy_s if name in before else 0.0
-            self._load[name] = self._load.get(name, 0.0) * LOAD_KEPT + did_s
+            self._load[name] = self._load.get(name, 0.0) * kept + did_s
         gone = [listed.get(name, before[name]) for name in before.keys() - self._present.keys()]
         self._after_leaving(gone, now_s)
         for name, each in self._present.items():
@@ -102,7 +131,7 @@ class Pool:
 
     def _after_joining(self, executor: Executor) -> None:
         if self._target is not None:
-            self._came[executor.id] = self._asked_s
+            self._came[executor.id] = self._missing.popleft() if self._missing else self._asked_s
         if self._warm:
             self._warm(executor)
 
@@ -114,6 +143,7 @@ class Pool:
         for each in died:
             self._tell(f"executor {each.id} is gone unexpectedly: {each.why_gone or 'no reason was given'}")
         if died and self._target is not None:
+            self._missing.extend([now_s] * len(died))
             self._asked_s = now_s
             self._cluster.request(self._target)  # most cluster managers replace it anyway
 
@@ -147,8 +177,7 @@ class Pool:
             self._tell(f"the cluster gives {staying} of the {self._target} executors asked for; the request stands")
 
     def _tell(self, text: str) -> None:
-        for tell in list(self.tells.values()):
-            tell(text)
+        self._news += [(tell, text) for tell in self.tells.values()]
 
     def _staying(self) -> list[Executor]:
         return [each for name, each in self._present.items() if name not in self._leaving]
@@ -171,7 +200,10 @@ class Share(Watched):
         super().__init__(live)
         self._pool, self._slots = pool, slots
         with pool.lock:
-            pool.tells[self], pool.wishes[self] = tell, pool.size()
+            if not pool.wishes:
+                pool.begin()
+            self._followed = pool.size()
+            pool.tells[self], pool.wishes[self] = tell, self._followed
 
     @property
     def lead_s(self) -> float:
@@ -191,24 +223,35 @@ class Share(Watched):
     def request(self, wanted: Allocation, now_s: float) -> Outcome:
         """Ask for executors, or let some go, unless another query needs more."""
         with self._pool.lock:
-            self.keep(wanted)
+            self._pool.wishes[self] = wanted.workers
             most = max(self._pool.wishes.values())
             outcome = self._pool.request(most, now_s)
-            if self._slots is not None:
-                self._slots.resize(most * self._pool.cores, None)
+        self._after_a_look()
         if most == wanted.workers:
             return outcome
         return Outcome(outcome.kind, f"another query needs {most}: {outcome.text}")
 
     def keep(self, wanted: Allocation) -> None:
-        """Note how many this query wants."""
+        """Note how many this query wants; what nobody wants any more, and did not come, is called off."""
         with self._pool.lock:
             self._pool.wishes[self] = wanted.workers
+            self._pool.call_off(max(self._pool.wishes.values()))
 
     def tend(self, now_s: float) -> None:
         """Look after executors that come and go."""
         with self._pool.lock:
             self._pool.tend(now_s)
+        self._after_a_look()
+
+    def _after_a_look(self) -> None:
+        """Let the slots follow the executors that are there, and tell people what happened."""
+        with self._pool.lock:
+            before, self._followed = self._followed, self._pool.size()
+            cores, news = self._pool.cores, self._pool.news()
+        if self._slots is not None and self._followed not in (before, 0):
+            self._slots.resize(self._followed * cores, None)
+        for tell, text in news:
+            tell(text)
 
     def close(self) -> None:
         """Leave the other queries; executors stay until another query wants another number."""

@@ -1,5 +1,6 @@
 """The executors of a Spark application as Spark's Java side shows them, and the three things that can be done to them."""
 
+import threading
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -56,6 +57,7 @@ class SparkCluster:
         self._scala = self._context._jsc.sc()
         self._jvm: Any = self._context._jvm
         self._gone: dict[str, Executor] = {}
+        self._lock = threading.Lock()  # several auto-scalers may look at once
         self.drains = self._context.getConf().get("spark.decommission.enabled", "false") == "true"
 
     @property
@@ -80,6 +82,10 @@ class SparkCluster:
 
     def executors(self) -> list[Executor]:
         """Return what Spark's status store knows; executors that are gone are looked up once."""
+        with self._lock:
+            return self._listed()
+
+    def _listed(self) -> list[Executor]:
         listed = self._scala.statusStore().executorList(False)
         found = []
         for place in range(listed.size()):

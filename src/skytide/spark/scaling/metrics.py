@@ -83,10 +83,11 @@ class QueryMetrics:
         """Return what was measured since the last call, with what is there now; None if nothing was, or Spark does not answer."""
         for progress in self._query.recentProgress:
             self.feed(json.loads(progress.json))
+        executors = self._executors()  # before anything is taken: if Spark does not answer, the next look has it all
         with self._lock:
             new = list(self._waiting)
             self._waiting.clear()
-        means, interval_s = self._means(sum(batch.work_s for batch in new), present)
+        means, interval_s = self._means(executors, sum(batch.work_s for batch in new), present)
         if not new:
             if not self._nothing_comes():
                 return self._overdue(means, interval_s, now_s)
@@ -122,9 +123,9 @@ class QueryMetrics:
         quiet_s = self._clock() - self._heard_s
         return not (status["isTriggerActive"] or status["isDataAvailable"]) and quiet_s > QUIET_TRIGGERS * (self.trigger_s or 0.0)
 
-    def _means(self, work_s: float, now: Allocation) -> tuple[Means, float]:
+    def _means(self, executors: list[Executor], work_s: float, now: Allocation) -> tuple[Means, float]:
         """Return what was at work since the last look, and the time since; an executor that came meanwhile counts as half."""
-        before, self._seen = self._seen, {each.id: each for each in self._executors()}
+        before, self._seen = self._seen, {each.id: each for each in executors}
         since_s, self._looked_s = self._looked_s, self._clock()
         elapsed_s = max(self._looked_s - since_s, MIN_ELAPSED_S)
         busy_s = {

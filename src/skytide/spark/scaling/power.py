@@ -81,6 +81,8 @@ class Power(Plant):
         rest = replace(wanted, frequency_ghz=present.frequency_ghz)
         if rest != present:
             outcomes.append(self._plant.request(rest, now_s))
+        else:
+            self._plant.keep(rest)
         if wanted.frequency_ghz is not None:
             outcomes.append(self._set(wanted.frequency_ghz))
         kinds = [

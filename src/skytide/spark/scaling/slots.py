@@ -9,19 +9,18 @@ class RunSlots:
     """The slots of a skytide query."""
 
     def __init__(self, run: Run) -> None:
-        """Begin with the slots that a running query has."""
+        """Look at a running query."""
         self._run = run
-        rules = run._engine.plan.rules  # the status shows what the latest batch had, and there may be none yet
-        self.of_keys = rules.keying is not None
-        self._panes = rules.keying.slots if rules.keying else rules.pane_slots
+        self.of_keys = run._engine.plan.rules.keying is not None
 
     def pane_slots(self) -> int:
         """Return the tasks of the pane level, or those of an operator on keys, from the next batch on."""
-        return self._panes
+        panes, _, keys = self._run._engine.slots
+        return keys if self.of_keys else panes
 
     def window_slots(self) -> int:
-        """Return the tasks of the window level."""
-        return self._run._engine.plan.rules.window_slots if self._run.status().batch < 0 else self._run.status().window_slots
+        """Return the tasks of the window level, from the next batch on."""
+        return self._run._engine.slots[1]
 
     def resize(self, pane_slots: int | None, window_slots: int | None) -> None:
         """Change the slots from the next batch on."""
@@ -29,7 +28,6 @@ class RunSlots:
             self._run.resize(slots=pane_slots)
         else:
             self._run.resize(pane_slots, window_slots)
-        self._panes = pane_slots or self._panes
 
 
 class LocalSlots(Watched):
