@@ -15,6 +15,7 @@ from skytide.queries import (
     Recompute,
     Skyline,
     Sliding,
+    TopDelta,
     high,
     incremental,
     low,
@@ -57,6 +58,34 @@ def test_the_incremental_memory_is_its_twin(panes: list[pa.Table], length: int) 
     query = Skyline(PREFERENCE)
     for fast, slow in zip(answers(Incremental(query), panes, length), answers(Recompute(query), panes, length), strict=True):
         assert same(fast, slow)
+
+
+class BestFirst(Skyline):
+    """A user's own query, which returns one row of the skyline."""
+
+    def window(self, kept: pa.Table) -> pa.Table:
+        return super().window(kept).sort_by([(name, "ascending") for name in kept.column_names]).slice(0, 1)
+
+
+class Worst(TopDelta):
+    """A user's own query, which returns the row with the largest k."""
+
+    def window(self, kept: pa.Table) -> pa.Table:
+        found = super().window(kept)
+        return found.sort_by([("k", "descending"), *((name, "ascending") for name in kept.column_names)]).slice(0, 1)
+
+
+@pytest.mark.parametrize("query", [BestFirst(PREFERENCE), Worst(low("a") * high("b") * low("c"), delta=2)], ids=repr)
+@given(panes=st.lists(tables(most=8).filter(lambda rows: rows.num_rows > 0), min_size=1, max_size=7), length=st.integers(1, 4))
+def test_the_window_of_a_subclass_is_its_own(query: Query, panes: list[pa.Table], length: int) -> None:
+    expected = [query.window(query.pane(pa.concat_tables(panes[max(0, i - length + 1) : i + 1]))) for i in range(len(panes))]
+    windows = Windows(length_us=length, slide_us=1)
+    sliding = sliding_memory(query)
+    wanted = np.arange(-length + 1, len(panes) - length + 1)
+    kept = [(number, query.pane(rows)) for number, rows in enumerate(panes)]
+    at_once, _ = sliding.slide(sliding.empty(SCHEMA), kept, windows, wanted)
+    for one_by_one, together, right in zip(answers(sliding, panes, length), at_once.tables(), expected, strict=True):
+        assert same(one_by_one, right) and same(together, right)
 
 
 @st.composite

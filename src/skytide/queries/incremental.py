@@ -16,7 +16,7 @@ from skytide.kernels import NO_TURN, Indices, Points, first_dominators
 from skytide.queries.columns import group_numbers, matrix
 from skytide.queries.memory import PANE, Answers, Panes, Sliding, constant
 from skytide.queries.preferences import chains_of
-from skytide.queries.query import Query
+from skytide.queries.query import Query, stands_for_window
 from skytide.queries.skyline import Skyline
 from skytide.windows import Windows, pane_bounds, stretches
 
@@ -38,6 +38,9 @@ class Incremental(Sliding):
         inside = query.skyline_inside()
         assert inside is not None
         self.skyline: Skyline = inside
+        of_skyline = stands_for_window(query, "window_of_skyline")
+        self._window = query.window_of_skyline if of_skyline else query.window
+        self._is_skyline = of_skyline and query == inside
 
     def empty(self, rows: pa.Schema) -> pa.Table:
         """Return the memory of no panes."""
@@ -51,7 +54,7 @@ class Incremental(Sliding):
         """Return the rows that no pane of the window blocks."""
         free = (memory[PANE].to_numpy() >= panes.start) & (memory[BLOCKED].to_numpy() < panes.start)
         best = memory.filter(pa.array(free)).drop_columns([PANE, BLOCKED])
-        return best if self.query == self.skyline else self.query.window_of_skyline(best)
+        return best if self._is_skyline else self._window(best)
 
     def slide(self, memory: pa.Table, panes: Panes, windows: Windows, wanted: Indices) -> tuple[Answers, pa.Table]:
         """Add panes, small ones together, and return answers and memory; dropped rows still count for the windows before that."""
@@ -115,9 +118,9 @@ class Incremental(Sliding):
         places = np.repeat(out, lengths)[np.argsort(run, kind="stable")]
         rows = assembled.drop_columns([PANE, BLOCKED, KILLED]).take(pa.array(places))
         answers = Answers(rows, np.bincount(run, minlength=len(runs) - 1))
-        if self.query != self.skyline:
+        if not self._is_skyline:
             with ThreadPoolExecutor(self.threads) as threads:
-                found = list(threads.map(self.query.window_of_skyline, answers.tables()))
+                found = list(threads.map(self._window, answers.tables()))
             answers = Answers.of(found, self.query.window(rows.slice(0, 0)))
         return answers.repeated(np.diff(runs))
 

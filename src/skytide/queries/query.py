@@ -18,6 +18,7 @@ class Query(ABC):
 
     The law that every query obeys (and that `skytide` relies on): split rows in any way, keep `pane(part)` of each part, put
     those together in any order, `merge` some of them if you like; `window` of all of it always returns the same rows.
+    Methods are pure: they change neither their arguments nor the query, and may be called from several threads at once.
 
     >>> class Cheapest(Query):
     ...     def pane(self, rows):
@@ -92,3 +93,18 @@ class Query(ABC):
     def settle(self, shares: pa.Table) -> pa.Table:
         """Return the answer from all shares."""
         return shares
+
+
+def stands_for_window(query: Query, method: str) -> bool:
+    """Return whether a method was written for the `window` that the query has: not if a subclass has another `window`, but inherits the method.
+
+    >>> from skytide.queries import Skyline, low
+    >>> class Cheapest(Skyline):
+    ...     def window(self, kept):
+    ...         return super().window(kept).slice(0, 1)
+    >>> [stands_for_window(kind(low("price")), "window_of_skyline") for kind in (Skyline, Cheapest)]
+    [True, False]
+    """
+    classes = type(query).__mro__
+    window, found = (next(kind for kind in classes if name in vars(kind)) for name in ("window", method))
+    return found is Query or classes.index(found) <= classes.index(window)  # those of Query itself call `window`
