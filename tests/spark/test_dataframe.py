@@ -29,7 +29,7 @@ def many(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="module")
 def hotels(spark: SparkSession) -> DataFrame:
     rng = np.random.default_rng(7)
-    return spark.createDataFrame(
+    rows = spark.createDataFrame(
         pa.table(
             {
                 "id": np.arange(ROWS),
@@ -40,6 +40,8 @@ def hotels(spark: SparkSession) -> DataFrame:
             }
         )
     ).cache()
+    rows.count()  # what a cache holds is known once it is filled
+    return rows
 
 
 def rows_of(df: DataFrame) -> list[str]:
@@ -111,8 +113,51 @@ def test_few_rows_that_take_work_keep_their_tasks(
     monkeypatch.undo()
     rows = make(hotels).toDF("price", "stars")
     asked = skytide.skyline(rows, low("price"), high("stars"))
-    assert ("Coalesce 1" in asked._jdf.queryExecution().simpleString()) == in_one
+    assert in_one_task(asked) == in_one
     assert rows_of(asked) == answer(Skyline(low("price") * high("stars")), rows)
+
+
+def in_one_task(asked: DataFrame) -> bool:
+    return "Coalesce 1" in asked._jdf.queryExecution().simpleString()
+
+
+def test_few_rows_with_a_function_in_the_preference_keep_their_tasks(hotels: DataFrame, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    same_stars = F.udf(lambda stars: stars, "int")("stars")
+    asked = skytide.skyline(hotels, low("price"), high(same_stars))
+    assert not in_one_task(asked)
+    assert in_one_task(skytide.skyline(hotels, low("price"), high("stars + 0")))
+    assert rows_of(asked) == answer(Skyline(low("price") * high("stars")), hotels)
+
+
+def test_a_cache_that_is_not_filled_keeps_its_tasks(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    rows = spark.range(100).mapInArrow(lambda batches: batches, "id long").cache()
+    try:
+        asked = skytide.skyline(rows, low("id"))
+        assert not in_one_task(asked)
+        assert [row.id for row in asked.collect()] == [0]
+        rows.count()
+        assert in_one_task(skytide.skyline(rows, low("id")))
+    finally:
+        rows.unpersist()
+
+
+def test_a_checkpoint_keeps_its_tasks(hotels: DataFrame, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    assert not in_one_task(skytide.skyline(hotels.localCheckpoint(eager=False), low("price")))
+
+
+def test_many_files_keep_their_tasks(hotels: DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    spark = hotels.sparkSession
+    for files in (2, dataframe.MAX_FILES + 1):
+        hotels.repartition(files).write.parquet(str(tmp_path / str(files)))
+    few, many = (spark.read.parquet(str(tmp_path / str(files))) for files in (2, dataframe.MAX_FILES + 1))
+    assert in_one_task(skytide.skyline(few, THREE))
+    assert not in_one_task(skytide.skyline(many, THREE))
+    assert not in_one_task(skytide.skyline(few.union(many), THREE))
+    assert rows_of(skytide.skyline(many, THREE)) == rows_of(skytide.skyline(few, THREE)) == answer(Skyline(THREE), hotels)
 
 
 @pytest.mark.parametrize(
@@ -216,6 +261,19 @@ class Oldest(skytide.Query):
 
 def test_a_users_own_query(hotels: DataFrame) -> None:
     assert [row.id for row in skytide.apply(hotels.repartition(4), Oldest()).collect()] == [0]
+
+
+class FirstOfSkyline(Skyline):
+    """A user's own query, derived from one of ours."""
+
+    def window(self, kept: pa.Table) -> pa.Table:
+        return super().window(kept).sort_by("id").slice(0, 1)
+
+
+def test_the_window_of_a_subclass_is_its_own(hotels: DataFrame) -> None:
+    query = FirstOfSkyline(THREE)
+    found = rows_of(skytide.apply(hotels.repartition(4), query))
+    assert len(found) == 1 and found == answer(query, hotels)
 
 
 SQL: list[tuple[str, Callable[[DataFrame], DataFrame]]] = [

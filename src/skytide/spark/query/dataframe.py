@@ -12,13 +12,16 @@ from pyspark.sql.types import StructType
 
 from skytide.errors import InvalidInput
 from skytide.queries import Asks, Expression, Query
+from skytide.queries.query import stands_for_window
 from skytide.spark.engine.tasks import answer, keep, share, whole
 from skytide.spark.query.binding import bind, map_in_arrow, spark_schema
 from skytide.spark.query.checks import check_asked, check_columns
 from skytide.spark.types import arrow_schema
 
 SMALL_BYTES = 4 * 2**20  # as Spark estimates them: up to that, a second stage costs more than a second core saves
+MAX_FILES = 16  # however small they are, each takes time to open
 CHEAP = frozenset(("Project", "Filter", "Union"))  # steps of a plan that do not need several tasks for few rows
+AT_HAND = frozenset(("LocalRelation", "OneRowRelation", "Range"))  # sources of rows that have no work behind them
 FLAT = 2  # compared columns: up to that, a skyline has few rows, and merging them takes less than starting more tasks
 MAX_SLOTS = 32  # every slot of a shared merge gets a copy of all kept rows
 SLOT = "__skytide_slot"
@@ -79,13 +82,13 @@ def apply(df: DataFrame, query: Query) -> DataFrame:
     rows, bound, added = bind(df, query)
     given = arrow_schema(rows.schema)
     schema = spark_schema(rows.schema, bound.schema(given))
-    if _is_small(df):
+    if _is_small(rows):
         return map_in_arrow(rows.coalesce(1), answer(bound), schema).drop(*added)
     kept = map_in_arrow(rows, keep(bound), spark_schema(rows.schema, bound.kept_schema(given)))
     slots = min(_parallelism(df), MAX_SLOTS)
     if bound.groups():
         merged = map_in_arrow(kept.repartition(slots, *map(_column, bound.groups())), whole(bound.window), schema)
-    elif bound.can_share and slots > 1 and not _keeps_few(bound):
+    elif bound.can_share and stands_for_window(bound, "share") and slots > 1 and not _keeps_few(bound):
         merged = _shared(kept, bound, slots, schema)
         if not bound.share_is_final:
             merged = map_in_arrow(merged.repartition(1), whole(bound.settle), schema)
@@ -110,20 +113,30 @@ def _is_small(df: DataFrame) -> bool:
         # A plan of its own: that of the DataFrame itself would be fixed, and not notice if it is cached later.
         plan: Any = df.select("*")._jdf.queryExecution().optimizedPlan()
         return int(str(plan.stats().sizeInBytes())) <= SMALL_BYTES and _is_cheap(plan)
-    except Exception:  # Spark Connect does not say
+    except Exception:  # Spark Connect does not say, nor do sources that are not files
         return False
 
 
 def _is_cheap(plan: Any) -> bool:
-    """Return whether a plan only reads rows and selects some of them: functions in Python, joins and the like keep their tasks."""
-    steps = [plan]
+    """Return whether a plan only reads rows and selects some of them: functions in Python, joins and the like keep their tasks.
+
+    Rows come from memory or from few files. What else they come from may have any work behind it, of which Spark's estimate says nothing.
+    """
+    steps, files = [plan], 0
     while steps:
         step = steps.pop()
         below = [step.children().apply(number) for number in range(step.children().size())]
-        if below and step.nodeName() not in CHEAP:
+        kind = step.nodeName()
+        if kind == "LogicalRelation" and not below:
+            files += step.relation().location().allFiles().size()  # fails if it has no files, or they are not listed yet
+        elif not (kind in CHEAP if below else kind in AT_HAND or _is_filled_cache(step)):
             return False
         steps += below
-    return True
+    return files <= MAX_FILES
+
+
+def _is_filled_cache(step: Any) -> bool:
+    return step.nodeName() == "InMemoryRelation" and bool(step.cacheBuilder().isCachedColumnBuffersLoaded())
 
 
 def _keeps_few(query: Query) -> bool:
