@@ -89,7 +89,7 @@ def test_a_batch_reads_as_a_story() -> None:
         panes={0: (Piece("panes/0", 0, 1, 2),), 1: (Piece("panes/0", 1, 1, 1),)},
         tuples={0: 2, 1: 1},
         memory=None,
-        spreading=OnDriver("on the driver: 0.00 s of work"),
+        spreading=OnDriver(1, "on the driver: 0.00 s of work"),
     )
     record, emit, commit = machine.on(WindowsReported(found(run), at_s=1.2))
     assert isinstance(record, Record) and isinstance(emit, Emit)

@@ -13,7 +13,9 @@ from skytide.batch import OnDriver, OneTask
 from skytide.batch.spreading import DRIVER_S, FIRST_PAIR_S, SLICES_PER_SLOT, WORTH_S, Spreader
 from skytide.lateness import FixedSlack
 from skytide.queries import Query
+from skytide.spark.engine import spread
 from skytide.spark.engine.engine import Engine
+from skytide.spark.engine.window_level import WindowTask
 from skytide.spark.sinks.outlets import Sinks
 from skytide.windows import Windows
 
@@ -73,6 +75,32 @@ def test_what_became_much_work_leaves_the_driver(can_spread: bool) -> None:
     assert isinstance(spreader.decide(10, 90), OnDriver)
     spreader.measured(100 * DRIVER_S, new_rows=10, memory_rows=90)
     assert isinstance(spreader.decide(10, 90), OneTask)
+
+
+def test_on_the_driver_work_has_the_slots_of_the_moment() -> None:
+    spreader = Spreader(slots=3, can_spread=True)
+    assert spreader.decide(10, 90) == OnDriver(3, "on the driver: 0.00 s of work")
+    spreader.slots = 2
+    assert spreader.decide(10, 90) == OnDriver(2, "on the driver: 0.00 s of work")
+
+
+@pytest.mark.parametrize(("slots", "cores", "threads"), [(1, 8, 1), (3, 8, 3), (7, 8, 7), (3, 2, 2)])
+def test_slots_on_the_driver_are_threads_up_to_the_number_of_cores(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, slots: int, cores: int, threads: int
+) -> None:
+    monkeypatch.setattr(spread, "_cores", lambda: cores)
+    used: list[int] = []
+    run = WindowTask.run
+
+    def noted(task: WindowTask, threads: int = 1) -> Iterator[pa.RecordBatch]:
+        used.append(threads)
+        return run(task, threads)
+
+    monkeypatch.setattr(WindowTask, "run", noted)
+    engine = engine_of(tmp_path, window_slots=1, driver_s=float("inf"))
+    engine.resize(window_slots=slots)
+    play(engine, Counted(), batches=2)
+    assert used == [threads, threads]
 
 
 def test_one_slot_is_one_task(tmp_path: Path) -> None:

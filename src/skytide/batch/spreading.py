@@ -12,8 +12,9 @@ DRIVER_S = 0.25  # of work: up to that, a job costs more than it takes off the d
 
 @dataclass(frozen=True)
 class OnDriver:
-    """All work on the driver, without a job."""
+    """All work on the driver, without a job, in up to so many threads as there are slots."""
 
+    slots: int
     reason: str
 
 
@@ -50,7 +51,7 @@ class Spreader:
         """Return how to add new rows to a memory."""
         expected_s = self._units(new_rows, memory_rows) * self._unit_s
         if expected_s <= self._driver_s:
-            return OnDriver(f"on the driver: {expected_s:.2f} s of work")
+            return OnDriver(self.slots, f"on the driver: {expected_s:.2f} s of work")
         if not self._can_spread:
             return OneTask("one task: this query is answered from its panes as a whole")
         if self.slots == 1:

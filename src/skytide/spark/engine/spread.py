@@ -11,8 +11,6 @@ from skytide.batch import OnDriver, Piece, Slices, StepReport, WindowReport
 from skytide.spark.engine.jobs import Jobs
 from skytide.spark.engine.window_level import WindowTask
 
-MAX_THREADS = 4  # on the driver, which may run other queries as well
-
 Work = Callable[[], Iterator[pa.RecordBatch]]
 
 
@@ -20,7 +18,7 @@ def run_windows(jobs: Jobs, task: WindowTask) -> WindowReport:
     """Answer the windows that ended, spread as was decided, and return the report."""
     spreading = task.work.spreading
     if isinstance(spreading, OnDriver):
-        threads = min(os.cpu_count() or 1, MAX_THREADS)  # meanwhile no task of this query runs
+        threads = min(spreading.slots, _cores())  # meanwhile no task of this query runs
         return WindowReport.from_text(next(task.run(threads))["report"][0].as_py())
     if not isinstance(spreading, Slices):
         return WindowReport.from_text(jobs.window_task(task.run))
@@ -37,3 +35,8 @@ def run_windows(jobs: Jobs, task: WindowTask) -> WindowReport:
         compared = pull([lambda cut=cut: task.compare(*cut) for cut in (*spreading.cuts, (0, 0))])  # type: ignore[misc]
     report = WindowReport.from_text(jobs.window_task(lambda: task.assemble(tuple(found.file for found in compared))))
     return replace(report, busy_s=report.busy_s + sum(step.busy_s for step in (*merged, *compared)))
+
+
+def _cores() -> int:
+    """Return how many cores this process may use, which in a container may be fewer than there are."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
