@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pyspark
 import pytest
+from pyspark.sql import SparkSession
 
 from skytide.spark.daemon import IMPORTED, prefer_installed
 
@@ -52,3 +53,9 @@ def test_the_daemon_chooses_before_pyspark_is_loaded() -> None:
 @pytest.mark.parametrize("module", IMPORTED)
 def test_tasks_find_what_is_named_here(module: str) -> None:
     __import__(module)
+
+
+def test_tasks_use_the_installed_pyspark(spark: SparkSession) -> None:
+    [loaded] = spark.sparkContext.parallelize([0], 1).map(lambda _: sys.modules["pyspark"].__file__).collect()
+    assert loaded == pyspark.__file__
+    assert ".zip" not in loaded

@@ -16,6 +16,17 @@ def skyline(points: Any) -> list[bool]:
     return [not any(dominates(other, row) for other in rows) for row in rows]
 
 
+def skyline_in_plane(points: list[list[float]]) -> list[bool]:
+    """Return the skyline of many points with two columns: a point is best if it is the lowest of its x, and lower than all with a smaller x."""
+    lowest: dict[float, float] = {}
+    for x, y in points:
+        lowest[x] = min(y, lowest.get(x, y))
+    before, bound = {}, float("inf")
+    for x in sorted(lowest):
+        before[x], bound = bound, min(bound, lowest[x])
+    return [y == lowest[x] and y < before[x] for x, y in points]
+
+
 def dominators(points: Any) -> list[int]:
     rows = [tuple(p) for p in points]
     return [sum(dominates(other, row) for other in rows) for row in rows]

@@ -16,11 +16,8 @@ ROWS_PER_CELL = 128
 _ONE = np.uint64(1)
 
 
-def count_dominators(points: Points, limit: int, tested: Mask | None = None, dominating: Mask | None = None) -> Indices:
-    """Return for each tested point how many of the dominating points dominate it, up to `limit`.
-
-    Rows outside `tested` get 0; only rows in `dominating` count. Both are all rows if not given.
-    """
+def count_dominators(points: Points, limit: int, tested: Mask | None = None) -> Indices:
+    """Return for each tested point how many points dominate it, up to `limit`; rows outside `tested` get 0."""
     n = len(points)
     counts = np.zeros(n, dtype=np.int64)
     if n == 0:
@@ -29,12 +26,11 @@ def count_dominators(points: Points, limit: int, tested: Mask | None = None, dom
     starts = distinct_rows(points, order)
     rows = np.take(points, order[starts], axis=0)
     copies = np.diff(starts, append=n)
-    weights = copies if dominating is None else np.add.reduceat(dominating[order].astype(np.int64), starts)
     asked = np.ones(len(starts), np.bool_) if tested is None else np.logical_or.reduceat(tested[order], starts)
     covered, bits = layout(rows.shape[1])
     words = encode(rows, quantiles(rows, covered, bits), bits)
     cell_bits = min(MAX_CELL_BITS, (len(rows) // ROWS_PER_CELL).bit_length())
-    found = _scan(rows, weights, asked, words, covered, bits, cell_bits, limit)
+    found = _scan(rows, copies, asked, words, covered, bits, cell_bits, limit)
     counts[order] = np.repeat(found, copies)
     if tested is not None:
         counts[~tested] = 0
@@ -119,7 +115,7 @@ def _scan(
             i = order[x]
             if asked[i]:
                 counts[i] = _count(points[i], words[i] | guards, guards, points, weights, rivals, rival_rows, m, limit)
-            if weights[i] > 0 and counts[i] < limit:
+            if counts[i] < limit:
                 rivals[m] = words[i]
                 rival_rows[m] = i
                 m += 1

@@ -14,9 +14,10 @@ from pathlib import Path
 
 import numpy as np
 
-from skytide.kernels import count_dominators, skyline
+from skytide.kernels import beaten, first_dominators, skyline, smallest_k
 
-POINTS = (300, 4)  # rows and dimensions
+FEW, MANY, STAIRS = 100, 300, 5000  # points: compared pair by pair, scanned by cells, and in two dimensions sifted by stairs
+DIMENSIONS = 8
 IMPORTED = (  # by tasks: here once, instead of once in each worker
     "pandas",
     "pyspark.worker",
@@ -55,10 +56,15 @@ def warm_up() -> None:
     """Import what tasks need, and call the kernels once, on points that pass through all of their parts."""
     for module in IMPORTED:
         import_module(module)
-    points = np.random.default_rng(0).random(POINTS)
-    skyline(points)
-    half = np.arange(len(points)) < len(points) // 2
-    count_dominators(points, 1, tested=half, dominating=~half)
+    stairs = np.arange(float(STAIRS))
+    skyline(np.column_stack([stairs, -stairs]))
+    points = np.random.default_rng(0).random((MANY, DIMENSIONS))
+    few = points[:FEW]
+    for some in (few, points):
+        skyline(some)
+    beaten(points, few)  # by which a large skyline is sifted
+    first_dominators(points, few, np.arange(FEW))
+    smallest_k(few, points)
 
 
 def ending_silently(worker: Callable[..., int]) -> Callable[..., int]:
