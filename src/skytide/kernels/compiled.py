@@ -4,11 +4,14 @@ import os
 import stat
 import tempfile
 from collections.abc import Callable
-from functools import cached_property, update_wrapper
+from functools import update_wrapper
 from pathlib import Path
+from threading import RLock
 from typing import Any, TypeVar, cast
 
 Loop = TypeVar("Loop", bound=Callable[..., Any])
+
+_CREATING = RLock()  # of all loops: the folder of numba's cache is one setting for the whole process
 
 
 def compiled(loop: Loop) -> Loop:
@@ -26,6 +29,7 @@ class _Compiled:
     def __init__(self, loop: Callable[..., Any]) -> None:
         update_wrapper(self, loop)
         self._loop = loop
+        self._known: Any = None
 
     def __call__(self, *arguments: Any) -> Any:
         return self._made(*arguments)
@@ -35,14 +39,22 @@ class _Compiled:
         """What numba asks for when another compiled loop calls this one."""
         return self._made._numba_type_
 
-    @cached_property
+    @property
     def _made(self) -> Any:
-        from numba import njit
+        if self._known is None:
+            with _CREATING:
+                if self._known is None:  # no other thread was faster
+                    self._known = _created(self._loop)
+        return self._known
 
-        try:
-            return njit(cache=True, nogil=True)(self._loop)
-        except RuntimeError:  # no locator available
-            return _cached_in_temporary(self._loop)
+
+def _created(loop: Callable[..., Any]) -> Any:
+    from numba import njit
+
+    try:
+        return njit(cache=True, nogil=True)(loop)
+    except RuntimeError:  # no locator available
+        return _cached_in_temporary(loop)
 
 
 def _cached_in_temporary(loop: Callable[..., Any]) -> Any:
