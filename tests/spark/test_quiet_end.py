@@ -29,9 +29,25 @@ def printed(program: str, error: str) -> str:
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False).stderr
 
 
+WHILE_HANDLING = """
+    try:
+        raise {first}
+    except BaseException as first:
+        raise {second}
+"""
+
+
 @pytest.mark.parametrize("program", [DAEMON, READER])
-def test_an_answer_without_a_reader_prints_nothing(program: str) -> None:
-    assert printed(program, "raise BrokenPipeError") == ""
+@pytest.mark.parametrize("error", ["BrokenPipeError", "ConnectionResetError"])
+def test_an_answer_without_a_reader_prints_nothing(program: str, error: str) -> None:
+    assert printed(program, f"raise {error}") == ""
+    assert printed(program, WHILE_HANDLING.format(first="EOFError", second=error)) == ""
+
+
+@pytest.mark.parametrize("program", [DAEMON, READER])
+@pytest.mark.parametrize("second", ["BrokenPipeError", "BrokenPipeError from first"])
+def test_an_error_that_nobody_can_be_told_of_is_printed(program: str, second: str) -> None:
+    assert "ValueError: wrong\n" in printed(program, WHILE_HANDLING.format(first="ValueError('wrong')", second=second))
 
 
 @pytest.mark.parametrize("program", [DAEMON, READER])

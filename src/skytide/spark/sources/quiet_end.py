@@ -7,6 +7,7 @@ import sys
 import traceback
 from types import SimpleNamespace, TracebackType
 
+CLOSED = (BrokenPipeError, ConnectionResetError)
 DAEMON, READER = "pyspark.daemon", "pyspark.sql.streaming.python_streaming_source_runner"
 
 
@@ -15,16 +16,30 @@ def end_quietly() -> None:
     main = sys.modules["__main__"]
     program = getattr(getattr(main, "__spec__", None), "name", None)
     if program == DAEMON:  # prints what ends a worker that it forked
-        main.traceback = SimpleNamespace(print_exc=_print_unless_broken_pipe, format_exc=traceback.format_exc)  # type: ignore[attr-defined]
+        main.traceback = SimpleNamespace(print_exc=_print_unless_closed, format_exc=traceback.format_exc)  # type: ignore[attr-defined]
     elif program == READER:  # tells Spark that it has ended, which may be why Spark has closed the connection
-        sys.excepthook = _show_unless_broken_pipe
+        sys.excepthook = _show_unless_closed
 
 
-def _print_unless_broken_pipe() -> None:
-    if not isinstance(sys.exception(), BrokenPipeError):
+def _print_unless_closed() -> None:
+    error = sys.exception()
+    if error is None or not _is_only_closed(error):
         traceback.print_exc()
 
 
-def _show_unless_broken_pipe(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    if not isinstance(error, BrokenPipeError):
+def _show_unless_closed(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    if not _is_only_closed(error):
         sys.__excepthook__(kind, error, trace)
+
+
+def _is_only_closed(error: BaseException) -> bool:
+    """Return whether Spark has closed the connection, and nothing else was wrong before: telling Spark of another error may fail like that, too."""
+    return isinstance(error, CLOSED) and all(isinstance(each, (*CLOSED, EOFError)) for each in _before(error))
+
+
+def _before(error: BaseException) -> list[BaseException]:
+    """Return an error, and all that it was raised from or while handling."""
+    found = [error]
+    for each in found:  # grows meanwhile
+        found += [other for other in (each.__cause__, each.__context__) if other is not None and other not in found]
+    return found
