@@ -20,7 +20,8 @@ _CHECKPOINTING = "org.apache.spark.sql.execution.streaming.checkpointing"
 def local_session(name: str, *, cores: int = 2, **settings: str) -> SparkSession:
     """Return a session of a Spark on this machine, or the one that runs already; `settings` override the ones chosen here.
 
-    Settings of the Java process, such as `spark.driver.memory`, count only for the first session of a process.
+    Settings of the Java process, such as `spark.driver.memory`, count only for the first session of a process. Rows of more than
+    200 KB each need `**{"spark.sql.execution.arrow.maxBytesPerBatch": "67108864"}`: a batch of 10,000 of them is more than Arrow can hold.
     """
     words("name", name, "first steps")
     whole("cores", cores, 1, MAX_CORES)
