@@ -84,7 +84,7 @@ def test_on_the_driver_work_has_the_slots_of_the_moment() -> None:
     assert spreader.decide(10, 90) == OnDriver(2, "on the driver: 0.00 s of work")
 
 
-@pytest.mark.parametrize(("slots", "cores", "threads"), [(1, 8, 1), (3, 8, 3), (7, 8, 7), (3, 2, 2)])
+@pytest.mark.parametrize(("slots", "cores", "threads"), [(1, 8, 4), (5, 8, 5), (9, 8, 8), (3, 2, 2)])
 def test_slots_on_the_driver_are_threads_up_to_the_number_of_cores(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, slots: int, cores: int, threads: int
 ) -> None:

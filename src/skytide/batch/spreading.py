@@ -12,7 +12,7 @@ DRIVER_S = 0.25  # of work: up to that, a job costs more than it takes off the d
 
 @dataclass(frozen=True)
 class OnDriver:
-    """All work on the driver, without a job, in up to so many threads as there are slots."""
+    """All work on the driver, without a job; `slots` threads are welcome, if there are as many cores."""
 
     slots: int
     reason: str

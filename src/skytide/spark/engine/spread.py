@@ -11,6 +11,8 @@ from skytide.batch import OnDriver, Piece, Slices, StepReport, WindowReport
 from skytide.spark.engine.jobs import Jobs
 from skytide.spark.engine.window_level import WindowTask
 
+DRIVER_THREADS = 4  # or as many as there are slots, if that is more: no task of this query runs meanwhile, but other queries may
+
 Work = Callable[[], Iterator[pa.RecordBatch]]
 
 
@@ -18,7 +20,7 @@ def run_windows(jobs: Jobs, task: WindowTask) -> WindowReport:
     """Answer the windows that ended, spread as was decided, and return the report."""
     spreading = task.work.spreading
     if isinstance(spreading, OnDriver):
-        threads = min(spreading.slots, _cores())  # meanwhile no task of this query runs
+        threads = min(max(spreading.slots, DRIVER_THREADS), _cores())
         return WindowReport.from_text(next(task.run(threads))["report"][0].as_py())
     if not isinstance(spreading, Slices):
         return WindowReport.from_text(jobs.window_task(task.run))

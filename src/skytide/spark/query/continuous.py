@@ -95,8 +95,8 @@ class ContinuousQuery:
         `splitting` says how tuples get to the `pane_slots`, the tasks of the pane level: "PB_RR", "TB_RR", "RATE", "AS" or "AS_PID", as
         the papers name them, "EVEN", or, for a query with keys, "KEYS", which divides the most frequent ones. Without it, tuples are
         processed where they are: in the partitions of the DataFrame, or spread evenly if the source is a workload. The window level has
-        up to `window_slots` tasks at once, if that is worth it, or as many threads where its work is done on the driver: on a cluster
-        while it is little, without one always.
+        up to `window_slots` tasks at once, if that is worth it. On a cluster while it is little, and without one always, its work is done
+        on the driver, in up to 4 threads, or `window_slots` if that is more.
         """
         kept = arrow_schema(self.rows.schema)
         check_start(
