@@ -3,10 +3,10 @@
 import argparse
 import shutil
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from threading import get_ident
 from typing import Any
 
 import pyarrow as pa
@@ -35,22 +35,28 @@ CORES = 2
 
 
 class Timed:
-    """Measures core seconds by stage; what a stage inside another takes is counted there only."""
+    """Measures processor seconds by stage, of all threads; what a stage inside another takes, in whichever thread, is counted there only."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
-        self._inside: dict[int, float] = {}
-        """What stages inside the current one took, by thread."""
+        self._lock, self._here = threading.Lock(), threading.local()
+        self._is_open, self._inner_s = False, 0.0
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """Time a stage."""
-        began, thread = time.perf_counter(), get_ident()
-        before, self._inside[thread] = self._inside.get(thread, 0.0), 0.0
+        """Time a stage; one that begins while none is open has all that the process does meanwhile."""
+        outer, self._is_open = not self._is_open, True
+        clock = time.process_time if outer else time.thread_time
+        before_s, self._here.inside_s, inner_s = getattr(self._here, "inside_s", 0.0), 0.0, self._inner_s
+        began_s = clock()
         yield
-        took = time.perf_counter() - began
-        self.seconds[name] = self.seconds.get(name, 0.0) + took - self._inside[thread]
-        self._inside[thread] = before + took
+        took_s = clock() - began_s
+        with self._lock:
+            own_s = took_s - (self._inner_s - inner_s if outer else self._here.inside_s)
+            self.seconds[name] = self.seconds.get(name, 0.0) + own_s
+            self._inner_s += 0.0 if outer else own_s
+        self._here.inside_s = before_s + took_s
+        self._is_open = not outer
 
 
 class TimedFiles(Files):

@@ -1,5 +1,7 @@
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from io import StringIO
@@ -18,6 +20,7 @@ from rich.console import Console
 from benchmarks import admission, kernel, trading
 from benchmarks.stream import bursts, growth
 from benchmarks.stream.growth_picture import AXES
+from benchmarks.stream.profile import Timed
 from benchmarks.timing import Disagreement, Goal, announce, check_agreement, duration, durations, geometric_mean, race
 from skytide import kernels
 from skytide.admission import STRATEGIES, Admission
@@ -178,3 +181,29 @@ def test_the_growth_of_costs_is_measured_and_drawn(tmp_path: Path) -> None:
     for words in (*(along for along, _, _ in AXES.values()), "The driver computes"):
         assert words in done.stdout
     assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_profile_counts_the_work_of_every_thread_once() -> None:
+    def work(seconds: float) -> None:
+        until_s = time.thread_time() + seconds
+        while time.thread_time() < until_s:
+            pass
+
+    def read() -> None:
+        with timed.stage("reading"):
+            work(0.1)
+            with timed.stage("unpacking"):
+                work(0.05)
+        work(0.05)
+
+    timed = Timed()
+    with timed.stage("kernel"):
+        threads = [threading.Thread(target=read) for _ in range(2)]
+        for each in threads:
+            each.start()
+        work(0.1)
+        for each in threads:
+            each.join()
+    whole_s = sum(timed.seconds.values())
+    shares = {name: spent_s / whole_s for name, spent_s in timed.seconds.items()}
+    assert shares == pytest.approx({"kernel": 0.4, "reading": 0.4, "unpacking": 0.2}, abs=0.05)
