@@ -248,6 +248,19 @@ class TestQueryMetrics:
         again = metrics.observe(12, TWO)
         assert again is not None and dict(again.loads)["0"] == 0.0
 
+    def test_a_look_that_fails_loses_nothing(self) -> None:
+        query, clock, cluster = FakeQuery(), Clock(), FakeCluster(2)
+        metrics = self.metrics(query, cluster, clock)
+        clock.now_s = 8
+        for number in range(4):
+            query.runs(number, 2.0 * number)
+        metrics._executors = lambda: 1 / 0  # type: ignore[assignment,return-value]
+        with pytest.raises(ZeroDivisionError):
+            metrics.observe(8, TWO)
+        metrics._executors = cluster.executors
+        seen = metrics.observe(8, TWO)
+        assert seen is not None and (seen.arrival_rate_hz, seen.interval_s) == (50, 8)
+
     def test_in_one_process_tasks_tell_how_long_they_worked_and_spark_does_not(self) -> None:
         query, clock, cluster = FakeQuery(), Clock(), FakeCluster(1)
         cluster.change("0", cores=2)

@@ -1,7 +1,6 @@
 """Loops are compiled once, whoever calls them first."""
 
 import threading
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -9,7 +8,7 @@ from typing import Any
 import numba
 import pytest
 
-from skytide.kernels.compiled import compiled
+from skytide.kernels.compiled import _CREATING, compiled
 
 THREADS = 16
 
@@ -21,7 +20,7 @@ def test_a_loop_that_many_threads_call_first_is_created_once(monkeypatch: pytest
     def njit(**_: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         def create(loop: Callable[..., Any]) -> Callable[..., Any]:
             created.append(loop)
-            time.sleep(0.05)  # long enough for all others to ask for it
+            assert not another_thread_may_create(), "another thread may create it meanwhile"
             return loop
 
         return create
@@ -40,3 +39,17 @@ def test_a_loop_that_many_threads_call_first_is_created_once(monkeypatch: pytest
     with ThreadPoolExecutor(THREADS) as threads:
         assert list(threads.map(call, range(THREADS))) == [2 * number for number in range(THREADS)]
     assert created == [double]
+    assert another_thread_may_create()
+
+
+def another_thread_may_create() -> bool:
+    """Return whether a thread would get the lock at once."""
+
+    def ask() -> bool:
+        got = _CREATING.acquire(blocking=False)
+        if got:
+            _CREATING.release()
+        return got
+
+    with ThreadPoolExecutor(1) as other:
+        return other.submit(ask).result()
