@@ -65,7 +65,7 @@ bench-stream: $(READY) ## continuous queries: the highest load they sustain, and
 soak: $(READY) ## ten minutes of a continuous query: memory and files must not grow
 	@$(BIN)/python -m benchmarks.stream.soak
 
-campaign: $(READY) $(CLASSES) ## random jobs, 200 of whose processes are killed, against an oracle (about half an hour; ARGS="--kills 1000 --seed 7")
+campaign: $(READY) $(CLASSES) ## random jobs, 200 of whose processes are killed, against an oracle (about twenty minutes; ARGS="--kills 1000 --seed 7")
 	@PYTHONPATH=tests $(BIN)/python -m campaign $(ARGS)
 
 clean: ## remove the environment, results and caches

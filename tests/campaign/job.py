@@ -1,7 +1,8 @@
-"""One life of a job, in a process of its own: `python -m campaign.job SETTINGS`, which starts Spark, waits for orders, and runs to the end.
+"""A life of a job, in a process of its own: `python -m campaign.job SETTINGS`, which starts Spark, waits for orders, and runs to the end.
 
-SETTINGS are those of the session, as JSON. Orders are one line of JSON on standard input, as `orders` writes it. What happens is
-printed line by line on standard output: "ready APPLICATION", "batch 3", "sink 4", "done".
+SETTINGS are those of the session, as JSON. Orders are one line of JSON on standard input, as `orders` writes it; a process that survived a
+life waits for the orders of another. What happens is printed line by line on standard output: "ready APPLICATION", "batch 3", "sink 4",
+"change" of slots, keys or splits, "stage" of a job after its first, "done".
 """
 
 import inspect
@@ -15,10 +16,11 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 import skytide
-from campaign import cases, sinks, streams
+from campaign import cases, inputs, operators, sinks
+from campaign.drawing import draw
 from skytide.spark.query.continuous import ContinuousQuery
 from skytide.spark.session.local import local_session
 
@@ -61,15 +63,6 @@ def hook_of(blow: cases.Blow) -> sinks.Hook:
     return hook
 
 
-def source(spark: SparkSession, case: cases.Case, life: cases.Life, folder: Path) -> Any:
-    """Return the stream of the case, divided as in this life."""
-    if isinstance(case.stream, cases.Workload):
-        return streams.workload(case.stream, partitions=max(1, life.partitions))
-    reader = spark.readStream.schema(streams.SPARK_COLUMNS).option("maxFilesPerTrigger", life.files_per_batch)
-    df: DataFrame = reader.format(case.stream.format).load(str(folder / "in"))
-    return df.repartition(life.partitions) if life.partitions else df
-
-
 def slack(case: cases.Case) -> Any:
     """Return the slack of the case."""
     name, value = case.slack
@@ -94,60 +87,93 @@ def query(windowed: Any, ask: cases.Ask) -> Any:
     return getattr(windowed, ask.method)(*preferences, **named)
 
 
-def start(spark: SparkSession, case: cases.Case, life: cases.Life, folder: Path) -> Any:
+def keyed(stream: Any, case: cases.Case) -> Any:
+    """Return the operator on keys of the case."""
+    by_key, ask = stream.keyed(*case.ask.keys), case.ask
+    if ask.method == "running":
+        return by_key.apply(operators.Running(), slack=slack(case))
+    if ask.method == "timed":
+        return by_key.window(f"{case.length_us} us", slide=f"{case.slide_us} us", slack=slack(case)).apply(operators.Numbered())
+    step = cases.slide_of_count(ask.number)
+    return by_key.count_window(ask.number, step, slack(case), tick=f"{case.slide_us} us").apply(operators.Numbered())
+
+
+def start(spark: SparkSession, case: cases.Case, life: cases.Life, folder: Path, given: Any) -> Any:
     """Start the query."""
-    windowed = skytide.stream(source(spark, case, life, folder)).window(
-        f"{case.length_us} us", slide=f"{case.slide_us} us", slack=slack(case)
-    )
+    stream = skytide.stream(given)
     target, hook = folder / "out", hook_of(life.blow)
     target.mkdir(exist_ok=True)
-    keys = {
-        "results": case.ask.keys if case.ask.method in ("aggregate", "best_keys") else ("id",),
-        "late": ("id",),
-        "invalid": ("id",),
-    }
-    outputs = {name: sinks.sink(case.sink, target, name, keys.get(name, ()), hook) for name in ("results", *sides())}
+    own_keys = {"results": cases.row_key(case.ask), "late": ("id",), "invalid": ("id",)}
+    outputs = {name: sinks.sink(case.sink, target, name, own_keys.get(name, ()), hook) for name in ("results", *sides())}
     results = outputs.pop("results")
-    if case.sink == "parquet":
-        outputs["path"], results = results, "parquet"
-    return query(windowed, case.ask).start(
-        results,
-        checkpoint=str(folder / "checkpoint"),
-        trigger="availableNow",
-        flush=True,
-        splitting=life.splitting,
-        pane_slots=life.pane_slots[0],
-        window_slots=life.window_slots,
-        **outputs,
-    )
+    if case.sink not in sinks.HOOKED:
+        outputs["path"], results = results, case.sink
+    if case.sink == "json":
+        outputs["options"] = sinks.STAMPS
+    outputs |= {"trigger": "100 ms"} if life.is_endless(case) else {"trigger": "availableNow", "flush": True}
+    if case.is_keyed:
+        asked = keyed(stream, case)
+        outputs["slots"] = life.pane_slots[0]
+    else:
+        asked = query(stream.window(f"{case.length_us} us", slide=f"{case.slide_us} us", slack=slack(case)), case.ask)
+        # A fleet's streams are read in its own splits, unless they are sent elsewhere.
+        outputs |= {"splitting": life.splitting, "pane_slots": life.pane_slots[0], "window_slots": life.window_slots}
+    return asked.start(results, checkpoint=str(folder / "checkpoint"), **outputs)
 
 
-def watch(run: Any, life: cases.Life) -> None:
-    """Report every batch, and change the number of slots after it."""
-    latest = run.status().batch
-    while True:
+def watch(run: Any, case: cases.Case, life: cases.Life, given: Any) -> None:
+    """Report every batch, change the number of slots after it, and let keys move; report that, and that a fleet has more or fewer splits."""
+    latest, splits = run.status().batch, 0
+    while run.query.isActive:
         if (batch := run.status().batch) != latest:
             latest = batch
             say("batch", batch)
-            run.resize(pane_slots=life.pane_slots[batch % len(life.pane_slots)])
+            slots = life.pane_slots[batch % len(life.pane_slots)]
+            say("change", slots)
+            run.resize(**{"slots" if case.is_keyed else "pane_slots": slots})
+            if case.is_keyed and batch % 2:
+                run.rebalance()
+        if isinstance(given, skytide.Fleet) and (now := given.status().splits) != splits:
+            splits = now
+            say("change", "splits", splits)
         time.sleep(0.01)
 
 
-def main(settings: str) -> None:
-    """Get ready, wait for orders, and run until the stream has ended."""
-    spark = local_session("a job to kill", **json.loads(settings))
-    spark.range(0, 2, 1, 2).mapInArrow(lambda batches: batches, "id bigint").collect()  # so that workers are there, too
-    say("ready", spark.sparkContext.applicationId)
-    line = sys.stdin.readline()
-    if not line:
-        return
+def watch_stages(spark: SparkSession, run: Any) -> None:
+    """Report every stage that runs after another one of its job."""
+    tracker, seen = spark.sparkContext.statusTracker(), set()
+    while run.query.isActive:
+        for job in tracker.getActiveJobsIds():
+            found = tracker.getJobInfo(job)
+            stages = sorted(found.stageIds) if found else []
+            for stage in set(stages[1:]) & set(tracker.getActiveStageIds()) - seen:
+                seen.add(stage)
+                say("stage", stage)
+        time.sleep(0.003)
+
+
+def live(spark: SparkSession, line: str) -> None:
+    """Live once, as ordered."""
     order = json.loads(line)
-    case = cases.draw(order["seed"], order["case"])
+    case = draw(order["seed"], order["case"])
     life, folder = case.lives[order["life"]], Path(order["folder"])
-    run = start(spark, case, life, folder)
-    threading.Thread(target=watch, args=(run, life), daemon=True).start()
+    given = inputs.source(spark, case, life, folder)
+    run = start(spark, case, life, folder, given)
+    threading.Thread(target=watch, args=(run, case, life, given), daemon=True).start()
+    if isinstance(life.blow, cases.KillExecutors) and life.blow.between_stages:
+        threading.Thread(target=watch_stages, args=(spark, run), daemon=True).start()
     run.await_termination()
     say("done")
+
+
+def main(settings: str) -> None:
+    """Get ready, and follow orders, until there are no more."""
+    spark = local_session("a job to kill", **json.loads(settings))
+    spark.dataSource.register(sinks.Transactions)
+    spark.range(0, 2, 1, 2).mapInArrow(lambda batches: batches, "id bigint").collect()  # so that workers are there, too
+    say("ready", spark.sparkContext.applicationId)
+    while line := sys.stdin.readline():
+        live(spark, line)
     spark.stop()
 
 

@@ -28,6 +28,8 @@ class Scene:
     random: Random
     tell: Callable[[str], None]
     """Called with everything that is hit."""
+    tired: Callable[[], bool] = lambda: False
+    """Whether not to wait any longer: nothing more will come to a job that would wait for it."""
 
     def hit(self, name: str, whether: bool) -> Hits:
         """Return a count of something if it was hit."""
@@ -55,13 +57,21 @@ def _(blow: cases.KillDriver, scene: Scene) -> Hits:
 @strike.register
 def _(blow: cases.KillDriverAtFile, scene: Scene) -> Hits:
     changed = changes(scene.folder)
-    return scene.hit("driver", scene.job.watch(lambda: changed() >= blow.changes) and scene.job.kill())
+    came = scene.job.watch(lambda: changed() >= blow.changes or scene.tired()) and not scene.tired()
+    return scene.hit("driver at a file" if came else "driver", scene.job.kill())
 
 
 @strike.register
 def _(blow: cases.KillDriverInSink, scene: Scene) -> Hits:
-    scene.job.until(lambda: False)  # it does so itself
-    return scene.hit("driver", scene.job.process.poll() == -signal.SIGKILL)
+    scene.job.watch(scene.tired)  # it does so itself
+    return scene.hit("driver in a sink", scene.job.process.poll() == -signal.SIGKILL)
+
+
+@strike.register
+def _(blow: cases.KillDriverAtChange, scene: Scene) -> Hits:
+    came = scene.job.watch(lambda: scene.job.count("change") >= blow.changes or scene.tired()) and not scene.tired()
+    scene.job.wait(blow.after * scene.usual_s)
+    return scene.hit("driver at a change" if came else "driver", scene.job.kill())
 
 
 @strike.register
@@ -78,10 +88,13 @@ def _(blow: cases.KillWorkers, scene: Scene) -> Hits:
 @strike.register
 def _(blow: cases.KillExecutors, scene: Scene) -> Hits:
     hits: Hits = Counter()
-    application = scene.job.application()
+    application, name = scene.job.application, "executor between stages" if blow.between_stages else "executor"
     for _ in batch_by_batch(blow.shares, scene):
-        if scene.job.watch(lambda: len(executors(application)) > 1):  # Spark gives up on a task that loses four, so one stays
-            hits += scene.hit("executor", kill(scene.random.choice(executors(application))))
+        if not scene.job.watch(lambda: len(executors(application)) > 1):  # Spark gives up on a task that loses four, so one stays
+            break
+        found, stages = executors(application), scene.job.count("stage")
+        if not blow.between_stages or scene.job.until(lambda: scene.job.count("stage") > stages):  # noqa: B023
+            hits += scene.hit(name, kill(scene.random.choice(found)))
     return hits
 
 
@@ -114,11 +127,11 @@ def _(blow: cases.FillDisk, scene: Scene) -> Hits:
 def batch_by_batch(shares: tuple[float, ...], scene: Scene) -> Iterator[None]:
     """Yield some time after the beginning of each of the next batches, as long as the job runs."""
     for share in shares:
-        if not scene.job.wait(share * scene.usual_s):
+        if not scene.job.wait(share * scene.usual_s) or scene.tired():
             return
         before = scene.job.batches()
         yield
-        scene.job.until(lambda: scene.job.batches() > before)  # noqa: B023
+        scene.job.watch(lambda: scene.job.batches() > before or scene.tired())  # noqa: B023
 
 
 def changes(folder: Path) -> Callable[[], int]:
@@ -136,9 +149,9 @@ def changes(folder: Path) -> Callable[[], int]:
 
 
 def snapshot(folder: Path) -> frozenset[tuple[str, int, int]]:
-    """Return the files below a folder, with their sizes and times."""
+    """Return the files that a job has written below a folder, with their sizes and times."""
     found = set()
-    for place, _, names in os.walk(folder):
+    for place, names in ((place, names) for below in ("checkpoint", "out") for place, _, names in os.walk(folder / below)):
         for name in names:
             with contextlib.suppress(FileNotFoundError):
                 status = os.stat(os.path.join(place, name))

@@ -1,5 +1,6 @@
 """Processes to kill: a job with its Java and its Python workers, and how to find those that a blow is meant for."""
 
+import contextlib
 import json
 import os
 import shutil
@@ -58,6 +59,10 @@ class Job:
                 },
             )
         self.lines: list[str] = []
+        """What it has reported in its present life."""
+        self.lives = 0
+        self.application = ""
+        """Spark's name for the job."""
         self._output = threading.Condition()
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
@@ -74,10 +79,13 @@ class Job:
             self._output.notify_all()
 
     def go(self, orders: str) -> None:
-        """Let the job start."""
+        """Let the job begin a life."""
         assert self.process.stdin
+        with self._output:
+            self.lines.clear()
+        self.lives += 1
         self.process.stdin.write(orders + "\n")
-        self.process.stdin.close()
+        self.process.stdin.flush()
 
     def until(self, moment: Callable[[], bool], timeout_s: float = DEADLINE_S) -> bool:
         """Wait for a moment that the job reports, and return whether it came before the job ended."""
@@ -109,15 +117,17 @@ class Job:
 
     def ready(self) -> bool:
         """Wait until Spark runs."""
-        return self.until(lambda: bool(self.lines))
+        if not self.lives and self.until(lambda: bool(self.lines)):
+            self.application = self.lines[0].split()[1]
+        return not self.ended()
+
+    def count(self, what: str) -> int:
+        """Return how often something was reported."""
+        return sum(line.startswith(what) for line in self.lines)
 
     def batches(self) -> int:
         """Return how many batches the job has reported."""
-        return sum(line.startswith("batch") for line in self.lines)
-
-    def application(self) -> str:
-        """Return Spark's name for the job."""
-        return self.lines[0].split()[1]
+        return self.count("batch")
 
     def log(self) -> str:
         """Return what was logged."""
@@ -145,7 +155,8 @@ class Job:
         """Leave no process behind."""
         self.kill()
         if self.process.stdin:
-            self.process.stdin.close()
+            with contextlib.suppress(BrokenPipeError):
+                self.process.stdin.close()
         for pid in self.members():
             end(pid, patience_s=10)
         self._reader.join(DEADLINE_S)

@@ -159,8 +159,11 @@ def test_the_first_interrupt_is_noted_and_the_second_aborts() -> None:
         assert running.asked
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
-    logging.disable(logging.NOTSET)
     assert signal.getsignal(signal.SIGINT) is before
+    assert logging.getLogger("of the program").isEnabledFor(logging.ERROR)
+    assert not logging.getLogger("py4j.java_gateway").isEnabledFor(logging.CRITICAL)  # it would report what was cut short
+    with Interrupt():  # the program goes on
+        assert logging.getLogger("py4j.java_gateway").isEnabledFor(logging.ERROR)
 
 
 def test_what_cannot_run_is_refused_before_spark_starts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,3 +14,9 @@ def folders_in_memory() -> Iterator[None]:
         tempfile.tempdir = "/dev/shm"
     yield
     tempfile.tempdir = before
+
+
+@pytest.fixture
+def one_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Date all manifests the same, so that only the latest ones are kept."""
+    monkeypatch.setattr("skytide.spark.checkpoint.store.now_us", lambda: 1_700_000_000_000_000)

@@ -1,6 +1,10 @@
 """Going back to an earlier state, with notes as Spark writes them."""
 
+import errno
+import fcntl
 import json
+import shutil
+import tempfile
 from pathlib import Path
 
 import pyarrow as pa
@@ -8,10 +12,14 @@ import pytest
 
 from skytide.batch import State
 from skytide.cli import main
-from skytide.errors import SkytideError
+from skytide.errors import InvalidInput, SkytideError
 from skytide.lateness import Clock
 from skytide.spark.checkpoint import Files, SparkNotes, Store, fresh_name
 from skytide.spark.checkpoint.back import go_back, states_of
+from skytide.spark.checkpoint.owner import IN_USE
+from skytide.spark.fleet.notes import NOTHING, InlineNotes
+
+pytestmark = pytest.mark.usefixtures("one_minute")
 
 
 def checkpoint_in(folder: Path, batches: int, *, compact: int | None = None, purged: int = 0) -> Store:
@@ -78,6 +86,30 @@ def test_going_back_is_refused_while_a_query_runs(tmp_path: Path) -> None:
     go_back(tmp_path, 2)
 
 
+def test_a_start_is_refused_while_a_checkpoint_goes_back(tmp_path: Path) -> None:
+    checkpoint_in(tmp_path, 5).release()
+    files = Files(tmp_path / "skytide")
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    going_back = files.lock(IN_USE, alone=True)
+    with pytest.raises(
+        InvalidInput, match=r"/skytide: `skytide checkpoint back` works on this checkpoint; start the query when it has ended"
+    ):
+        Store(files).take_over()
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+    going_back.close()
+    store = Store(files)
+    store.take_over()
+    store.record(State(5, 5))
+
+
+def test_a_disk_without_locks_lets_a_query_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_locks(*given: object) -> None:
+        raise OSError(errno.ENOLCK, "no locks here")
+
+    monkeypatch.setattr(fcntl, "flock", no_locks)
+    assert checkpoint_in(tmp_path, 2).latest().sequence == 1
+
+
 def test_going_back_before_what_spark_put_together_is_refused_if_that_loses_files(tmp_path: Path) -> None:
     checkpoint_in(tmp_path / "whole", 8, compact=6).release()
     go_back(tmp_path / "whole", 4)  # all single notes are still there
@@ -93,8 +125,23 @@ def test_going_back_before_what_spark_put_together_is_refused_if_that_loses_file
 def test_going_back_to_what_spark_has_forgotten_is_refused(tmp_path: Path) -> None:
     checkpoint_in(tmp_path, 8).release()
     (tmp_path / "spark" / "offsets" / "4").unlink()
-    with pytest.raises(SkytideError, match="Spark no longer has a note of batch 4"):
+    with pytest.raises(SkytideError, match=r"Spark no longer has a note of batch 4, .* go back to a later one"):
         go_back(tmp_path, 4)
+    go_back(tmp_path, 5)
+    assert Store(f"{tmp_path}/skytide").before(6).sequence == 5
+
+
+def test_going_back_to_what_a_fleet_has_forgotten_is_refused(tmp_path: Path) -> None:
+    checkpoint_in(tmp_path, 8).release()
+    for batch in range(8):
+        (tmp_path / "spark" / "offsets" / str(batch)).write_text(f'v1\n{{}}\n{{"note":"notes/{batch}"}}')
+        if batch > 4:
+            Files(tmp_path / "fleet").put(f"notes/{batch}", b"")
+    before = notes_in(tmp_path)
+    with pytest.raises(SkytideError, match=r"fleet/notes/4: the fleet has removed its note .* go back to a later state"):
+        go_back(tmp_path, 4)
+    assert notes_in(tmp_path) == before and len(Store(f"{tmp_path}/skytide").states()) == 5
+    go_back(tmp_path, 5)
 
 
 def test_a_damaged_manifest_takes_sparks_notes_back_so_that_the_batch_is_repeated(tmp_path: Path) -> None:
@@ -130,6 +177,48 @@ def test_the_states_are_listed(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert json.loads((tmp_path / "skytide" / "emitted").read_text()) == 5
 
 
+def test_the_list_marks_what_cannot_be_gone_back_to(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    checkpoint_in(tmp_path / "files", 8, compact=6, purged=6).release()
+    checkpoint_in(tmp_path / "spark", 8).release()
+    checkpoint_in(tmp_path / "fleet", 8).release()
+    for batch in range(5):
+        (tmp_path / "spark" / "spark" / "commits" / str(batch)).unlink()
+    for batch in range(8):
+        (tmp_path / "fleet" / "spark" / "offsets" / str(batch)).write_text(f'v1\n{{}}\n{{"note":"notes/{batch}"}}')
+        if batch > 6:
+            Files(tmp_path / "fleet" / "fleet").put(f"notes/{batch}", b"")
+    for name, reachable in (("files", {5, 6, 7}), ("spark", {5, 6, 7}), ("fleet", {7})):
+        assert {row.sequence for row in states_of(tmp_path / name) if row.reachable} == reachable
+        assert main(["checkpoint", "list", str(tmp_path / name)]) == 0
+        *lines, explained = capsys.readouterr().out.splitlines()
+        assert {int(line.split()[0]) for line in lines[1:] if not line.endswith("unreachable")} == reachable
+        assert (
+            explained
+            == "unreachable: Spark's notes, or a fleet's, no longer go back that far, so `skytide checkpoint back` refuses it"
+        )
+        for sequence in range(3, 8):  # each to what the list says
+            assert _can_go_back(tmp_path / name, sequence) == (sequence in reachable)
+
+
+def _can_go_back(folder: Path, sequence: int) -> bool:
+    with tempfile.TemporaryDirectory() as copy:
+        shutil.copytree(folder, copy, dirs_exist_ok=True)
+        try:
+            go_back(copy, sequence)
+        except SkytideError:
+            return False
+    return True
+
+
+def test_a_fleet_whose_notes_are_in_the_offsets_goes_back(tmp_path: Path) -> None:
+    checkpoint_in(tmp_path, 5).release()
+    for batch in range(5):
+        offset = {"sequence": batch, **InlineNotes().put(batch, NOTHING)}
+        (tmp_path / "spark" / "offsets" / str(batch)).write_text(f"v1\n{{}}\n{json.dumps(offset)}")
+    go_back(tmp_path, 2)
+    assert Store(f"{tmp_path}/skytide").latest().sequence == 2
+
+
 def test_what_is_not_there_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["checkpoint", "list", str(tmp_path / "nothing")]) == 1
     assert "no state of a query is there; name the folder that the query was given" in capsys.readouterr().err
@@ -137,3 +226,14 @@ def test_what_is_not_there_is_refused(tmp_path: Path, capsys: pytest.CaptureFixt
     checkpoint_in(tmp_path, 8).release()
     assert main(["checkpoint", "back", str(tmp_path), "--to", "1"]) == 1
     assert "--to 1: that state is not kept; choose one of 3, 4, 5, 6, 7" in capsys.readouterr().err
+
+
+def test_the_first_batch_can_be_done_again(tmp_path: Path) -> None:
+    checkpoint_in(tmp_path / "first", 3).release()
+    go_back(tmp_path / "first", -1)
+    store = Store(f"{tmp_path}/first/skytide")
+    assert store.before(0) == State() and store.emitted() == -1
+    assert notes_in(tmp_path / "first") == {"commits": [], "offsets": with_checksums(0), "sources/0": with_checksums(0)}
+    checkpoint_in(tmp_path / "later", 8).release()
+    with pytest.raises(InvalidInput, match="--to -1: that state is not kept; choose one of 3, 4, 5, 6, 7"):
+        go_back(tmp_path / "later", -1)

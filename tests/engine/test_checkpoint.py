@@ -22,7 +22,8 @@ from skytide.batch import State
 from skytide.errors import InvalidInput, SkytideError
 from skytide.spark.checkpoint import KEPT, Files, Store, fresh_name, sequence_of
 from skytide.spark.checkpoint.store import SWEEP_EVERY
-from skytide.spark.sinks.parquet import ParquetSink, claim_all
+from skytide.spark.sinks.folder import claim_all
+from skytide.spark.sinks.parquet import ParquetSink
 
 TABLE = pa.table({"a": [1, 2, 3]})
 
@@ -213,6 +214,7 @@ class TestStore:
             store.record(state_of(files, sequence, source_end=10 * (sequence + 1)))
         assert [store.latest_before_source(position).sequence for position in (5, 10, 29, 30)] == [-1, 0, 1, 2]
 
+    @pytest.mark.usefixtures("one_minute")
     def test_several_states_are_kept_with_all_they_need_and_no_others(self, files: Files) -> None:
         store = store_with(files, *range(2 * SWEEP_EVERY + 1))
         kept = Store(files).states()
@@ -276,6 +278,7 @@ class TestStore:
         assert store.latest().sequence == 2 and store.emitted() == 2
         assert "does not need it" in caplog.text
 
+    @pytest.mark.usefixtures("one_minute")
     def test_without_a_state_to_fall_back_to_it_is_refused(self, files: Files) -> None:
         store_with(files, *range(KEPT + 2))
         for name in files.names("manifests"):

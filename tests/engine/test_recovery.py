@@ -140,6 +140,7 @@ def test_what_an_earlier_try_still_writes_never_reaches_a_reader_of_parquet(tmp_
     assert sorted(rows, key=repr) == sorted(expected.rows(), key=repr)
 
 
+@pytest.mark.usefixtures("one_minute")
 def test_only_the_latest_states_are_kept(tmp_path: Path) -> None:
     plan = plan_in(tmp_path)
     play(plan, Sinks(Collected()), [0, 1, 2, 3, 4, "flush"])

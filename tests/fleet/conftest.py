@@ -2,6 +2,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from fleet_model import Asked
 from places import KafkaServers, redis_server
 
 
@@ -25,3 +26,11 @@ def folder(tmp_path: Path) -> Path:
     made = tmp_path / "feeds"
     made.mkdir()
     return made
+
+
+@pytest.fixture
+def asked(tmp_path: Path) -> Asked:
+    """A reader of an empty folder."""
+    (tmp_path / "feeds").mkdir()
+    (tmp_path / "board").mkdir()
+    return Asked(tmp_path / "notes", place=str(tmp_path / "feeds"), board=str(tmp_path / "board"), splits=2)

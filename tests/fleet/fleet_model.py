@@ -9,6 +9,7 @@ from places import COLUMNS
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
+from skytide.spark.fleet.board import Board, Control
 from skytide.spark.fleet.reader import FleetReader
 from skytide.spark.fleet.settings import Settings
 
@@ -75,3 +76,30 @@ def _noted(offset: dict[str, Any]) -> dict[str, Any]:
 
 def record(n: int, pad: str = "") -> bytes:
     return json.dumps({"n": n, "pad": pad}).encode() + b"\n"
+
+
+def write(asked: Asked, stream: str, *numbers: int) -> Path:
+    """Append records to the file of a stream, and return it."""
+    path = Path(asked.settings["place"]) / f"{stream}.jsonl"
+    with path.open("ab") as file:
+        file.write(b"".join(map(record, numbers)))
+    return path
+
+
+def status(asked: Asked) -> dict[str, Any]:
+    """Return how the fleet is doing."""
+    found = asked.reader._board and asked.reader._board.status()
+    assert found
+    return found
+
+
+def rate_hz(asked: Asked, stream: str, column: str = "rate_hz") -> float:
+    """Return the rate of a stream as the fleet has observed it, or the one that it expects."""
+    streams = asked.reader._board and asked.reader._board.streams()
+    assert streams is not None
+    return float(dict(zip(streams["stream"].to_pylist(), streams[column].to_pylist(), strict=True))[stream])
+
+
+def suspend(asked: Asked, suspended: dict[str, bool]) -> None:
+    """Suspend streams, or let them in again."""
+    Board(asked.settings["board"]).write_control(Control(suspended=suspended))

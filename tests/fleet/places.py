@@ -83,7 +83,7 @@ class KafkaPlace:
     def __init__(self, servers: "KafkaServers", streams: tuple[str, ...]) -> None:
         import confluent_kafka
 
-        self.topic, self.streams, self.servers = uuid.uuid4().hex, streams, servers.address
+        self.topic, self.streams, self.kafka, self.servers = uuid.uuid4().hex, streams, servers, servers.address
         servers.create(self.topic, len(streams))
         self.producer = confluent_kafka.Producer({"bootstrap.servers": self.servers, "log_level": 0})
 
@@ -104,8 +104,8 @@ def named(place: Any, stream: str) -> str:
 
 
 @contextmanager
-def redis_server(folder: Path) -> Iterator[str]:
-    """Run a server on loopback; the test is skipped where there is none."""
+def redis_server(folder: Path, *options: str) -> Iterator[str]:
+    """Run a server on loopback, with more options; the test is skipped where there is none."""
     import pytest
 
     program = shutil.which("redis-server")
@@ -115,7 +115,7 @@ def redis_server(folder: Path) -> Iterator[str]:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     server = subprocess.Popen(
-        [program, "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", str(folder), "--daemonize", "no"],
+        [program, "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", str(folder), "--daemonize", "no", *options],
         stdout=subprocess.PIPE,
         text=True,
     )
@@ -149,6 +149,10 @@ class KafkaServers:
 
     def create(self, topic: str, partitions: int) -> None:
         assert self._lib.rd_kafka_mock_topic_create(self._cluster, topic.encode(), partitions, 1) == 0
+
+    def fail(self, topic: str, code: int) -> None:
+        """Answer whoever asks for a topic with an error, or with 0, with none."""
+        self._lib.rd_kafka_mock_topic_set_error(self._cluster, topic.encode(), code)
 
     def stop(self) -> None:
         self._lib.rd_kafka_mock_cluster_destroy(self._cluster)

@@ -117,4 +117,23 @@ def test_entries_with_other_fields_are_broken_or_null_and_harm_nobody(redis_url:
     asked = Asked(tmp_path / "notes", **place.settings(), splits=1, invalid=str(tmp_path / "invalid"))
     asked.all()
     assert asked.given == {named(place, "a"): [1, None, 3]}
-    assert len((tmp_path / "invalid" / "000000000001-0.jsonl").read_text().splitlines()) == 2
+    assert len((tmp_path / "invalid" / "batch=1" / "part-00000.jsonl").read_text().splitlines()) == 2
+
+
+def test_keys_that_are_no_text_are_streams_as_others(redis_url: str, tmp_path: Path) -> None:
+    place = RedisPlace(redis_url, "fields")
+    keys = {
+        b"caf\xe9": "caf\\xe9",
+        "café".encode(): "café",
+        b"caf\\xe9": "caf\\x5cxe9",
+        b"\xed\xa0\x80": "\\xed\\xa0\\x80",
+        b'"\\': '"\\',
+    }
+    place.write("a", [(0, "")])
+    for number, key in enumerate(keys):
+        for n in (number, number + 10):
+            place.server.xadd(f"{place.prefix}:".encode() + key, {"n": n, "pad": ""})
+    asked = Asked(tmp_path / "notes", **place.settings(), splits=1)
+    asked.reader._capacity.hz = 5  # so that streams are also cut
+    asked.all()
+    assert asked.given == {named(place, "a"): [0]} | {named(place, name): [n, n + 10] for n, name in enumerate(keys.values())}

@@ -11,9 +11,10 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support import keyed
 from support.engine import COLUMNS, Batch, Collected, Crash, Fragile, InProcess, Outputs, micros, slacks_drawn, streams, tuples
+from support.keyed import step
 
-from skytide.batch import Keying, Rules
 from skytide.control import CONTROLLERS, Guard
 from skytide.keyed import (
     CountWindows,
@@ -22,23 +23,19 @@ from skytide.keyed import (
     OfOperator,
     OfQuery,
     Operator,
-    Rebalancer,
     RoutingTable,
-    Tagged,
     TimeWindows,
 )
 from skytide.lateness import FixedSlack, KSlack, Slack
 from skytide.loop.cycle import Loop
 from skytide.queries import Aggregate, Measure, Skyline, TopK, high, low
 from skytide.records import Allocation, Observation
-from skytide.spark.checkpoint import Store
 from skytide.spark.engine.engine import Engine, Plan
 from skytide.spark.query.run import Run
 from skytide.spark.scaling.slots import LocalSlots, RunSlots
 from skytide.spark.sinks.outlets import Sinks
 from skytide.windows import Windows
 
-TICK = Windows(100, 100)
 Row = dict[str, Any]
 MEASURES = tuple(
     map(Measure.parse, ("count(*) AS n", "sum(a) AS total", "max(id) AS highest", "first(b) AS opened", "avg(b) AS mean"))
@@ -161,12 +158,6 @@ def of_all(twin: Callable[[int, list[Row]], list[Row]]) -> Callable[[int, list[R
     return lambda key, rows: [{name: value for name, value in row.items() if name != "a"} for row in twin(key, rows)]
 
 
-def step(
-    windows: CountWindows | TimeWindows | None = None, answer: Any = None, operator: Any = None, keys: tuple[str, ...] = ("a",)
-) -> KeyedStep:
-    return KeyedStep(keys, "ts", COLUMNS, windows, answer, operator)
-
-
 def numbered(rows: list[Row], number: int) -> list[Row]:
     return [{"number": number, "ids": [row["id"] for row in rows]}]
 
@@ -223,6 +214,9 @@ CASES = {
     "state as a table": Case(lambda: step(operator=Operator(Latest())), latest),
     "skyline by number": Case(lambda: step(CountWindows(4, 2), OfQuery(SKYLINE)), by_count(4, 2, undominated)),
     "skyline by time": Case(lambda: step(TimeWindows(Windows(300, 100)), OfQuery(SKYLINE)), by_time(300, 100, undominated)),
+    "skyline of many slides": Case(
+        lambda: step(TimeWindows(Windows(2_000, 50)), OfQuery(SKYLINE)), by_time(2_000, 50, undominated)
+    ),
     "top k by number": Case(lambda: step(CountWindows(5, 5), OfQuery(TOP_K)), by_count(5, 5, best_two)),
     "top k by time": Case(lambda: step(TimeWindows(Windows(500, 200)), OfQuery(TOP_K)), by_time(500, 200, best_two)),
     "all tuples by number": Case(
@@ -235,11 +229,7 @@ CASES = {
 
 
 def plan_of(case: Case, folder: str, slack: Slack, slots: int = 2) -> Plan:
-    made = case.step()
-    tick = TICK if not isinstance(made.windows, TimeWindows) else made.windows.tick
-    windows = made.windows.windows if isinstance(made.windows, TimeWindows) else None
-    keying = Keying(slots, Rebalancer(threshold=1.05, target=1.01, own_share=0.3), windows)
-    return Plan(Tagged(made.keys), Rules(tick, slack, keying=keying), "ts", COLUMNS, (), Store(folder), "a query", True, True, made)
+    return keyed.plan_of(case.step(), folder, slack, slots)
 
 
 def in_order(rows: list[Row]) -> list[Row]:
@@ -286,6 +276,22 @@ def test_no_batch_slot_or_move_changes_a_result(name: str, batches: list[Batch],
             engine.rebalance()
             engine.run_batch(InProcess(), batch, number)
         engine.flush(InProcess())
+    check(out, data, case)
+
+
+@pytest.mark.parametrize("name", ["running", "aggregate 3 by 2"])
+@given(apart=st.lists(st.integers(0, 500) | st.integers(0, 10**8) | st.integers(0, 10**14), max_size=25), size=st.integers(1, 25))
+@settings(max_examples=30)
+def test_rows_that_are_years_apart_are_all_let_in(name: str, apart: list[int], size: int) -> None:
+    times = list(itertools.accumulate(apart, initial=0))
+    case, out = CASES[name], Outputs()
+    data = tuples([[times[begin : begin + size]] for begin in range(0, len(times), size)])
+    with tempfile.TemporaryDirectory() as folder:
+        engine = Engine(plan_of(case, folder, KSlack()), out.sinks)
+        for number, batch in enumerate(data):
+            engine.run_batch(InProcess(), batch, number)
+        engine.flush(InProcess())
+    assert not out.late.rows() and not out.invalid.rows()
     check(out, data, case)
 
 
@@ -351,22 +357,23 @@ def test_a_batch_of_few_keys_writes_few_bytes() -> None:
         engine = Engine(plan, Outputs().sinks)
         for number, rows in enumerate([many, *few]):
             engine.run_batch(InProcess(), [rows.cast(COLUMNS)], number)
-        keyed = plan.store.latest().keyed
-        assert keyed is not None
-        sizes = sorted(chunk.size for chunk in keyed.chunks)
+        known = plan.store.latest().keyed
+        assert known is not None
+        sizes = sorted(chunk.size for chunk in known.chunks)
         assert len(sizes) <= 2 * 4
         assert sum(sizes[:-2]) < 0.05 * sizes[-1]
 
 
-def test_chunks_stay_few_and_files_are_removed() -> None:
+def test_chunks_stay_few_and_files_are_removed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("skytide.spark.checkpoint.store.now_us", lambda: 1_700_000_000_000_000)  # one state per minute is kept, too
     with tempfile.TemporaryDirectory() as folder:
         plan, out = plan_of(CASES["aggregate 3 by 2"], folder, FixedSlack(0)), Collected()
         engine = Engine(plan, Sinks(out))
         counts = []
         for number, batch in enumerate(tuples([[list(range(start, start + 200, 4))] for start in range(0, 20_000, 200)])):
             engine.run_batch(InProcess(), batch, number)
-            keyed = plan.store.latest().keyed
-            counts.append(len(keyed.chunks) if keyed else 0)
+            known = plan.store.latest().keyed
+            counts.append(len(known.chunks) if known else 0)
         assert max(counts) <= 2 * 8
         assert len(plan.store.files.names("keys")) <= max(counts) * 6
 

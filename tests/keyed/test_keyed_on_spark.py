@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -160,7 +161,7 @@ def test_an_operator_of_a_user_s_own_and_its_versions(spark: SparkSession, tmp_p
 
     start(Spread(), flush=False)
     shutil.move(later, folder)
-    with pytest.raises(Exception, match="the state of Spread was written by its version 1, and this is version 2"):
+    with pytest.raises(InvalidInput, match=r"Spread of version 2: the checkpoint .* has states that its version 1 wrote"):
         start(Later(), flush=True)
     status = start(Upgraded(), flush=True).status()
     assert (status.tuples, status.late) == (1_200, 0)
@@ -276,10 +277,23 @@ def test_what_an_operator_that_raised_did_not_take_comes_when_it_is_mended(spark
 
     with pytest.raises(Exception, match="process of Broken raised ZeroDivisionError for the key 'S3': no size"):
         start(Broken())
-    mended = Broken()
-    mended.broken = False
-    assert start(mended).status().tuples == 300
+    mended = type("Broken", (Broken,), {"broken": False})  # as an edited class would be
+    assert start(mended()).status().tuples == 300
     assert spark.read.parquet(str(tmp_path / "out")).agg(F.sum("n")).collect()[0][0] == 300
+
+
+class Locked(Spread):
+    """Holds what cannot be copied."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+
+
+@pytest.mark.parametrize("remedy", ["lower(symbol COLLATE UTF8_BINARY)", "CAST(symbol AS STRING COLLATE UTF8_BINARY)"])
+def test_keys_with_a_collation_work_in_the_ways_that_the_refusal_names(spark: SparkSession, remedy: str) -> None:
+    df = spark.createDataFrame(quotes(40).to_pandas()).withColumn("symbol", F.expr("symbol COLLATE UTF8_LCASE"))
+    rows = df.withColumn("symbol", F.expr(remedy))
+    assert skytide.stream(rows).keyed("symbol").count_window(1).aggregate("count(*) AS n").count() == 40
 
 
 @pytest.mark.parametrize(
@@ -297,9 +311,13 @@ def test_what_an_operator_that_raised_did_not_take_comes_when_it_is_mended(spark
         (lambda s: s.keyed("symbol").count_window(10).apply(object()), "not an operator on keys"),
         (lambda s: s.keyed("symbol").count_window(10).aggregate("max(price) AS row_start"), "named twice"),
         (lambda s: s.keyed("symbol").apply(Spread(), slack=1), "not a slack"),
+        (lambda s: s.keyed("symbol").apply(Locked()), "it cannot be copied to workers: TypeError: cannot pickle '_thread.lock'"),
+        (lambda s: s.keyed("symbol").count_window(2).apply(Locked()), "create locks, .* inside its methods"),
+        (lambda s: s.keyed("folded").apply(Spread()), "compared by their bytes here, not by a collation"),
     ],
 )
 def test_what_makes_no_sense_is_refused_at_once(spark: SparkSession, ask: Any, message: str) -> None:
     df = spark.createDataFrame(quotes(10).to_pandas()).withColumn("tags", F.create_map(F.lit("a"), F.lit(1)))
+    df = df.withColumn("folded", F.collate("symbol", "UTF8_LCASE"))
     with pytest.raises(InvalidInput, match=message):
         ask(skytide.stream(df))

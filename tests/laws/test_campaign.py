@@ -1,13 +1,14 @@
 """The judge of the campaign finds every fault, and none where there is none; a case is the same every time."""
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from campaign import cases, sinks, streams
-from campaign.cases import Case, Files
-from campaign.judge import Found, asked, judge, read
+from campaign import drawing, feeding, sinks, streams
+from campaign.cases import INPUTS, KEYED, Case, Files, Fleet
+from campaign.judge import Found, asked, asked_of_a_key, judge, read
 from support import oracle
 
 Spoil = Callable[[Found], Found]
@@ -15,7 +16,9 @@ Spoil = Callable[[Found], Found]
 
 def drawn(**changed: object) -> tuple[Case, streams.Parts]:
     case = next(
-        case for number in range(100) if isinstance((case := cases.draw(7, number)).stream, Files) and case.ask.method == "skyline"
+        case
+        for number in range(100)
+        if isinstance((case := drawing.draw(7, number)).stream, Files) and case.ask.method == "skyline"
     )
     case = replace(case, slack=("k", 0.0), length_us=2 * case.slide_us, **changed)  # type: ignore[arg-type]
     assert isinstance(case.stream, Files)
@@ -142,12 +145,84 @@ def test_strays_must_be_dropped() -> None:
 
 
 def test_a_case_is_the_same_every_time_and_another_with_another_number_or_seed() -> None:
-    assert cases.draw(3, 5) == cases.draw(3, 5)
-    some = [cases.draw(seed, number) for seed in (1, 2) for number in range(40)]
+    assert drawing.draw(3, 5) == drawing.draw(3, 5)
+    some = [drawing.draw(seed, number) for seed in (1, 2) for number in range(40)]
     assert len({repr(replace(case, seed=0, number=0)) for case in some}) == len(some)
-    assert {case.kind for case in some} == set(cases.KINDS)
+    assert {case.kind for case in some} == set(drawing.KINDS)
     assert {case.sink for case in some} == set(sinks.KINDS)
+    assert {case.input for case in some} == {*INPUTS, "workload", "fleet"}
+    assert {case.ask.method for case in some if case.is_keyed} == set(KEYED)
+    assert "KEYS" in {life.splitting for case in some for life in case.lives}
     assert all(case.lives[-1].blow is None and len(case.lives) > 1 for case in some)
+
+
+def of_keys(method: str) -> tuple[Case, streams.Parts, Found]:
+    case, parts = drawn()
+    case = replace(case, ask=replace(case.ask, method=method, keys=("g",), number=7))
+    rows = oracle.of_each_key(asked_of_a_key(case), case.ask.keys)([row for part in parts for row in part])
+    return case, parts, Found([{"batch": row["number"] // 3, **row} for row in rows], [], [], [])
+
+
+@pytest.mark.parametrize("method", KEYED)
+def test_faults_of_operators_on_keys_are_found(method: str) -> None:
+    case, parts, found = of_keys(method)
+    rows = found.results
+    assert judge(case, parts, found).good and judge(case, parts, found).compared > 10
+    assert judge(case, parts, replace(found, results=rows[1:])).lost == 1
+    assert judge(case, parts, replace(found, results=[*rows, rows[2]])).doubled == 1
+    assert judge(case, parts, replace(found, results=[{**rows[0], "number": 99}, *rows[1:]])).different >= 1
+    assert judge(case, parts, replace(found, results=[{**rows[0], "batch": 99}, *rows[1:]])).different == 1
+    late = next(row for part in parts[::-1] for row in part)  # that it is nowhere changes what its key has
+    assert not judge(case, [[row for row in part if row is not late] for part in parts], found).good
+
+
+def test_of_a_stream_that_ends_with_a_tail_nothing_is_late() -> None:
+    case, _ = drawn()
+    fleet = Fleet(seed=3, format="csv", streams=5, steps=20, tuples=300, span_us=20 * case.slide_us)
+    case = replace(case, stream=fleet)
+    parts = streams.parts_of(fleet, invalid=True)
+    assert judge(case, parts, right(case, parts)).good
+    newest = [max(row["ts"] for row in part) for part in parts if part]
+    assert newest == sorted(newest) and len({row["stream"] for part in parts for row in part}) > 2
+    late = next(row for part in parts for row in part)
+    found = right(case, [[row for row in part if row is not late] for part in parts])
+    assert judge(case, parts, replace(found, late=[late])).tuples == 1
+
+
+def test_a_fleet_grows_to_all_of_its_records(tmp_path: Path) -> None:
+    case, _ = drawn()
+    fleet = Fleet(seed=3, format="jsonl", streams=5, steps=9, tuples=200, span_us=9_000_000)
+    parts = streams.parts_of(fleet, invalid=True)
+    feed = feeding.Feeding(replace(case, stream=fleet), parts, tmp_path)
+    feed.finish()
+    lines = [line for file in sorted((tmp_path / "in").iterdir()) for line in file.read_text().splitlines()]
+    assert sorted(json.loads(line)["id"] for line in lines) == list(range(200))
+
+
+def test_an_aggregated_input_is_seen_as_groups_and_copies_are_seen_once() -> None:
+    case, parts = drawn()
+    assert isinstance(case.stream, Files)
+    grouped = replace(case.stream, input="aggregated", group_us=case.slide_us)
+    rows = [row for part in parts for row in part]
+    (groups,) = streams.seen(grouped, parts)
+    assert len(groups) == len({(row["ts"] // case.slide_us, row["g"]) for row in rows}) < len(rows)
+    assert sum(group["d"] for group in groups) == sum(row["d"] is not None for row in rows)
+    assert streams.seen(case.stream, parts) is parts
+    copied = feeding.with_copies(case.stream, parts)
+    assert sum(map(len, copied)) > len(rows)
+    assert {row["id"]: row for part in copied for row in part} == {row["id"]: row for row in rows}
+
+
+def test_a_format_with_transactions_and_json_are_read_as_they_were_written(tmp_path: Path) -> None:
+    rows = [{"window_start": 1_700_000_000_123_456, "id": number} for number in (1, 2)]
+    for version in (0, 1, 1):
+        source = sinks.Transactions({"path": str(tmp_path / "results"), "txnAppId": "us", "txnVersion": str(version)})
+        writer = source.writer(None, overwrite=False)
+        writer.commit([writer.write(iter(streams.pa.Table.from_pylist(rows).to_batches())), None])
+    assert read("transactions", tmp_path).results == [{"batch": batch, **row} for batch in (0, 1) for row in rows]
+    (folder := tmp_path / "results" / "batch=3").mkdir(parents=True)
+    (folder / "part-0.json").write_text('{"window_start":"2023-11-14T22:13:20.123456Z","id":1}\n')
+    assert read("json", tmp_path).results == [{"batch": 3, **rows[0]}]
 
 
 class Rows:
@@ -160,7 +235,7 @@ class Rows:
         return streams.pa.Table.from_pylist(self.rows)
 
 
-@pytest.mark.parametrize("kind", sinks.KINDS[2:])
+@pytest.mark.parametrize("kind", sinks.HOOKED[1:])
 def test_a_batch_that_is_repeated_is_in_each_target_once(tmp_path: Path, kind: str) -> None:
     write = sinks.sink(kind, tmp_path, "results", ("id",), lambda moment: None)
     for batch, starts in [(0, (0, 10)), (1, (20,)), (1, (20,)), (2, ())]:
@@ -168,7 +243,7 @@ def test_a_batch_that_is_repeated_is_in_each_target_once(tmp_path: Path, kind: s
     assert [row["window_start"] for row in read(kind, tmp_path).results] == [0, 0, 10, 10, 20, 20]
 
 
-@pytest.mark.parametrize("kind", sinks.KINDS[2:])
+@pytest.mark.parametrize("kind", sinks.HOOKED[1:])
 def test_a_call_that_dies_before_its_commit_leaves_nothing(tmp_path: Path, kind: str) -> None:
     class Died(Exception):
         pass

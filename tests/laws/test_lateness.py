@@ -118,19 +118,62 @@ def test_one_wrong_time_neither_stops_nor_blinds(config: Slack, wrong_us: int, p
     else:
         batch, at = where[place]
         batches_[batch].insert(at, wrong_us)
-    slack, clock, odd, lost = config.build(), Clock(), 0, 0
+    slack, clock, lost = config.build(), Clock(), 0
     right_slack, right = config.build(), Clock()
     for number, times in enumerate(batches_):
         good = np.array([time for time in times if time != wrong_us])
         lost += 0 if clock.punctuation_us is None else int((good < clock.punctuation_us).sum())
         lost -= 0 if right.punctuation_us is None else int((good < right.punctuation_us).sum())
         clock, right = after(clock, times, slack), after(right, good, right_slack)
-        odd += sum(crowd.tuples for crowd in clock.odd)
         if number > 10:
             assert abs((clock.punctuation_us or 0) - (right.punctuation_us or 0)) < 1_000_000
     assert lost <= 100  # of 10,000
-    if wrong_us > START_US or (wrong_us == 0 and place == "first of all"):
-        assert odd == 1
+    assert not clock.held
+
+
+def few_wrong(place: str, number: int, wrong: int) -> list[int]:
+    """Return times ahead of all others, a century or two: one, ascending, descending, or at random."""
+    rng = np.random.default_rng(number)
+    found = {
+        "one time": [START_US + CENTURY_US] * wrong,
+        "ascending": [START_US + CENTURY_US + (number * wrong + each) * HOUR_US for each in range(wrong)],
+        "descending": [START_US + 2 * CENTURY_US - (number * wrong + each) * HOUR_US for each in range(wrong)],
+        "anywhere": (START_US + CENTURY_US + rng.integers(0, 1_000, wrong) * HOUR_US).tolist(),
+    }
+    return found[place]
+
+
+@pytest.mark.parametrize("place", ["one time", "ascending", "descending", "anywhere"])
+@pytest.mark.parametrize("wrong", range(1, FEW + 1))
+@pytest.mark.parametrize("more", [0, 1, 5])
+@pytest.mark.parametrize("first", ["right", "wrong"])
+def test_few_wrong_times_among_as_many_right_ones_are_never_believed(place: str, wrong: int, more: int, first: str) -> None:
+    slack, clock = FixedSlack(0).build(), Clock()
+    clock = after(clock, [START_US + number for number in range(-9, 0)], slack)
+    for number in range(40):
+        right = [START_US + number * 1_000_000] * (wrong + more)
+        ahead = few_wrong(place, number, wrong)
+        clock = after(clock, [*right, *ahead] if first == "right" else [*ahead, *right], slack)
+        assert clock.newest_us == right[0]
+
+
+def test_a_few_more_tuples_ahead_than_behind_are_believed() -> None:
+    """Two of three tuples are a day ahead: the stream is there, and its rest is late."""
+    slack, clock = FixedSlack(0).build(), Clock()
+    clock = after(clock, [START_US + number for number in range(-9, 0)], slack)
+    for number in range(4):
+        clock = after(clock, [START_US + number, *[START_US + 24 * HOUR_US + number] * 2], slack)
+    assert clock.newest_us == START_US + 24 * HOUR_US + 3
+
+
+@pytest.mark.parametrize("held", [0, 1, 3])
+@pytest.mark.parametrize("new", [4, 30])
+def test_a_batch_with_more_than_a_few_tuples_ahead_is_believed_whatever_was_held(held: int, new: int) -> None:
+    slack, clock = FixedSlack(0).build(), Clock()
+    clock = after(clock, [START_US + number for number in range(-9, 0)], slack)
+    for times in ([START_US + HOUR_US] * held, [*[START_US] * 50, *[START_US + HOUR_US + 1] * new]):
+        clock = after(clock, times, slack)
+    assert clock.newest_us == START_US + HOUR_US + 1
 
 
 def test_a_long_delay_that_is_real_is_learned() -> None:
@@ -148,11 +191,44 @@ def test_a_long_delay_that_is_real_is_learned() -> None:
 def test_a_stream_goes_on_after_silence(silence_us: int, first: int) -> None:
     slack, clock = FixedSlack("1 s").build(), Clock()
     later = [time + silence_us for batch in range(10, 20) for time in steady(batch)]
-    odd = 0
     for times in (*(steady(batch) for batch in range(10)), later[:first], later[first:900], later[900:]):
         clock = after(clock, times, slack)
-        odd += len(clock.odd)
-    assert (clock.newest_us, odd, clock.held) == (max(later), 0, ())
+    assert (clock.newest_us, clock.held) == (max(later), ())
+
+
+@pytest.mark.parametrize("silence_us", [10 * HOUR_US, WEEK_US, CENTURY_US])
+@pytest.mark.parametrize("size", [1, 4, 20])
+@pytest.mark.parametrize("before", [1, 3])
+def test_one_silence_does_not_make_a_wrong_time_credible(silence_us: int, size: int, before: int) -> None:
+    """Ten tuples a second, silence, some more; then one that is an hour ahead."""
+    slack, clock = FixedSlack("1 s").build(), Clock()
+    times = [START_US + number * 100_000 + (number >= 40) * silence_us for number in range(100)]
+    end = 40 + max(size, 4) * before
+    for begin in range(0, end, size):
+        clock = after(clock, times[begin : min(begin + size, end)], slack)
+    newest_us = times[end - 1]
+    assert clock.newest_us == newest_us
+    for ahead_us in (HOUR_US, 100_000, HOUR_US + 1):
+        clock = after(clock, [newest_us + ahead_us], slack)
+    assert clock.newest_us == newest_us + 100_000
+
+
+@pytest.mark.parametrize("together", [1, 2, 3, 4])
+def test_tuples_that_come_together_once_an_hour_are_believed(together: int) -> None:
+    slack, clock = FixedSlack(0).build(), Clock()
+    for hour in range(12):
+        clock = after(clock, [START_US + hour * HOUR_US] * together, slack)
+        if hour > 6:
+            assert clock.newest_us == START_US + hour * HOUR_US
+
+
+def test_a_clock_of_an_earlier_version_goes_on() -> None:
+    """It noted the mean distance of tuples."""
+    slack, clock = FixedSlack(0).build(), after(Clock(), [START_US] * 4, FixedSlack(0).build())
+    noted = {name: value for name, value in clock.to_json().items() if name != "distances_us"}
+    clock = Clock.from_json({**noted, "spacing_us": float(HOUR_US)})
+    assert clock.leap_us(WINDOWS) == 8 * HOUR_US
+    assert after(clock, [START_US + HOUR_US], slack).newest_us == START_US + HOUR_US
 
 
 def test_a_stream_with_a_tuple_an_hour_is_believed() -> None:

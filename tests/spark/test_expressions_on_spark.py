@@ -211,7 +211,9 @@ def test_equal_aggregates_are_kept_once(spark: SparkSession, rows: DataFrame) ->
 def test_what_has_no_result_is_an_error_in_both(rows: DataFrame, measure: str, error: str) -> None:
     with pytest.raises(ArithmeticException, match=error):
         of_spark(rows, F.expr(measure)).collect()
-    with pytest.raises(PythonException, match=r"of a window: (a division by zero; write try_divide|a value overflows int64; cast)"):
+    with pytest.raises(
+        PythonException, match=r"of a window: (a division by zero; write try_divide|a value overflows int64; use a try_ function)"
+    ):
         windowed(rows).aggregate(measure, keys="g").collect()
 
 

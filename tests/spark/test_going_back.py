@@ -46,14 +46,13 @@ def test_a_query_goes_on_from_an_earlier_state_and_from_a_damaged_one_with_the_s
 ) -> None:
     write_files(tmp_path / "in")
     rows = run(spark, tmp_path)
-    sequences = [row.sequence for row in states_of(tmp_path / "ck")]
+    assert all(row.reachable for row in states_of(tmp_path / "ck"))
+    sequences = [row.sequence for row in states_of(tmp_path / "ck")][-5:]
     assert len(rows) > FILES and len(sequences) == 5
     assert main(["checkpoint", "back", str(tmp_path / "ck"), "--to", str(sequences[1])]) == 0
-    for lost in range(sequences[1] + 1, sequences[-1] + 1):
-        for file in (tmp_path / "out" / f"batch={lost}").glob("*.parquet"):
-            file.unlink()  # to see that it is written again
+    assert not any((tmp_path / "out" / f"batch={later}").exists() for later in range(sequences[1] + 1, sequences[-1] + 1))
     assert run(spark, tmp_path) == rows
-    assert [row.sequence for row in states_of(tmp_path / "ck")] == sequences
+    assert [row.sequence for row in states_of(tmp_path / "ck")][-5:] == sequences
 
     latest = tmp_path / "ck" / "skytide" / "manifests" / f"{sequences[-1]:012}.json"
     latest.write_bytes(latest.read_bytes()[:-20])

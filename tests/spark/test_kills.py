@@ -139,17 +139,18 @@ def two_committed(job: Job) -> bool:
 
 
 def panes_written(job: Job) -> bool:
-    return max(_numbers(job.store / "panes"), default=-1) > max(job.latest(), job.before + 1)
+    """Panes of a batch are out that is not recorded (or two batches have passed: that may not be seen)."""
+    return two_committed(job) or max(_numbers(job.store / "panes"), default=-1) > max(job.latest(), job.before + 1)
 
 
 def recorded(job: Job) -> bool:
-    """A decision is written down, and its sinks do not have all of it."""
-    return job.latest() > max(job.emitted(), job.before)
+    """A decision is written down, and its sinks do not have all of it (or two batches have passed: that may not be seen)."""
+    return two_committed(job) or job.latest() > max(job.emitted(), job.before)
 
 
 def results_written(job: Job) -> bool:
-    """The results are out, and nobody has noted that yet."""
-    return max(_numbers(job.out), default=-1) > max(job.emitted(), job.before)
+    """The results are out, and nobody has noted that yet (or two batches have passed: that may not be seen)."""
+    return two_committed(job) or max(_numbers(job.out), default=-1) > max(job.emitted(), job.before)
 
 
 def half_a_file(job: Job) -> bool:
@@ -240,7 +241,7 @@ def test_a_driver_that_reads_files_can_be_killed_too(tmp_path: Path, undisturbed
     files = tmp_path / "files"
     files.mkdir()
     made = skytide.workload(**WORKLOAD).workload
-    tables = [pa.Table.from_batches(made.tuples(slot, slot + 20, START_US)) for slot in range(0, 240, 20)]
+    tables = [pa.Table.from_batches(made.tuples(slot, slot + 10, START_US)) for slot in range(0, 240, 10)]
     for number, table in enumerate(tables):
         pq.write_table(table, files / f"{number}.parquet")
         os.utime(files / f"{number}.parquet", (number, number))  # so that Spark reads them in this order
@@ -266,7 +267,7 @@ def test_an_operator_on_keys_can_be_killed_too(tmp_path: Path, undisturbed: Rows
     files = tmp_path / "files"
     files.mkdir()
     made = skytide.workload(**WORKLOAD).workload
-    tables = [pa.Table.from_batches(made.tuples(slot, slot + 20, START_US)) for slot in range(0, 240, 20)]
+    tables = [pa.Table.from_batches(made.tuples(slot, slot + 10, START_US)) for slot in range(0, 240, 10)]
     for number, table in enumerate(tables):
         pq.write_table(table, files / f"{number}.parquet")
         os.utime(files / f"{number}.parquet", (number, number))

@@ -71,6 +71,36 @@ def test_rows_that_do_not_stream(trades: DataFrame, expected: dict[str, Rows], c
     assert rows_of(found) == expected[chain] != []
 
 
+REMEDIES = {
+    "sum(size) / (count(*) - count(*)) AS x": [
+        "try_divide(sum(size), count(*) - count(*)) AS x",
+        "sum(size) / nullif(count(*) - count(*), 0) AS x",
+    ],
+    "sum(size) * 9223372036854775807 AS x": ["try_multiply(sum(size), 9223372036854775807) AS x"],
+    "sum(size * 600000000000000000 + 5) AS x": ["try_sum(size * 600000000000000000 + 5) AS x"],
+}
+
+
+@pytest.mark.parametrize("failing", REMEDIES)
+def test_the_remedy_for_a_window_without_a_result_can_be_followed_on_the_same_checkpoint(
+    spark: SparkSession, trades: DataFrame, tmp_path: Path, failing: str
+) -> None:
+    trades.write.parquet(str(tmp_path / "in"))
+    rows = skytide.stream(spark.readStream.schema(trades.schema).parquet(str(tmp_path / "in")), streaming=True)
+
+    def run(measure: str) -> Any:
+        asked = rows.window("1 minute").aggregate(measure, "count(*) AS n", keys="symbol")
+        started = asked.start("memory", checkpoint=str(tmp_path / "checkpoint"), trigger="availableNow", flush=True)
+        started.await_termination()
+        return started.results()
+
+    with pytest.raises(Exception, match=r"of a window: .*(by zero|overflows)"):
+        run(failing)
+    for remedy in REMEDIES[failing]:
+        found = run(remedy)
+        assert remedy != REMEDIES[failing][0] or (found.num_rows and found["x"].null_count)
+
+
 @pytest.mark.parametrize("keyed", [False, True])
 def test_streams_and_keys_also_after_a_restart(
     spark: SparkSession, trades: DataFrame, expected: dict[str, Rows], tmp_path: Path, keyed: bool

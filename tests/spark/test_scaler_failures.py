@@ -1,5 +1,6 @@
 """A scaler that fails says why: its thread, over a query that is made up."""
 
+import logging
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -127,3 +128,18 @@ def test_a_scaler_that_ends_says_why(part: str, end: str) -> None:
     scaler, heard = run("the auto-scaler ends", plant=plant, controller=Static(2))
     assert scaler.await_end(DEADLINE_S)
     assert (heard[-1], scaler.status().failure, scaler.status().running, plant.live.closed) == (end, end, False, True)
+
+
+def test_events_go_through_logging_too(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "skytide")
+    plant = Plant(fails)
+    scaler, _ = run("this cycle failed", plant=plant, controller=Static(2))
+    plant.seen = seen
+    while scaler.status().failure:
+        assert scaler.status().running
+    scaler.stop()
+    logged = [(record.levelname, record.getMessage().partition(": ")[2]) for record in caplog.records]
+    levels = {text: level for level, text in logged}
+    assert [text for _, text in logged] == [event.text for event in scaler.events()]
+    assert levels[next(text for text in levels if "failed" in text)] == "WARNING"
+    assert levels["the auto-scaler was stopped"] == "INFO"

@@ -132,6 +132,7 @@ class TalkingFleet:
             invalid=3,
             skipped={"vanished": 2},
             planning_s=0.012,
+            seen_s=self.latest.at_s + 0.4,
         )
         splits = tuple(
             SplitStatus(number, (f"cab-{number}", f"cab-{number + 2}"), rate_hz / 2, rate_hz / 2, buffered // 2, 0.1)

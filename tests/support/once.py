@@ -58,6 +58,11 @@ class Database:
                 lines = [line.split("\t") for line in file.read_text().splitlines()]
                 db.executemany("INSERT INTO windows VALUES (0, ?, ?)", lines)
 
+    def append(self, results: Any, number: int) -> None:
+        """Append whatever comes: a batch that is repeated is there twice."""
+        with self._open() as db:
+            self._insert(db, results, number)
+
     def _append_once(self, results: Any, number: int, app: str) -> None:
         with self._open() as db:
             (largest,) = db.execute("SELECT max(number) FROM numbers WHERE app = ?", (app,)).fetchone()
@@ -69,7 +74,7 @@ class Database:
         db.executemany(f"INSERT {how}INTO windows VALUES ({number}, ?, ?)", self._rows(results))
 
     def _rows(self, results: Any) -> Rows:
-        return [(str(row["window_start"]), str(sorted(row.items()))) for row in self._table(results).to_pylist()]
+        return [(str(row.get("window_start")), str(sorted(row.items()))) for row in self._table(results).to_pylist()]
 
     def _open(self) -> sqlite3.Connection:
         db = sqlite3.connect(self._file, isolation_level="IMMEDIATE")

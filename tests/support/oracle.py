@@ -8,6 +8,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from math import fsum
 from typing import Any
 
@@ -157,6 +158,64 @@ def aggregate(measures: Sequence[tuple[str, str, str]], keys: Sequence[str] = ()
             dict(zip(keys, group, strict=True))
             | {name: _measure(function, column, mine, time) for function, column, name in measures}
             for group, mine in groups.items()
+        ]
+
+    return ask
+
+
+def of_each_key(ask: Ask, keys: Sequence[str], time: str = "ts") -> Ask:
+    """Return a query for what another one answers for the tuples of each key, in order of time, then of id; the keys are columns of it.
+
+    >>> of_each_key(running("a"), ["g"])([{"ts": 2, "id": 1, "a": 5, "g": "x"}, {"ts": 1, "id": 2, "a": 7, "g": "x"}])
+    [{'g': 'x', 'number': 0, 'id': 2, 'total': 7}, {'g': 'x', 'number': 1, 'id': 1, 'total': 12}]
+    """
+
+    def answer(rows: list[Row]) -> list[Row]:
+        groups: dict[tuple[Any, ...], list[Row]] = {}
+        for row in sorted(rows, key=lambda row: (row[time], row["id"])):
+            groups.setdefault(tuple(row[key] for key in keys), []).append(row)
+        return [{**dict(zip(keys, key, strict=True)), **found} for key, mine in groups.items() for found in ask(mine)]
+
+    return answer
+
+
+def numbered_by_count(length: int, slide: int, time: str = "ts") -> Ask:
+    """Return a query for the windows of `length` rows, one every `slide`, each with its number and its ids."""
+    return lambda rows: [
+        {
+            "row_start": begin,
+            "row_end": begin + length,
+            "window_start": rows[begin][time],
+            "window_end": rows[begin + length - 1][time],
+            "number": number,
+            "ids": [row["id"] for row in rows[begin : begin + length]],
+        }
+        for number, begin in enumerate(range(0, len(rows) - length + 1, slide))
+    ]
+
+
+def numbered_by_time(length_us: int, slide_us: int, time: str = "ts") -> Ask:
+    """Return a query for the windows of time that have rows, each with its number and its ids."""
+
+    def ask(rows: list[Row]) -> list[Row]:
+        windows = windows_of(rows, length_us, slide_us, lambda inside: inside, time)
+        filled = [(start, window.rows) for start, window in windows.items() if window.tuples]
+        return [
+            {"window_start": start, "window_end": start + length_us, "number": number, "ids": [row["id"] for row in inside]}
+            for number, (start, inside) in enumerate(filled)
+        ]
+
+    return ask
+
+
+def running(column: str) -> Ask:
+    """Return a query for each row, with its number and the sum of a column so far."""
+
+    def ask(rows: list[Row]) -> list[Row]:
+        totals = accumulate(row[column] for row in rows)
+        return [
+            {"number": number, "id": row["id"], "total": total}
+            for number, (row, total) in enumerate(zip(rows, totals, strict=True))
         ]
 
     return ask

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skytide.routing import FrequencyAware, HashRing, KeyCounter, Keys
+from skytide.routing import FrequencyAware, HashRing, KeyCounter, Keys, row_hashes
 
 WORD = 2**64
 GOLDEN, STEP = 0x9E3779B97F4A7C15, 0xD1B54A32D192ED03
@@ -58,12 +58,11 @@ def owner(nodes: list[int], place: int) -> int:
     return points[bisect_left(points, (place, -1)) % len(points)][1]
 
 
-def routed(keys: list[int], parts: dict[int, int], nodes: list[int]) -> list[int]:
-    """Return the nodes, tuple by tuple; `parts` are the sub-keys of divided keys."""
-    found, came, known = [], Counter[int](), dict[int, int]()
-    for key in keys:
-        sub_key = came[key] % parts.get(key, 1)
-        came[key] += 1
+def routed(keys: list[tuple[int, int]], parts: dict[int, int], nodes: list[int]) -> list[int]:
+    """Return the nodes, tuple by tuple, which has a key and a hash of its row; `parts` are the sub-keys of divided keys."""
+    found, known = [], dict[int, int]()
+    for key, row in keys:
+        sub_key = row % parts.get(key, 1)
         place = key if sub_key == 0 else mix((key + sub_key * GOLDEN) % WORD)
         if place not in known:
             known[place] = owner(nodes, place)
@@ -105,24 +104,40 @@ def test_rows_hash_as_their_values_do(rows: list[tuple[str, int | None]]) -> Non
     assert len(found.hashes) == len(set(rows))
 
 
+@given(
+    st.lists(st.tuples(st.floats() | st.none(), st.text(max_size=80), st.lists(st.integers(0, 1), max_size=2)), max_size=12),
+    st.randoms(use_true_random=False),
+)
+def test_whole_rows_hash_as_their_values_do_wherever_they_are(rows: list[tuple[Any, ...]], random: Any) -> None:
+    """Of texts the first bytes, of lists nothing."""
+    kinds = {"x": pa.float64(), "text": pa.string(), "list": pa.list_(pa.int64())}
+    random.shuffle(rows)
+    table = pa.table({name: pa.array([row[at] for row in rows], kind) for at, (name, kind) in enumerate(kinds.items())})
+    expected = [mix((mix(hash_of(x)) * GOLDEN + hash_of(text.encode()[:64])) % WORD) for x, text, _ in rows]
+    assert row_hashes(table).tolist() == expected
+
+
 @given(st.lists(st.integers(0, 2**64 - 1), max_size=6), st.sets(st.integers(0, 50), min_size=1, max_size=3))
 def test_a_ring_gives_each_key_the_next_node(keys: list[int], nodes: set[int]) -> None:
     assert HashRing.of(nodes).owners(np.array(keys, np.uint64)).tolist() == [owner(list(nodes), key) for key in keys]
 
 
-@given(st.lists(st.lists(st.sampled_from([3, 2**40, 2**63, 2**64 - 1]), max_size=15), min_size=1, max_size=4), st.integers(0, 3))
-def test_columns_go_where_their_tuples_go(batches: list[list[int]], heaviest: int) -> None:
+TUPLES = st.tuples(st.sampled_from([3, 2**40, 2**63, 2**64 - 1]), st.integers(0, 2**64 - 1))
+
+
+@given(st.lists(st.lists(TUPLES, max_size=15), min_size=1, max_size=4), st.integers(0, 3))
+def test_columns_go_where_their_tuples_go(batches: list[list[tuple[int, int]]], heaviest: int) -> None:
     routing, counter = FrequencyAware(heaviest=heaviest).build(range(3)), KeyCounter()
     found: list[int] = []
     for batch in batches:
-        keys = Keys.of_hashes(np.array(batch, np.uint64))
+        keys = Keys.of_hashes(np.array([key for key, _ in batch], np.uint64))
         counter.observe(keys)
         if not routing.begun:
             routing.divide(counter.frequencies())
-        found += routing.route(keys).tolist()
+        found += routing.route(keys, np.array([row for _, row in batch], np.uint64)).tolist()
     parts = dict(zip(routing.divided.hashes.tolist(), routing.divided.parts.tolist(), strict=True))
-    assert found == routed([key for batch in batches for key in batch], parts, [0, 1, 2])
-    first = Counter(next((batch for batch in batches if batch), []))
+    assert found == routed([each for batch in batches for each in batch], parts, [0, 1, 2])
+    first = Counter(key for key, _ in next((batch for batch in batches if batch), []))
     expected = {key: round(count / first.total() * 16_384) for key, count in first.items()}
     assert len(parts) == min(heaviest, len(first))
     assert all(parts[key] == expected[key] for key in parts)

@@ -20,7 +20,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from support.looks import TalkingFleet, TalkingQuery, TalkingScaler
 
 from skytide.errors import InvalidInput
-from skytide.watch.metrics import Exporter
+from skytide.watch.exporter import Exporter
 from skytide.watch.watch import Watch
 
 MONITORING = Path(__file__).resolve().parents[2] / "docs" / "monitoring"
@@ -100,6 +100,7 @@ def test_the_numbers_are_those_of_the_records(running: Running) -> None:
     assert found["skytide_scaler_changes_total"] == {("prices",): 1}
     assert found["skytide_scaler_forecast_high_tuples_per_second"] == {("prices",): 3_000}
     assert found["skytide_fleet_streams"]["cabs", "missing"] == 1
+    assert found["skytide_fleet_seen_timestamp_seconds"] == {("cabs",): running.fleet.latest.status.seen_s}
     assert found["skytide_fleet_split_load_ratio"]["cabs", "1"] == 0.45
     assert "skytide_query_key_slots" not in found
 

@@ -31,7 +31,7 @@ def until(look: Callable[[], Any], what: str) -> Any:
 def subjects(page: Page) -> Iterator[Callable[[str], dict[str, Any]]]:
     """Read what a page is told, as a browser does; the function returns the latest of a kind."""
     known: dict[str, dict[str, Any]] = {}
-    request = urllib.request.Request(page.url.partition("?")[0] + "events")
+    request = urllib.request.Request(page.url.partition("#")[0] + "events")
     with urllib.request.urlopen(request, timeout=DEADLINE_S) as answer:
 
         def latest(kind: str) -> dict[str, Any]:
@@ -102,6 +102,9 @@ def test_a_query_with_its_fleet(spark: SparkSession, tmp_path: Path, closing: Ex
     assert seen["tables"][0]["rows"][0][0].startswith("sensor-") and seen["bars"]["bars"]
     query_seen = until(lambda: (update := latest("query")).get("trail", {}).get("t") or update.get("point"), "a batch on the page")
     assert query_seen
+    run.stop()
+    ended = until(lambda: (update := latest("fleet")).get("over") and update, "the end of the fleet on the page")
+    assert ended["verdict"]["text"] == "Ended" and len(ended["tables"][0]["rows"]) == 5
 
 
 def test_a_query_that_fails_says_why(spark: SparkSession, tmp_path: Path, closing: ExitStack) -> None:

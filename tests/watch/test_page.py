@@ -174,3 +174,17 @@ def test_only_who_has_the_token_finds_a_button(shown: Callable[..., Shown]) -> N
     while not one.paused and time.monotonic() < deadline:
         one.tab.evaluate("new Promise(done => setTimeout(done, 20))")
     assert one.paused and "token" not in one.tab.url
+    assert one.tab.context.cookies() == []
+    one.tab.reload()
+    one.tab.get_by_role("button", name="Pause").wait_for()
+
+
+def test_without_its_token_a_page_on_another_address_says_what_is_missing(shown: Callable[..., Shown]) -> None:
+    one = shown()
+    one.page.stop()
+    one.page = Page(one.watch, "0.0.0.0", 0, TOKEN)
+    one.batches(2)
+    one.open()
+    one.until("#empty", "This page needs its token")
+    one.tab.goto(one.page.url.replace("0.0.0.0", "127.0.0.1"))  # only what is after "#" changes
+    one.until("#verdict", "Keeps up")

@@ -6,17 +6,20 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 from support.looks import TalkingQuery
 
 from skytide.errors import InvalidInput
+from skytide.watch.exporter import Exporter
 from skytide.watch.looks import Subject
 from skytide.watch.server import Page
 from skytide.watch.serving import serve
 from skytide.watch.watch import Watch
 
 TOKEN = "a token of the test"
+BEARER = f"Bearer {TOKEN}"
 
 
 class Setting:
@@ -56,10 +59,6 @@ class Setting:
         link.close()
         return found
 
-    @property
-    def cookie(self) -> str:
-        return f'skytide-{self.page.port}="{TOKEN}"'
-
 
 @pytest.fixture
 def setting() -> Iterator[Setting]:
@@ -83,41 +82,61 @@ def test_on_this_machine_everybody_may_look(setting: Setting) -> None:
 
 
 def test_nothing_is_fetched_from_elsewhere(setting: Setting) -> None:
-    for name in ("/", "/static/page.js", "/static/chart.js", "/static/page.css", "/static/uPlot.min.css"):
+    for name in ("/", "/static/page.js", "/static/events.js", "/static/chart.js", "/static/page.css", "/static/uPlot.min.css"):
         text = setting.ask(name)[1]
         assert "http://" not in text.replace("http://www.w3.org/2000/svg", "") and "https://" not in text, name
 
 
-def test_on_another_address_nobody_looks_without_the_token(far: Setting) -> None:
-    assert far.ask("/")[0] == far.ask("/events")[0] == far.ask("/?token=wrong")[0] == 403
-    assert far.ask("/events", Cookie=far.cookie)[0] == 200
-    assert far.ask("/", Cookie=far.cookie)[0] == 200
+def test_on_another_address_nobody_sees_anything_without_the_token(far: Setting) -> None:
+    empty = far.ask("/")
+    assert empty[0] == 200 and "prices" not in empty[1]
+    assert far.ask("/events")[0] == far.ask("/events", Authorization="Bearer wrong")[0] == 403
+    assert far.ask(f"/events?token={urllib.request.quote(TOKEN)}")[0] == far.ask("/events", Cookie=f'token="{TOKEN}"')[0] == 403
+    assert far.ask("/events", Authorization=BEARER)[0] == 200
 
 
-def test_the_token_goes_from_the_address_into_a_cookie(setting: Setting) -> None:
-    link = http.client.HTTPConnection("127.0.0.1", setting.page.port, timeout=30)
-    link.request("GET", f"/?token={urllib.request.quote(TOKEN)}")
-    answer = link.getresponse()
-    answer.close()
-    link.close()
-    cookie = answer.headers["set-cookie"]
-    assert answer.status == 303 and answer.headers["location"] == "/"
-    assert "HttpOnly" in cookie and "SameSite=strict" in cookie and TOKEN in cookie
+def test_the_token_is_where_a_browser_sends_nothing_and_in_no_cookie(setting: Setting) -> None:
+    address, _, fragment = setting.page.url.partition("#")
+    assert TOKEN not in urllib.request.unquote(address) and urllib.request.unquote(fragment) == f"token={TOKEN}"
+    for path in ("/", "/events", "/static/page.js"):
+        with closing(http.client.HTTPConnection("127.0.0.1", setting.page.port, timeout=30)) as link:
+            link.request("GET", path, headers={"Authorization": BEARER})
+            with link.getresponse() as answer:
+                assert answer.headers["set-cookie"] is None
 
 
 def test_only_the_token_lets_one_ask(setting: Setting) -> None:
     assert setting.ask(setting.path, "POST")[0] == 403
-    assert setting.ask(setting.path, "POST", X_Skytide="act")[0] == 403
-    assert setting.ask(setting.path, "POST", Cookie=setting.cookie)[0] == 403  # as a form of another site could
-    assert setting.ask(setting.path, "GET", Cookie=setting.cookie, X_Skytide="act")[0] == 405
+    assert setting.ask(setting.path, "POST", Authorization="Bearer wrong")[0] == 403
+    assert setting.ask(setting.path, "GET", Authorization=BEARER)[0] == 405
     assert setting.asked == []
-    assert setting.ask(setting.path, "POST", Cookie=setting.cookie, X_Skytide="act")[0] == 200
+    assert setting.ask(setting.path, "POST", Authorization=BEARER)[0] == 200
     assert setting.asked == ["pause"]
-    assert setting.ask("/act/nobody/pause", "POST", Cookie=setting.cookie, X_Skytide="act")[0] == 404
+    assert setting.ask("/act/nobody/pause", "POST", Authorization=BEARER)[0] == 404
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "localhost", "127.0.0.2", "::1"])
+def test_page_and_metrics_answer_at_their_own_address(address: str) -> None:
+    if address == "::1" and not Path("/proc/net/if_inet6").exists():
+        pytest.skip("this machine has no IPv6")
+    page, exporter = Page(Watch(), address, 0), Exporter(Watch(), 0, address)
+    try:
+        for url in (page.url, exporter.url):
+            with urllib.request.urlopen(url, timeout=30) as answer:
+                assert answer.status == 200, url
+    finally:
+        page.stop()
+        exporter.stop()
 
 
 def test_a_name_of_another_site_is_refused(setting: Setting) -> None:
-    assert setting.ask("/", Host="evil.example")[0] == 400
+    assert setting.ask("/", Host="evil.example")[0] == setting.ask("/events", Host="127.0.0.1.evil.example:80")[0] == 400
+    exporter = Exporter(setting.watch, 0)
+    try:
+        with pytest.raises(urllib.error.HTTPError, match="400"):
+            urllib.request.urlopen(urllib.request.Request(exporter.url, headers={"Host": "evil.example"}), timeout=30)
+    finally:
+        exporter.stop()
 
 
 def test_files_beside_are_not_served(setting: Setting) -> None:

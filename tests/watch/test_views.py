@@ -168,19 +168,6 @@ def test_nothing_new_is_not_told() -> None:
     assert watch.after(known) == []
 
 
-def test_what_is_gone_keeps_its_last_state() -> None:
-    watch, query = Watch(), TalkingQuery()
-    watch.add(query.subject())
-    query.batch()
-    watch.see()
-    query.fails = True
-    watch.see()
-    watch.see()
-    (shown,) = json.loads(watch.all()[1])
-    assert shown["verdict"]["text"] == "Ended"
-    assert shown["over"] and len(shown["trail"]["t"]) == 1 and shown["tiles"]
-
-
 def test_a_query_that_starts_again_goes_on_with_its_points() -> None:
     watch = Watch()
     for _ in range(2):
@@ -266,6 +253,19 @@ def test_a_fleet_shows_its_streams_by_rate_and_who_is_away() -> None:
     assert {series.field for chart in shown.charts for series in chart.series} <= set(found)
     fleet.look_again(buffered=1_000_000)
     assert fleet_view.verdict(fleet.latest).text == "Falls behind"
+
+
+def test_a_fleet_ends_with_its_query() -> None:
+    watch, fleet = Watch(), TalkingFleet()
+    watch.add(fleet.subject())
+    fleet.look_again()
+    fleet.latest = replace(fleet.latest, over=True)
+    watch.see()
+    (watched,) = watch.watched()
+    assert watched.over and watched.panel.verdict.text == "Ended"
+    fleet.look_again(rate_hz=1.0)
+    watch.see()
+    assert watched.look.status.rate_hz == 9_000.0  # it is not looked at any more
 
 
 def test_an_operator_on_keys_shows_the_load_of_its_slots() -> None:

@@ -7,15 +7,17 @@ need at least one split fewer, with a margin. (`Par` moves all streams, as a bas
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import inf
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from skytide.admission.declared import Declared
 from skytide.admission.packing import ROUNDING, Splits, given_up, leaving
 from skytide.admission.profile import Profile
 from skytide.admission.records import Bools, Counts, Floats, Numbers, Plan, Sample, State
 from skytide.admission.strategies import Drfm, Outlook, Strategy
-from skytide.admission.streams import Streams
+from skytide.admission.streams import Streams, resumed
 from skytide.errors.checks import kind_of, real, whole, yes_or_no
 from skytide.forecasting import Holt, ahead
 
@@ -66,6 +68,12 @@ class Admission:
         """Return a planner, or one that continues from a snapshot."""
         return Planner(self, resume)
 
+    def resume(self, names: tuple[str, ...], learned: Mapping[str, NDArray[Any]]) -> "Planner":
+        """Return a planner that continues with what `Planner.learned` returned for these streams; counts begin anew."""
+        return self.build(
+            {"streams": resumed(names, learned), "observed_s": None, "latency_s": {}, "open": np.unique(learned["split"])}
+        )
+
 
 class Planner:
     """Turns samples into plans."""
@@ -89,6 +97,10 @@ class Planner:
             "latency_s": dict(self._latency_s),
             "open": self._open,
         }
+
+    def learned(self) -> dict[str, NDArray[Any]]:
+        """Return what was learned of each stream and outlives a process, in the order of the latest sample."""
+        return self._streams.learned()
 
     def plan(self, sample: Sample, profiles: Mapping[str, Profile], capacity_hz: float | None = None) -> Plan:
         """Return which split reads each stream from now on; `capacity_hz` is the measured capacity of a split, if there is one."""

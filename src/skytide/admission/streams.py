@@ -3,6 +3,7 @@
 Rows are in the order of names, whatever order the streams are given in: so sums and ties come out the same.
 """
 
+from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
 
@@ -31,6 +32,8 @@ COLUMNS: dict[str, tuple[type, float]] = {
     "turned_s": (np.float64, np.nan),
 }
 """Each column with its type and its value for an unknown stream."""
+LEARNED = tuple(name for name in COLUMNS if name not in ("latest", "base", "since_s", "suspended"))
+"""The columns that outlive a process; what came while none was there is a backlog, and no rate."""
 
 
 class Streams:
@@ -61,6 +64,11 @@ class Streams:
     def snapshot(self) -> State:
         """Return all columns, and the names of their rows."""
         return {"names": self.names, **{name: getattr(self, name).copy() for name in COLUMNS}}
+
+    def learned(self) -> dict[str, NDArray[Any]]:
+        """Return what outlives a process, in the order of the names that were given last."""
+        back = np.argsort(self.order)
+        return {name: getattr(self, name)[back] for name in LEARNED}
 
     def align(self, given: tuple[str, ...]) -> None:
         """Add new streams and forget those that left; `order` has the place of each row among the given names."""
@@ -118,3 +126,12 @@ class Streams:
         """Return the mean rate of the observed streams, which is expected of the others (P1 §2.4)."""
         rates: Floats = self.rate[self.seen > 0]
         return float(rates.mean()) if len(rates) else 0.0
+
+
+def resumed(names: tuple[str, ...], learned: Mapping[str, NDArray[Any]]) -> State:
+    """Return a snapshot with what `learned` returned for these streams, and with nothing else known of them."""
+    order = sorted(range(len(names)), key=names.__getitem__)
+    columns: State = {name: np.full(len(names), value, kind) for name, (kind, value) in COLUMNS.items()}
+    return (
+        {"names": tuple(names[at] for at in order)} | columns | {name: learned[name][order] for name in LEARNED if name in learned}
+    )

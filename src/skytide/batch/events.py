@@ -87,6 +87,13 @@ class RunPanes:
     slots: int
     router: dict[str, Any] | None = field(default=None, repr=False)
     """What the router knew when the batch started."""
+    out_us: tuple[tuple[int, int], ...] = ()
+    """Times ahead of the stream whose windows have come out."""
+
+
+@dataclass(frozen=True)
+class ReadAgain:
+    """Execute the input of a batch that was decided by an earlier try: state of its own, as of deduplication, goes on only by that."""
 
 
 @dataclass(frozen=True)
@@ -136,4 +143,4 @@ class Commit:
     state: State
 
 
-Instruction = RunPanes | RunWindows | RunKeys | Record | Emit | Commit
+Instruction = RunPanes | ReadAgain | RunWindows | RunKeys | Record | Emit | Commit

@@ -25,10 +25,15 @@ class Keying:
     rebalancer: Rebalancer = field(default_factory=Rebalancer)
     windows: Windows | None = None
     """The windows of each key, if they are windows of time."""
+    seed: int = 0
+    """The seed of the hashes of keys; 0 is none."""
 
     def begun(self, state: State) -> KeyedState:
         """Return what is known of keys when a batch starts."""
-        return state.keyed or KeyedState(RoutingTable.even(self.slots))
+        return state.keyed or self._first(self.slots)
+
+    def _first(self, slots: int) -> KeyedState:
+        return KeyedState(RoutingTable.even(slots), seed=self.seed)
 
     def run(self, state: State, ended: range, windows: Windows) -> RunKeys | None:
         """Return what slots do with the panes that are closed, or None if there is nothing to do."""
@@ -70,7 +75,7 @@ class Keying:
     def rebalanced(self, state: State, reports: Sequence[SlotReport], slots: int, *, now: bool) -> tuple[State, str]:
         """Return the state with the table for the next batch, and why it is that one; `now`: somebody asked for it."""
         if state.keyed is None:
-            return replace(state, keyed=KeyedState(RoutingTable.even(slots))), ""
+            return replace(state, keyed=self._first(slots)), ""
         known = state.keyed
         rebalancer = replace(self.rebalancer, threshold=self.rebalancer.target) if now else self.rebalancer
         logic = rebalancer.build(known.rebalancer or None)

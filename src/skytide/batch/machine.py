@@ -1,6 +1,6 @@
 """A micro-batch as a machine: events in, instructions out. Spark or the simulator carries the instructions out.
 
-    BatchStarted  ──► RunPanes
+    BatchStarted  ──► RunPanes, or if an earlier try was recorded: Emit, Commit, ReadAgain if the input has state
     PanesReported ──► RunWindows (for an operator on keys RunKeys), or nothing ended: Record, Emit, Commit
     WindowsReported, KeysReported ──────────────► Record, Emit, Commit
 
@@ -19,22 +19,25 @@ from skytide.batch.events import (
     Instruction,
     KeysReported,
     PanesReported,
+    ReadAgain,
     Record,
     Restarted,
     RunWindows,
     StreamEnded,
     WindowsReported,
 )
-from skytide.batch.open_panes import rows_of, with_parts, without_odd
+from skytide.batch.open_panes import reached_us, rows_of, windows_ahead, with_parts, within_bounds
 from skytide.batch.reports import PaneReport, WindowReport
 from skytide.batch.rules import Rules
 from skytide.batch.spreading import Spreader
 from skytide.batch.standing import with_keys, with_load, with_state
-from skytide.batch.state import Output, State
+from skytide.batch.state import OpenPane, Output, State
+from skytide.batch.ways import InSource
 from skytide.batch.window_rows import window_rows
 from skytide.keyed import SlotReport
 from skytide.records import Status
 from skytide.routing import Router, utilisation
+from skytide.windows import Windows
 
 MIN_PERIOD_S, MIN_TOOK_S = 1e-3, 1e-9  # what rates are divided by
 
@@ -49,7 +52,15 @@ class _Batch:
     state: State
     """As it will be after the batch, as far as that is known."""
     ended: range = range(0)
+    ahead: tuple[range, ...] = ()
+    """Windows ahead of the stream that a flush lets out: the stream may still continue behind them."""
     report: PaneReport | None = None
+
+    @property
+    def span(self) -> range:
+        """From the first window that comes out to the last."""
+        some = [windows for windows in (self.ended, *self.ahead) if windows]
+        return range(some[0].start, some[-1].stop) if some else range(0)
 
 
 class Machine:
@@ -97,7 +108,10 @@ class Machine:
 
     def _start(self, event: BatchStarted) -> list[Instruction]:
         if event.recorded is not None:
-            return _emission(event.recorded) if event.recorded.sequence > event.emitted else []
+            # After the sinks: what was decided has to come out even if the input can no longer be read.
+            missing = _emission(event.recorded) if event.recorded.sequence > event.emitted else []
+            is_read = self.rules.input_has_state and not isinstance(self.rules.way, InSource)
+            return [*missing, ReadAgain()] if is_read else missing
         period_s = max(event.at_s - self._began_s, self.rules.trigger_s or 0.0, MIN_PERIOD_S)
         self._began_s = event.at_s
         state = replace(event.before, batch=event.batch, sequence=event.before.sequence + 1, flushed=False)
@@ -105,7 +119,7 @@ class Machine:
         return [self.rules.run_panes(event.before)]
 
     def _decide(self, event: PanesReported) -> list[Instruction]:
-        """Move the clock, put aside what has a wrong time, and return what to do for the windows that have ended."""
+        """Move the clock, and return what to do for the windows that have ended."""
         assert self._batch is not None
         rules, report, before = self.rules, event.report, self._batch.state
         slack = rules.slack_logic(before)
@@ -132,33 +146,37 @@ class Machine:
         latest = event.latest
         if latest.sequence > event.emitted:
             return _emission(latest)
-        if latest.flushed or (latest.clock.newest_us is None and not latest.clock.held):
+        if latest.flushed or (latest.clock.newest_us is None and not latest.open):
             return []
-        keying = self.rules.keying
-        clock = latest.clock.flushed((keying and keying.windows) or self.rules.windows)
+        keying, windows = self.rules.keying, self.rules.windows
+        leap_us = latest.clock.leap_us(windows)
+        reached = reached_us(latest, windows, leap_us, all_held=keying is not None)
+        clock = latest.clock.flushed((keying and keying.windows) or windows, reached)
         state = replace(latest, sequence=latest.sequence + 1, flushed=True, clock=clock, output=Output())
-        self._batch, self._seen = _Batch(event.at_s, 1.0, state), None
+        left = () if keying else windows_ahead((pane for pane in latest.open if clock.is_ahead(pane, windows)), windows, leap_us)
+        ahead = tuple(part for some in left for part in clock.not_out(some))
+        self._batch, self._seen = _Batch(event.at_s, 1.0, state, ahead=ahead), None
         return self._end_windows(event.at_s)
 
     def _end_windows(self, at_s: float) -> list[Instruction]:
         assert self._batch is not None
-        windows, state = self.rules.windows, without_odd(self._batch.state, self.rules.windows)
+        windows, state = self.rules.windows, within_bounds(self._batch.state, self.rules.windows)
         state = replace(state, clock=state.clock.begun(min(state.open, default=None), windows))
         ended = state.clock.ended(windows)
         self._batch = replace(self._batch, state=state, ended=ended)
         if self.rules.keying is not None:
             run = self.rules.keying.run(state, ended, windows) if ended else None
             return [run] if run else self._finish_keys((), at_s)
-        stop = windows.panes_of(ended[-1]).stop if ended else 0
-        closed = {pane: known for pane, known in sorted(state.open.items()) if ended and pane < stop}
-        if not ended or not (closed or state.memory):
+        span = self._batch.span
+        closed = dict(sorted(_closed(state, windows, span).items()))
+        if not span or not (closed or state.memory):
             return self._finish(None, at_s)
         spreading = self.spreader.decide(rows_of(closed), state.memory_rows)
         self.window_plan = spreading.reason
         return [
             RunWindows(
                 sequence=state.sequence,
-                ended=ended,
+                ended=span,
                 panes={pane: known.pieces for pane, known in closed.items()},
                 tuples={pane: known.tuples for pane, known in closed.items()},
                 memory=state.memory,
@@ -168,22 +186,22 @@ class Machine:
 
     def _finish(self, report: WindowReport | None, at_s: float) -> list[Instruction]:
         assert self._batch is not None
-        windows, state, ended = self.rules.windows, self._batch.state, self._batch.ended
+        windows, state, ended, ahead = self.rules.windows, self._batch.state, self._batch.ended, self._batch.ahead
         if report:
-            stop = windows.panes_of(ended[-1]).stop
-            closed = {pane: known for pane, known in state.open.items() if pane < stop}
+            closed = _closed(state, windows, self._batch.span)
             self.spreader.measured(report.busy_s, rows_of(closed), state.memory_rows)
             open_ = {pane: known for pane, known in state.open.items() if pane not in closed}
             state = replace(state, memory=report.memory, memory_rows=report.memory_rows, open=open_)
-        if ended:
+        if self._batch.span:
             late = state.clock.late - state.late_reported
-            rows = window_rows(windows, ended, report.windows if report else (), late, at_s)
+            out = [*state.clock.not_out(ended), *ahead]
+            rows = window_rows(windows, out, report.windows if report else (), late, at_s)
             results = (report.results,) if report else ()
             state = replace(
                 state,
-                clock=state.clock.emitted(ended),
-                late_reported=state.clock.late,
-                windows_out=state.windows_out + len(ended),
+                clock=state.clock.emitted(ended, ahead),
+                late_reported=state.clock.late if rows else state.late_reported,
+                windows_out=state.windows_out + sum(map(len, out)),
                 output=replace(state.output, results=results, rows=rows),
             )
         self._batch = replace(self._batch, state=state)
@@ -206,7 +224,8 @@ class Machine:
         report, windows = event.report, self.rules.windows
         router.renumber(self.rules.way.slots_of(report, len(router.slots)))
         for (pane, slot), tuples in sorted(report.sent().items()):
-            router.record(pane, slot, tuples)
+            if not state.clock.is_ahead(pane, windows):  # a few tuples far ahead, which say nothing about the sizes of panes
+                router.record(pane, slot, tuples)
         if state.clock.punctuation_us is not None:
             router.close(windows.pane_of(state.clock.punctuation_us))
         measured = utilisation(report.uses(router.slots), self._batch.period_s)
@@ -234,6 +253,12 @@ class Machine:
                 at_s=event.at_s,
             )
         self.status, self._batch = status, None
+
+
+def _closed(state: State, windows: Windows, out: range) -> dict[int, OpenPane]:
+    """Return the open panes that no window after these can hold."""
+    stop = windows.panes_of(out[-1]).stop if out else 0
+    return {pane: known for pane, known in state.open.items() if out and pane < stop}
 
 
 def _emission(state: State) -> list[Instruction]:

@@ -1,10 +1,15 @@
 """The panes that are still open, as a batch changes them."""
 
+from collections.abc import Iterable
 from dataclasses import replace
+from itertools import accumulate
 
 from skytide.batch.reports import PaneReport
 from skytide.batch.state import OpenPane, State
 from skytide.windows import Windows
+
+MAX_AHEAD = 1_000
+"""How many pieces of panes ahead of the stream are kept: it may never get there."""
 
 
 def with_parts(open_: dict[int, OpenPane], report: PaneReport) -> dict[int, OpenPane]:
@@ -16,17 +21,52 @@ def with_parts(open_: dict[int, OpenPane], report: PaneReport) -> dict[int, Open
     return known
 
 
-def without_odd(state: State, windows: Windows) -> State:
-    """Return a state whose open panes hold no tuple with a wrong time: those are let out as invalid."""
-    odd = state.clock.odd_panes(list(state.open), windows)
-    output = replace(state.output, suspects=state.suspects, odd_panes=tuple(sorted(odd))) if odd else state.output
+def within_bounds(state: State, windows: Windows) -> State:
+    """Return a state that does not keep too much of times far ahead of the stream: the furthest are let out as invalid."""
+    clock = state.clock
+    ahead = sorted(pane for pane in state.open if clock.is_ahead(pane, windows))
+    pieces = accumulate(len(state.open[pane].pieces) for pane in ahead)
+    beyond = {pane for pane, so_far in zip(ahead, pieces, strict=True) if so_far > MAX_AHEAD and not clock.is_held(pane, windows)}
+    output = replace(state.output, suspects=state.suspects, odd_panes=tuple(sorted(beyond))) if beyond else state.output
+    needed = {copies_of(piece.file) for pane in ahead if pane not in beyond for piece in state.open[pane].pieces}
     return replace(
         state,
-        open={pane: known for pane, known in state.open.items() if pane not in odd},
-        invalid=state.invalid + sum(state.open[pane].tuples for pane in odd),
-        suspects=state.suspects if state.clock.held else (),
+        open={pane: known for pane, known in state.open.items() if pane not in beyond},
+        invalid=state.invalid + sum(state.open[pane].tuples for pane in beyond),
+        suspects=tuple(name for name in state.suspects if name in needed),
         output=output,
     )
+
+
+def copies_of(file: str) -> str:
+    """Return the name of the file with copies of those tuples of a file of panes that are far ahead."""
+    return f"suspects/{file.rpartition('/')[2]}"
+
+
+def reached_us(state: State, windows: Windows, leap_us: int, all_held: bool) -> int | None:
+    """Return how far a stream has come that has ended: over all windows with no more than a leap between them, and on request to all that is held."""
+    reached = state.clock.newest_us
+    for pane in sorted(state.open):
+        start_us = windows.pane_start_us(pane)
+        near = reached is not None and start_us - windows.end_us(windows.last_of_pane(windows.pane_of(reached))) <= leap_us
+        if near or (all_held and (reached is None or state.clock.is_held(pane, windows))):
+            reached = max(start_us, start_us if reached is None else reached)
+    return reached
+
+
+def windows_ahead(panes: Iterable[int], windows: Windows, leap_us: int) -> tuple[range, ...]:
+    """Return the windows with these panes, and those between them that take no longer than a leap.
+
+    >>> windows_ahead([3, 5, 90], Windows(length_us=20, slide_us=10), leap_us=10)
+    (range(2, 6), range(89, 91))
+    """
+    found: list[range] = []
+    for pane in sorted(panes):
+        mine = range(windows.first_of_pane(pane), windows.last_of_pane(pane) + 1)
+        if found and windows.pane_start_us(pane) - windows.end_us(found[-1].stop - 1) <= leap_us:
+            mine = range(found.pop().start, mine.stop)
+        found.append(mine)
+    return tuple(found)
 
 
 def rows_of(panes: dict[int, OpenPane]) -> int:

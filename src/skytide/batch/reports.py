@@ -42,12 +42,12 @@ class PaneTaskReport:
     late_file: str | None = None
     invalid_file: str | None = None
     suspect_file: str | None = None
-    """Copies of tuples whose time may turn out to be wrong."""
+    """Copies of tuples ahead of the stream; the name is that of the file of panes, in another folder."""
     source_end: int = 0
     hold_us: int | None = None
     """The earliest time of tuples that have come, but that the source keeps waiting."""
     keys: Frequencies = field(default_factory=Frequencies)
-    """How often keys came to the split tasks whose reports this task passes on."""
+    """How often keys came, if tuples are sent by their keys."""
 
     def to_text(self) -> str:
         """Return the report as it travels."""

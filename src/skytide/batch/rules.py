@@ -27,6 +27,8 @@ class Rules:
     driver_pays_s: float = DRIVER_S
     """Up to this much work of the window level is done on the driver."""
     trigger_s: float | None = None
+    input_has_state: bool = True
+    """Whether Spark keeps state for the input, as for deduplication: it goes on only if every batch is executed."""
     keying: Keying | None = None
     """How keys are spread, if this is an operator on keys."""
 
@@ -53,6 +55,7 @@ class Rules:
             newest_us=before.clock.newest_us,
             punctuation_us=before.clock.punctuation_us,
             leap_us=before.clock.leap_us(self.windows),
+            out_us=before.clock.out_us(self.windows),
             slots=before.pane_slots or self.pane_slots,
             router=before.router.get(self.way.splitting.name),
         )

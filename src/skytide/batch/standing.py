@@ -27,7 +27,7 @@ def with_state(status: Status, rules: Rules, state: State) -> Status:
         tuples=state.clock.tuples,
         late=state.clock.late,
         invalid=state.invalid,
-        held=sum(crowd.tuples for crowd in state.clock.held),
+        held=sum(known.tuples for pane, known in state.open.items() if state.clock.is_ahead(pane, rules.windows)),
         windows_out=state.windows_out,
         last_window=state.output.rows[-1] if state.output.rows else status.last_window,
         newest_us=state.clock.newest_us,

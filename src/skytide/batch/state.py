@@ -30,7 +30,7 @@ class Output:
     """Files with tuples that belong to no window."""
     suspects: tuple[str, ...] = ()
     odd_panes: tuple[int, ...] = ()
-    """The suspects of these panes were found to have a wrong time."""
+    """The suspects of these panes were too many, too far ahead."""
 
     def files(self) -> set[str]:
         """Return the names of all files that a sink reads."""
@@ -55,7 +55,7 @@ class State:
     pane_slots: int | None = None
     open: dict[int, OpenPane] = field(default_factory=dict)
     suspects: tuple[str, ...] = ()
-    """Files with copies of tuples whose time may turn out to be wrong."""
+    """Files with copies of tuples ahead of the stream, of which it may get too many."""
     memory: str | None = None
     """The file with what is remembered of closed panes."""
     memory_rows: int = 0

@@ -1,5 +1,6 @@
 """The rows about windows that a batch lets out."""
 
+from collections import deque
 from collections.abc import Sequence
 
 from skytide.batch.reports import WindowFound
@@ -7,11 +8,14 @@ from skytide.records import WindowRow
 from skytide.windows import Windows
 
 MAX_EMPTY_ROWS = 1_000
-"""Longer runs of empty windows come out as one row."""
+"""With more empty windows than this in a batch, each run of them comes out as one row."""
 
 
-def window_rows(windows: Windows, ended: range, found: Sequence[WindowFound], late: int, at_s: float) -> tuple[WindowRow, ...]:
-    """Return a row for each window that ended, and one for each long run of empty ones."""
+def window_rows(
+    windows: Windows, out: Sequence[range], found: Sequence[WindowFound], late: int, at_s: float
+) -> tuple[WindowRow, ...]:
+    """Return a row for each window that comes out; if many are empty, one for each run of empty ones."""
+    one_by_one = sum(map(len, out)) - len(found) <= MAX_EMPTY_ROWS
     rows: list[WindowRow] = []
 
     def add(first: int, count: int, tuples: int = 0, kept: int = 0) -> None:
@@ -20,16 +24,17 @@ def window_rows(windows: Windows, ended: range, found: Sequence[WindowFound], la
         rows.append(WindowRow(windows.start_us(first), end_us, tuples, kept, lost, at_s - end_us / 1e6, count))
 
     def add_empty(first: int, stop: int) -> None:
-        if stop - first > MAX_EMPTY_ROWS:
-            add(first, stop - first)
-        else:
-            for window in range(first, stop):
-                add(window, 1)
+        step = 1 if one_by_one else max(stop - first, 1)
+        for window in range(first, stop, step):
+            add(window, step)
 
-    next_window = ended.start
-    for each in found:
-        add_empty(next_window, each.window)
-        add(each.window, 1, each.tuples, each.kept)
-        next_window = each.window + 1
-    add_empty(next_window, ended.stop)
+    left = deque(found)
+    for some in out:
+        next_window = some.start
+        while left and left[0].window < some.stop:
+            each = left.popleft()
+            add_empty(next_window, each.window)
+            add(each.window, 1, each.tuples, each.kept)
+            next_window = each.window + 1
+        add_empty(next_window, some.stop)
     return tuple(rows)

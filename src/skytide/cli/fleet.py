@@ -13,7 +13,7 @@ from rich.live import Live
 
 from skytide import DropRatio, fleet, stream
 from skytide.admission import Admission
-from skytide.cli.folders import make_room
+from skytide.cli.folders import make_room, save_picture
 from skytide.cli.run import DROP_RATIO, ECHO, ENDING, LINE_EVERY_S, LOOK_EVERY_S, end
 from skytide.cli.traffic import Cabs, FleetTraffic, Generated
 from skytide.cli.writer import Writer
@@ -163,7 +163,7 @@ def _conclude(console: Console, traffic: FleetTraffic, history: FleetHistory, fo
         console.print("It ended before the first window came out, so there is no picture.")
         return
     planner = Admission()
-    draw(history, name=traffic.title, ahead_s=planner.ahead * planner.period_s).savefig(picture, dpi=150)
+    save_picture(draw(history, name=traffic.title, ahead_s=planner.ahead * planner.period_s), picture)
     seen, steady, most = latest.fleet, history.query.latency(), max(look.fleet.splits for look in history.looks)
     latency = f"mean {steady.mean_s:.2f} s, p99 {steady.p99_s:.2f} s" if steady else "not known"
     console.print(

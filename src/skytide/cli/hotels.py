@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from skytide import diff, high, low, skyline
-from skytide.cli.folders import make_room, writable
+from skytide.cli.folders import make_room, save_picture, writable
 from skytide.spark.hotels import CITIES, hotels
 from skytide.spark.session.local import local_session
 
@@ -44,7 +44,7 @@ def run(out: Path) -> None:
     finally:
         spark.stop()
 
-    _draw(sample, winners).savefig(picture, dpi=150)
+    save_picture(_draw(sample, winners), picture)
     console.print(_table(winners, CITIES[0]))
     console.print(
         f"[bold]{winners.num_rows:,}[/] of {COUNT:,} hotels are beaten by no other in their city "

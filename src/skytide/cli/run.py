@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.live import Live
 
 from skytide import DropRatio, low, stream, workload
-from skytide.cli.folders import make_room
+from skytide.cli.folders import make_room, save_picture
 from skytide.cli.place import Place
 from skytide.dashboard.history import History, latency, read_windows
 from skytide.dashboard.live import WARMING_UP, line, view
@@ -162,7 +162,7 @@ def _conclude(console: Console, history: History, results: Path, picture: Path) 
     if not windows or history.latest is None or history.out_us is None:
         console.print("It ended before the first window came out, so there is no picture.")
         return
-    draw(history, windows, drop_ratio=DROP_RATIO).savefig(picture, dpi=150)
+    save_picture(draw(history, windows, drop_ratio=DROP_RATIO), picture)
     latest, steady = history.latest, latency(windows, since_us=history.out_us)
     latencies = f"mean {steady.mean_s:.2f} s, p99 {steady.p99_s:.2f} s" if steady else "not known"
     slowest_s = max((row.latency_s for row in windows if row.window_end_us < history.out_us), default=0.0)

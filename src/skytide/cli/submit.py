@@ -5,26 +5,31 @@ The script chooses its Spark as usual. Options of `spark-submit` go into PYSPARK
 """
 
 import contextlib
-import re
+import hashlib
 import runpy
 import signal
 import sys
 import threading
 import traceback
 from collections.abc import Sequence
+from itertools import chain, count
 from pathlib import Path
 from types import FrameType
 from typing import Any
+from urllib.parse import quote
 
 from skytide.cli.folders import writable
 from skytide.cli.place import Place
 from skytide.control import Guard, controller_of
 from skytide.errors import InvalidInput
+from skytide.loop.recording import is_recording
 from skytide.spark.query.run import Run, stop_after_batch
 from skytide.spark.scaling import Event, Scaler, autoscale
 from skytide.spark.scaling.attach import each_query
 from skytide.watch.serving import check_installed
 from skytide.windows import duration_us
+
+MAX_NAME = 150  # letters of a file's name
 
 
 def run(
@@ -80,7 +85,16 @@ def run(
 def _save(folder: Path | None, scalers: dict[str, Scaler]) -> None:
     """Write what scalers have seen, one file per query; for a query that was started anew, since its latest start."""
     for name, scaler in scalers.items() if folder is not None else ():
-        scaler.history().save(folder / f"{name}.parquet")  # type: ignore[operator]
+        path = _free(folder, name)  # type: ignore[arg-type]
+        scaler.history().save(path)
+        if path.stem != name:
+            _say(f"the history is in {path}: {name}.parquet is no recording of an auto-scaler")
+
+
+def _free(folder: Path, name: str) -> Path:
+    """Return the file for a recording: one that does not exist, or is an earlier recording."""
+    names = chain([name], (f"{name}-{number}" for number in count(2)))
+    return next(path for each in names if is_recording(path := folder / f"{each}.parquet") or not path.exists())
 
 
 class _CtrlC:
@@ -174,7 +188,16 @@ def _name(query: Any) -> str:
 
 
 def _file_name(query: Any) -> str:
-    return re.sub(r"\W+", "-", _name(query))
+    """Return a name for files of a query: another one for every name of a query, and never one in another folder.
+
+    >>> from types import SimpleNamespace
+    >>> [_file_name(SimpleNamespace(name=name)) for name in ("a b", "a-b", "../x")]
+    ['a%20b', 'a-b', '..%2Fx']
+    """
+    name = quote(_name(query), safe="")
+    if len(name) <= MAX_NAME:
+        return name
+    return f"{name[:MAX_NAME]}-{hashlib.blake2b(name.encode(), digest_size=8).hexdigest()}"
 
 
 def _say(text: str) -> None:

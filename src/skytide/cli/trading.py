@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.live import Live
 
 from skytide import Guard, Mpc, autoscale, fleet, stream
-from skytide.cli.folders import make_room
+from skytide.cli.folders import make_room, save_picture
 from skytide.cli.quotes import MadeUpDay, RealDay, TradingDay
 from skytide.cli.run import ECHO, ENDING, LINE_EVERY_S, LOOK_EVERY_S, end
 from skytide.cli.writer import Writer
@@ -183,9 +183,8 @@ def _conclude(console: Console, day: TradingDay, history: TradingHistory, folder
         console.print("It ended before the first window came out, so there is no picture.")
         return
     ahead_us = duration_us(AHEAD, "ahead")
-    draw(history, name=day.title, ahead=AHEAD, ahead_us=ahead_us, length=WINDOW, first_us=day.opens_us, speed=day.speed).savefig(
-        picture, dpi=150
-    )
+    figure = draw(history, name=day.title, ahead=AHEAD, ahead_us=ahead_us, length=WINDOW, first_us=day.opens_us, speed=day.speed)
+    save_picture(figure, picture)
     query, steady, signals = latest.query, history.query.latency(), history.signals()
     latency = f"mean {steady.mean_s:.2f} s, p99 {steady.p99_s:.2f} s" if steady else "not known"
     console.print(

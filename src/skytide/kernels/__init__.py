@@ -1,5 +1,6 @@
 """The compiled inner loops, on NumPy arrays: the only layer that imports numba."""
 
+from skytide.kernels.bands import range_bands
 from skytide.kernels.border import EXACT_INTEGER
 from skytide.kernels.first import NO_TURN, first_dominators
 from skytide.kernels.groups import by_group
@@ -24,6 +25,7 @@ __all__ = [
     "first_dominators",
     "fit_windows",
     "lexicographic_ranks",
+    "range_bands",
     "skyline",
     "skyline_levels",
     "smallest_k",

@@ -1,5 +1,6 @@
 """What answers windows of keys: a query of skytide, aggregates in compiled loops, or a user's own operator."""
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
@@ -8,12 +9,14 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from skytide.errors import InvalidInput
+from skytide.kernels import EXACT_INTEGER, Mask
 from skytide.kernels.window_measures import range_counts, range_extremes, range_firsts, range_lasts, range_sums, range_totals
 from skytide.keyed.chunk import Numbers
 from skytide.keyed.operator import Operator
 from skytide.queries import Aggregate, Measure, Query
 from skytide.queries.measure import PLAIN
+from skytide.queries.ranges import needed_later, range_answers
+from skytide.queries.sums import overflows
 
 Found = tuple[pa.Table, Numbers]
 """Rows of results, one window after the other, and how many each window has."""
@@ -31,10 +34,13 @@ class Answer(Protocol):
     def windows(self, rows: pa.Table, begins: Numbers, ends: Numbers) -> Found:
         """Return the results of windows."""
 
+    def needed(self, rows: pa.Table, starts: Numbers) -> Mask:
+        """Return which rows can still matter to windows that hold all later rows of their key; `starts` is where each key begins, and the end."""
+
 
 @dataclass(frozen=True)
 class OfQuery:
-    """Answers each window on its own by a query."""
+    """Answers windows by a query."""
 
     query: Query
 
@@ -47,13 +53,13 @@ class OfQuery:
         return self.query.schema(rows)
 
     def windows(self, rows: pa.Table, begins: Numbers, ends: Numbers) -> Found:
-        """Return the results of the query, window by window."""
-        found = [
-            self.query.window(self.query.pane(rows.slice(b, e - b))) for b, e in zip(begins.tolist(), ends.tolist(), strict=True)
-        ]
-        return pa.concat_tables([self.query.schema(rows.schema).empty_table(), *found]), np.array(
-            [t.num_rows for t in found], np.int64
-        )
+        """Return the results of the query."""
+        answers = range_answers(self.query, rows, begins, ends)
+        return answers.rows, answers.counts
+
+    def needed(self, rows: pa.Table, starts: Numbers) -> Mask:
+        """Return the rows that may be in an answer."""
+        return needed_later(self.query, rows, starts)
 
 
 @dataclass(frozen=True)
@@ -74,6 +80,10 @@ class OfOperator:
     def windows(self, rows: pa.Table, begins: Numbers, ends: Numbers) -> Found:
         """Return the results of the operator."""
         return self.operator.process_windows(rows, begins, ends)
+
+    def needed(self, rows: pa.Table, starts: Numbers) -> Mask:
+        """Return all rows."""
+        return np.ones(rows.num_rows, np.bool_)
 
 
 @dataclass(frozen=True)
@@ -104,15 +114,19 @@ class OfAggregate:
         names = [measure.name for measure in self.query.measures]
         return self.query.answer(pa.table(dict(zip(names, columns, strict=True)))), np.ones(len(begins), np.int64)
 
+    def needed(self, rows: pa.Table, starts: Numbers) -> Mask:
+        """Return all rows."""
+        return np.ones(rows.num_rows, np.bool_)
+
     def _measured(self, measure: Measure, rows: pa.Table, begins: Numbers, ends: Numbers) -> pa.Array | pa.ChunkedArray:
         if measure.column == "*":
             return pa.array(ends - begins)
         column = rows[measure.column]
         valid = np.asarray(column.is_valid()) if column.null_count else np.ones(len(column), np.bool_)
         counts = range_counts(valid, begins, ends)
-        if measure.function == "count":
+        if measure.plain == "count":
             return pa.array(counts)
-        if measure.function in ("sum", "avg"):
+        if measure.plain in ("sum", "avg"):
             return _added(measure, column, valid, begins, ends, counts)
         if measure.function in ("first", "last"):
             times = np.asarray(rows[self.query.time].cast(pa.int64()))
@@ -124,7 +138,7 @@ class OfAggregate:
 
 
 def _is_plain(kind: pa.DataType, measure: Measure) -> bool:
-    if measure.function in ("sum", "avg"):
+    if measure.plain in ("sum", "avg"):
         return bool(pa.types.is_floating(kind) or (pa.types.is_integer(kind) and kind != pa.uint64()))
     return measure.function == "count" or bool(
         pa.types.is_floating(kind) or (pa.types.is_integer(kind) and kind != pa.uint64()) or pa.types.is_timestamp(kind)
@@ -136,7 +150,7 @@ def _numbers(column: pa.ChunkedArray) -> NDArray[np.float64] | Numbers:
 
 
 def _floats(column: pa.ChunkedArray) -> NDArray[np.float64]:
-    return np.asarray(column.cast(pa.float64()).fill_null(0.0).to_numpy())
+    return np.asarray(column.cast(pa.float64(), safe=False).fill_null(0.0).to_numpy())  # integers above 2**53 are rounded
 
 
 def _integers(column: pa.ChunkedArray) -> Numbers:
@@ -146,16 +160,19 @@ def _integers(column: pa.ChunkedArray) -> Numbers:
 def _added(
     measure: Measure, column: pa.ChunkedArray, valid: NDArray[np.bool_], begins: Numbers, ends: Numbers, counts: Numbers
 ) -> pa.Array:
-    about = range_sums(_floats(column), valid, begins, ends)
-    sums: NDArray[np.float64] | Numbers = about
-    if not pa.types.is_floating(column.type):
-        sums = range_totals(_integers(column), valid, begins, ends)
-        if (np.abs(about - sums) > 2.0**62).any():  # an overflow wraps around, far away from the right value
-            raise InvalidInput(
-                value=f"{measure.text} of a window",
-                reason="it overflows bigint, the type of the result",
-                remedy="cast the column to decimal(38,0) or double before skytide.stream, or filter out values that cannot be right",
-            )
-    if measure.function == "sum":
-        return pa.array(sums, mask=counts == 0)
-    return pa.array(sums / np.maximum(counts, 1), mask=counts == 0)
+    floats = _floats(column)
+    about = range_sums(floats, valid, begins, ends)
+    if pa.types.is_floating(column.type):
+        return pa.array(about if measure.plain == "sum" else about / np.maximum(counts, 1), mask=counts == 0)
+    sums = range_totals(_integers(column), valid, begins, ends)
+    overflow = np.abs(about - sums) > 2.0**62  # it wraps around, far away from the right value
+    if measure.plain == "avg":
+        totals = sums.astype(np.float64)
+        large = range_counts(valid & (np.abs(floats) >= EXACT_INTEGER), begins, ends) > 0  # perhaps rounded already, as in Spark
+        for window in np.flatnonzero(large | overflow):
+            inside = slice(begins[window], ends[window])
+            totals[window] = math.fsum(floats[inside][valid[inside]])
+        return pa.array(totals / np.maximum(counts, 1), mask=counts == 0)
+    if overflow.any() and not measure.tries:
+        raise overflows(measure, "it overflows bigint", "cast the column to decimal(38,0) or double")
+    return pa.array(sums, mask=(counts == 0) | overflow)

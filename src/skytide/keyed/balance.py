@@ -18,6 +18,7 @@ GONE = -1
 SAME = 1e-9
 SEARCHED_GROUPS = 24
 SEARCHED_NODES = 20_000  # limit of the search: some tens of milliseconds
+RELIEVED_PAIRS = 30_000_000  # limit of the steps, in pairs of groups that are compared: a few seconds
 FREE = 0.25  # cost of moving a group that has moved already, relative to one that has not
 
 
@@ -33,7 +34,7 @@ class Asked:
     def excess(self, used: Floats) -> float:
         """Return how much load is too much on slots, or missing on new ones."""
         over = np.maximum(used - self.max_load, 0.0).sum()
-        return float(over + sum(max(self.min_load - used[slot], 0.0) for slot in self.added))
+        return float(over + np.maximum(self.min_load - used[list(self.added)], 0.0).sum())
 
     def reached(self, used: Floats) -> bool:
         """Return whether the balance is reached."""
@@ -130,12 +131,14 @@ def _to_bring(loads: Floats, at: Slots, used: Floats, slot: int, missing: float,
 def _relieve(loads: Floats, before: Slots, at: Slots, asked: Asked) -> None:
     """Move or swap groups of slots that have too much, as long as the excess falls; the best step per moved group first."""
     stuck: set[int] = set()
-    for _ in range(4 * len(loads)):
+    pairs = 0
+    while pairs < RELIEVED_PAIRS:
         used = used_of(loads, at, asked.slots)
         over = [slot for slot in np.argsort(-used, kind="stable").tolist() if used[slot] > asked.max_load * (1 + SAME)]
         slot = next((each for each in over if each not in stuck), None)
         if slot is None:
             return
+        pairs += max(int((at == slot).sum()), 1) * (len(loads) + asked.slots)
         step = _best_step(loads, before, at, used, slot, asked)
         if step is None:
             stuck.add(slot)

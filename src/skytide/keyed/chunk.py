@@ -1,7 +1,7 @@
 """What is remembered of keys: chunks of their rows, each of which continues where earlier ones ended.
 
 A chunk is never changed. Its rows are sorted by the hash of their key, so that those of a few keys are found without reading the others,
-and a group of keys is found in it whichever slot wrote it.
+and a group of keys is found in it whichever slot wrote it. Each row has the key, too, as keys with the same hash are different keys.
 """
 
 from collections.abc import Callable, Sequence
@@ -10,6 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
+
+from skytide.keyed.key_set import ABSENT, KeySet, known, ranges, union
 
 Hashes = NDArray[np.uint64]
 Numbers = NDArray[np.int64]
@@ -24,7 +26,7 @@ class Chunk:
 
     rows: pa.Table
     hashes: Hashes
-    """The hashes of the keys, ascending, each once."""
+    """The hashes of the keys, ascending; rarely, keys have the same."""
     starts: Numbers
     """Where the rows of each key begin, and finally the number of rows."""
     totals: Numbers
@@ -48,6 +50,10 @@ class Chunk:
         """Return for each row the place of its key."""
         return np.repeat(np.arange(len(self)), self.counts)
 
+    def keys(self, columns: pa.Schema) -> KeySet:
+        """Return the keys, which are in these columns of the rows; those of a key without rows are not known."""
+        return KeySet(self.hashes, self.rows.select(columns.names), np.where(self.counts > 0, self.starts[:-1], ABSENT))
+
     def to_table(self) -> pa.Table:
         """Return the chunk as one table."""
         index = np.concatenate([self.hashes.view(np.int64), self.starts, self.totals])
@@ -60,13 +66,6 @@ class Chunk:
         keys = (len(index) - 1) // 3
         hashes, starts, totals = index[:keys].view(np.uint64), index[keys : 2 * keys + 1], index[2 * keys + 1 :]
         return Chunk(table.replace_schema_metadata(None), hashes, starts, totals)
-
-    @staticmethod
-    def of_sorted(rows: pa.Table, hashes: Hashes) -> "Chunk":
-        """Return the first chunk of rows that are sorted by the given hashes of their keys."""
-        begins = np.flatnonzero(np.concatenate([np.ones(min(len(hashes), 1), np.bool_), hashes[1:] != hashes[:-1]]))
-        starts = np.append(begins, len(hashes)).astype(np.int64)
-        return Chunk(rows, hashes[begins], starts, np.diff(starts))
 
     def after(self, totals: Numbers) -> "Chunk":
         """Return the same chunk for keys that had `totals` rows before."""
@@ -89,51 +88,70 @@ class Chunk:
         return Chunk(rows, self.hashes, ends(counts), self.totals)
 
     def where(self, kept: NDArray[np.bool_]) -> "Chunk":
-        """Return some of the rows; keys without remaining rows stay known."""
-        if kept.all():
+        """Return some of the rows, and forget keys without remaining rows."""
+        if kept.all() and self.counts.all():
             return self
         counts = np.bincount(self.keys_of_rows()[kept], minlength=len(self))
-        return Chunk(self.rows.filter(pa.array(kept)), self.hashes, ends(counts), self.totals)
+        some = counts > 0
+        return Chunk(self.rows.filter(pa.array(kept)), self.hashes[some], ends(counts[some]), self.totals[some])
 
 
 Live = Callable[[Hashes], NDArray[np.bool_]]
 """Which of some keys a chunk is still valid for."""
 
 
-def gathered(chunks: Sequence[tuple[Chunk, Live]], hashes: Hashes, columns: pa.Schema, limit: int | None = None) -> Chunk:
-    """Return what chunks, oldest first, contain of some keys: the last rows of each, at most `limit`.
+def gathered(
+    chunks: Sequence[tuple[Chunk, Live]], keys: KeySet, key: pa.Schema, columns: pa.Schema, limit: int | None = None
+) -> Chunk:
+    """Return what chunks, oldest first, contain of some keys: the last rows of each, at most `limit`; `key` are the columns of keys.
 
-    Hashes have to be ascending; unknown keys have no rows and a total of 0.
+    Keys that no chunk has have no rows and a total of 0.
     """
-    have, totals = np.zeros(len(hashes), np.int64), np.zeros(len(hashes), np.int64)
-    known = np.zeros(len(hashes), np.bool_)
+    have, totals = np.zeros(len(keys), np.int64), np.zeros(len(keys), np.int64)
+    found = np.zeros(len(keys), np.bool_)
     parts: list[tuple[pa.Table, Numbers]] = []
+    later: list[tuple[KeySet, Live]] = []
     for chunk, live in reversed(chunks):
-        places = np.minimum(np.searchsorted(chunk.hashes, hashes), max(len(chunk) - 1, 0))
-        mine = np.flatnonzero(chunk.hashes[places] == hashes) if len(chunk) else np.empty(0, np.int64)
-        mine = mine[live(hashes[mine])]
+        theirs = chunk.keys(key)
+        places = theirs.find(keys)
+        mine = np.flatnonzero(places != ABSENT)
+        mine = mine[live(keys.hashes[mine])]
+        if not theirs.all_known():
+            mine = mine[_meant(theirs, places[mine], later)]
+        later.append((theirs, live))
         places = places[mine]
-        totals[mine] = np.where(known[mine], totals[mine], chunk.totals[places])
-        known[mine] = True
+        totals[mine] = np.where(found[mine], totals[mine], chunk.totals[places])
+        found[mine] = True
         counts = chunk.counts[places]
         if limit is not None:
             counts = np.minimum(counts, limit - have[mine])
         have[mine] += counts
         if counts.any():
             taken = ranges(chunk.starts[places + 1] - counts, counts)
-            whole = len(taken) == chunk.rows.num_rows  # then they are already in the right order
+            whole = np.array_equal(taken, np.arange(chunk.rows.num_rows))
             parts.append((chunk.rows if whole else chunk.rows.take(pa.array(taken)), np.repeat(mine, counts)))
     parts.reverse()
     rows = pa.concat_tables([columns.empty_table(), *(table for table, _ in parts)])
     if len(parts) > 1:
         rows = rows.combine_chunks().take(pa.array(np.argsort(np.concatenate([keys for _, keys in parts]), kind="stable")))
-    return Chunk(rows, hashes, ends(have), totals)
+    return Chunk(rows, keys.hashes, ends(have), totals)
 
 
-def all_keys(chunks: Sequence[tuple[Chunk, Live]]) -> Hashes:
+def _meant(keys: KeySet, places: Numbers, later: Sequence[tuple[KeySet, Live]]) -> NDArray[np.bool_]:
+    """Return which matches count: a key that is not known is one key, which is any only while no later chunk knows one with that hash."""
+    meant = known(keys.values(places))
+    unsure, first = np.unique(np.where(meant, ABSENT, places), return_index=True)
+    hashes = keys.hashes[unsure]
+    free = unsure != ABSENT
+    for theirs, live in later:
+        free &= ~(np.isin(hashes, theirs.with_values(hashes)) & live(hashes))
+    meant[first[free]] = True
+    return meant
+
+
+def all_keys(chunks: Sequence[tuple[Chunk, Live]], key: pa.Schema) -> KeySet:
     """Return all keys that chunks are valid for, in order."""
-    found = [chunk.hashes[live(chunk.hashes)] for chunk, live in chunks]
-    return np.unique(np.concatenate([np.empty(0, np.uint64), *found]))
+    return union([chunk.keys(key).only(live(chunk.hashes)) for chunk, live in chunks], key)
 
 
 def to_merge(sizes: Sequence[int], added: int) -> int:
@@ -160,16 +178,6 @@ def joined(first: Chunk, second: Chunk) -> Chunk:
     rows = pa.concat_tables([first.rows, second.rows.cast(first.rows.schema)]).combine_chunks()
     order = np.argsort(np.concatenate([first.keys_of_rows(), second.keys_of_rows()]), kind="stable")
     return Chunk(rows.take(pa.array(order)), first.hashes, ends(counts), second.totals)
-
-
-def ranges(begins: Numbers, counts: Numbers) -> Numbers:
-    """Return all numbers in some ranges.
-
-    >>> ranges(np.array([5, 0]), np.array([2, 3])).tolist()
-    [5, 6, 0, 1, 2]
-    """
-    before = np.cumsum(counts) - counts
-    return np.asarray(np.arange(int(counts.sum())) + np.repeat(begins - before, counts))
 
 
 def ends(counts: Numbers) -> Numbers:

@@ -49,7 +49,7 @@ class Collected:
 
 def _joined(parts: list[Any], kind: pa.DataType) -> pa.ChunkedArray:
     """Return one column made of many short ones."""
-    if parts and all(isinstance(part, np.ndarray) and part.ndim == 1 for part in parts):
+    if parts and all(type(part) is np.ndarray and part.ndim == 1 for part in parts):  # masked arrays are joined by Arrow, as NULLs
         return pa.chunked_array([pa.array(np.concatenate(parts)).cast(kind)], kind)
     if any(isinstance(part, pa.Array | pa.ChunkedArray | np.ndarray) for part in parts):
         arrays = [part if isinstance(part, pa.Array | pa.ChunkedArray) else pa.array(part) for part in parts]

@@ -7,8 +7,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from skytide.errors import InvalidInput, SkytideError
+from skytide.queries import Identity
 
 State: TypeAlias = "bytes | pa.Table | NDArray[Any] | None"
+VERSION_BYTES = 4  # at the beginning of each stored state
 Rows: TypeAlias = "pa.Table | dict[str, Any]"
 
 
@@ -54,10 +56,14 @@ class Operator:
         self.version = int(getattr(own, "version", 1))
         self.is_vectorised = hasattr(own, "process_windows")
 
+    def identity(self) -> Identity:
+        """Return what has to be the same for the operator to continue from a checkpoint, unless it upgrades states."""
+        return Identity.of(self.own, self.name)
+
     def open(self, key: Any) -> State:
         """Return the state of a new key."""
         try:
-            return self.own.open(key)
+            return self.unshared(self.own.open(key))
         except Exception as error:
             raise self._failed("open", key, error) from error
 
@@ -107,7 +113,7 @@ class Operator:
 
     def packed(self, state: State) -> bytes:
         """Return the state as it is stored."""
-        head = self.version.to_bytes(4, "big")
+        head = self.version.to_bytes(VERSION_BYTES, "big")
         if state is None:
             return head + b"0"
         if isinstance(state, bytes | bytearray | memoryview):
@@ -117,16 +123,18 @@ class Operator:
             with pa.ipc.new_stream(data, state.schema) as writer:
                 writer.write_table(state)
             return head + b"t" + bytes(data.getvalue())
-        if isinstance(state, np.ndarray) and not state.dtype.hasobject and state.dtype.names is None:
+        if (
+            type(state) is np.ndarray and not state.dtype.hasobject and state.dtype.names is None
+        ):  # subclasses hold more: masks, axes
             about = f"{state.dtype.str} {' '.join(map(str, state.shape))}\n"
             return head + b"n" + about.encode() + state.tobytes()
         raise SkytideError(
-            f"the state of {self.name} is a {type(state).__name__}; return None, bytes, an Arrow table or a NumPy array of numbers"
+            f"the state of {self.name} is a {type(state).__name__}; return None, bytes, an Arrow table or a plain NumPy array of numbers"
         )
 
     def unpacked(self, data: bytes) -> State:
         """Return the state for a result of `packed`, upgraded to this version."""
-        version, kind, body = int.from_bytes(data[:4], "big"), data[4:5], data[5:]
+        version, kind, body = int.from_bytes(data[:VERSION_BYTES], "big"), data[4:5], data[5:]
         state: State = None
         if kind == b"b":
             state = body
@@ -135,7 +143,7 @@ class Operator:
         elif kind == b"n":
             about, _, values = body.partition(b"\n")
             dtype, *shape = about.decode().split(" ")
-            state = np.frombuffer(values, dtype).reshape([int(length) for length in shape if length])
+            state = np.frombuffer(bytearray(values), dtype).reshape([int(length) for length in shape if length])
         if version == self.version:
             return state
         if not hasattr(self.own, "upgrade"):
@@ -148,6 +156,11 @@ class Operator:
         except Exception as error:
             raise SkytideError(f"upgrade of {self.name} from version {version} raised {type(error).__name__}: {error}") from error
         return upgraded
+
+    @staticmethod
+    def unshared(state: State) -> State:
+        """Return a state that `process` may change in place: results, or the states of other keys, may lie in the same memory."""
+        return state.copy() if isinstance(state, np.ndarray) else bytes(state) if isinstance(state, bytearray) else state
 
     def _failed(self, method: str, key: Any, error: Exception) -> SkytideError:
         return SkytideError(f"{method} of {self.name} raised {type(error).__name__} for the key {key!r}: {error}")

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from skytide.errors import InvalidInput
 from skytide.errors.checks import is_finite, real, whole
 from skytide.keyed.balance import GONE, Asked, assign, used_of
-from skytide.keyed.table import GROUPS, RoutingTable, base_group
+from skytide.keyed.table import GROUPS, RoutingTable, base_group, groups_for
 
 State = dict[str, Any]
 Floats = NDArray[np.float64]
@@ -111,10 +111,15 @@ class RebalancerLogic:
     """Hash and load of the heaviest keys, the heaviest first."""
 
     def plan(self, table: RoutingTable, slots: int, loads: Loads | None = None) -> Moves:
-        """Return the table for a number of slots, after taking in the loads of a batch, if given: the same table if nothing has to move."""
+        """Return the table for a number of slots, after taking in the loads of a batch, if given.
+
+        It is the same table if nothing has to move, or has more groups if there are more slots than it can spread keys over.
+        """
         whole("slots", slots, 1)
         if loads is not None:
             self.observe(table, loads)
+        table = table.divided(max(groups_for(slots), len(self.groups)))
+        self._divide(table.base)
         filling = self._filling(slots)
         if table.count > slots:
             return self._act(table, slots, filling, f"{slots} slots instead of {table.count}")
@@ -139,15 +144,16 @@ class RebalancerLogic:
         tuples, values = _checked(table, loads)
         if not values.sum() > 0:
             return
-        of_keys = {key: float(values[GROUPS + number]) for number, key in enumerate(table.own)}
-        whole_groups = values[:GROUPS].copy()
+        self._divide(table.base)
+        of_keys = {key: float(values[table.base + number]) for number, key in enumerate(table.own)}
+        whole_groups = values[: table.base].copy()
         for key, load in of_keys.items():
-            whole_groups[base_group(key)] += load
+            whole_groups[self._group(key)] += load
         counts: dict[int, int] = {}
         for key, count in loads.heaviest:
             counts[key] = counts.get(key, 0) + count
         for key, count in counts.items():
-            group = base_group(key)
+            group = self._group(key)
             if key not in of_keys and tuples[group] > 0:
                 of_keys[key] = float(values[group] * min(1.0, count / tuples[group]))
         self._average(whole_groups, of_keys, set(table.own))
@@ -155,6 +161,20 @@ class RebalancerLogic:
     def snapshot(self) -> State:
         """Return the state, as plain values."""
         return {"groups": list(self.groups), "keys": [list(each) for each in self.keys]}
+
+    def _group(self, key: int) -> int:
+        return base_group(key, len(self.groups))
+
+    def _divide(self, groups: int) -> None:
+        """Divide the groups so that there are as many, if these are more: known keys count where they are, the rest is taken to be even."""
+        if groups <= len(self.groups):
+            return
+        parts, others = groups // len(self.groups), np.array(self.groups)
+        keys = np.zeros(groups)
+        for key, load in self.keys:
+            keys[base_group(key, groups)] += load
+            others[self._group(key)] -= load
+        self.groups = (np.repeat(np.maximum(others, 0.0) / parts, parts) + keys).tolist()
 
     def _average(self, groups: Floats, keys: dict[int, float], kept: set[int]) -> None:
         """Include the latest batch in the averages; keys that it does not name count as absent."""
@@ -168,11 +188,11 @@ class RebalancerLogic:
     def _loads_of(self, table: RoutingTable) -> Floats:
         """Return the average load of each group of a table; all are equal as long as nothing is known."""
         if not sum(self.groups) > 0:
-            return np.concatenate([np.ones(GROUPS), np.zeros(len(table.own))])
+            return np.concatenate([np.ones(table.base), np.zeros(len(table.own))])
         known = dict(self.keys)
         own = np.array([known.get(key, 0.0) for key in table.own], np.float64)
-        homes = np.array([base_group(key) for key in table.own], np.int64)
-        rest = np.array(self.groups) - np.bincount(homes, own, minlength=GROUPS)
+        homes = np.array([self._group(key) for key in table.own], np.int64)
+        rest = np.array(self.groups) - np.bincount(homes, own, minlength=table.base)
         rest[rest < 1e-9 * np.array(self.groups)] = 0.0  # rounding errors of the subtraction
         return np.concatenate([rest, own])
 
@@ -180,10 +200,10 @@ class RebalancerLogic:
         """Return what fills a whole slot: keys with more than the mean of the other slots, and groups that are too heavy without such keys."""
         remains = np.array(self.groups)
         for key, load in self.keys:
-            remains[base_group(key)] -= load
+            remains[self._group(key)] -= load
         sizes = [(load, False, key) for key, load in self.keys]
         sizes += [(load / self.config.target, True, group) for group, load in enumerate(remains.tolist())]
-        rest, left = sum(self.groups) or float(GROUPS), slots
+        rest, left = sum(self.groups) or float(len(self.groups)), slots
         found: dict[bool, list[int]] = {False: [], True: []}
         for size, is_group, number in sorted(sizes, key=lambda each: (-each[0], each[1:])):
             if left == 1 or size <= rest / left:
@@ -198,19 +218,21 @@ class RebalancerLogic:
         wanted = self._to_own(table, mean)
         new = wanted[: max(0, self.config.max_own - len(table.own))]
         own = (*table.own, *new)
-        before = np.array([*table.slots, *(table.slots[base_group(key)] for key in new)], np.int64)
+        before = np.array([*table.slots, *(table.slots[self._group(key)] for key in new)], np.int64)
         wide = RoutingTable(tuple(before.tolist()), own)
         loads = self._loads_of(wide)
-        alone = _alone([GROUPS + own.index(key) for key in filling.keys if key in own], before, slots)
+        alone = _alone([table.base + own.index(key) for key in filling.keys if key in own], before, slots)
         at = _balanced(loads, np.where(before < slots, before, GONE), slots, alone, self.config.target * mean, self.config.target)
         done = RoutingTable(tuple(at.tolist()), own)
         moved = tuple(np.flatnonzero(at != before).tolist())
         after = _standing(done, loads, slots, filling)
-        reasons = [f"{why}: {len(moved)} of {len(own) + GROUPS} groups {'moves' if len(moved) == 1 else 'move'}"]
+        reasons = [f"{why}: {len(moved)} of {len(before)} groups {'moves' if len(moved) == 1 else 'move'}"]
         reasons.append(f"the most loaded slot then has {after.highest:.2f} times the mean")
-        reasons += [self._about(key, new, float(loads[GROUPS + own.index(key)]), mean) for key in new if key not in filling.keys]
         reasons += [
-            f"{self._about(own[group - GROUPS], new, float(loads[group]), mean)}, alone on slot {slot}"
+            self._about(key, new, float(loads[table.base + own.index(key)]), mean) for key in new if key not in filling.keys
+        ]
+        reasons += [
+            f"{self._about(own[group - table.base], new, float(loads[group]), mean)}, alone on slot {slot}"
             for slot, group in alone.items()
         ]
         if len(new) < len(wanted):
@@ -225,9 +247,9 @@ class RebalancerLogic:
         """Return the keys that become groups: those with more than their share, and those whose group is too heavy for a slot."""
         known = [(key, load) for key, load in self.keys if key not in set(table.own)]
         new = [key for key, load in known if load > self.config.own_share * mean]
-        left = self._loads_of(table)[:GROUPS]
+        left = self._loads_of(table)[: table.base]
         for key, load in known:
-            group = base_group(key)
+            group = self._group(key)
             if key in new:
                 left[group] -= load
             elif left[group] > self.config.target * mean and load > 0:
@@ -255,7 +277,7 @@ def _standing(table: RoutingTable, loads: Floats, slots: int, filling: _Filling)
     """Return the most loaded slot, ignoring slots that a single key or an indivisible group fills."""
     at = np.array(table.slots, np.int64)
     used, groups = used_of(loads, at, slots), np.bincount(at, minlength=slots)
-    for group in (GROUPS + number for number, key in enumerate(table.own) if key in filling.keys):
+    for group in (table.base + number for number, key in enumerate(table.own) if key in filling.keys):
         if groups[at[group]] == 1:
             used[at[group]] = 0.0
     for group in filling.groups:

@@ -44,6 +44,8 @@ class KeyedState:
     rebalancer: dict[str, Any] = field(default_factory=dict)
     moved: int = 0
     """How many groups have moved to another slot so far."""
+    seed: int = 0
+    """The seed of the hashes of keys; 0 is none, as in checkpoints of earlier versions."""
 
     def files(self) -> set[str]:
         """Return the names of the files of all chunks."""
@@ -56,7 +58,7 @@ class KeyedState:
 
     def mask(self, slot: int) -> int:
         """Return the groups of a slot as bits."""
-        return sum(1 << group for group, owner in enumerate(self.table.slots) if owner == slot)
+        return _as_mask(np.array(self.table.slots) == slot)
 
     def after(self, reports: "Sequence[SlotReport]", until_us: int) -> "KeyedState":
         """Return the state after a batch."""
@@ -69,9 +71,12 @@ class KeyedState:
         return replace(self, chunks=tuple(chunks), until_us=until_us, due_us=due)
 
     def routed(self, table: RoutingTable, moved: int) -> "KeyedState":
-        """Return the state with another table; a key that gets a group of its own is in the chunks of its former group."""
-        new = [(base_group(key), len(self.table.slots) + at) for at, key in enumerate(table.own[len(self.table.own) :])]
+        """Return the state with another table: parts of a divided group, and a key that gets a group of its own, are in the chunks of the former group."""
+        before = self.table.divided(table.base)
+        new = [(base_group(key, table.base), len(before.slots) + at) for at, key in enumerate(table.own[len(before.own) :])]
         chunks = self.chunks
+        if table.base > self.table.base:
+            chunks = tuple(replace(chunk, groups=_divided(chunk.groups, self.table, table.base)) for chunk in chunks)
         for base, group in new:
             chunks = tuple(replace(chunk, groups=chunk.groups | (chunk.groups >> base & 1) << group) for chunk in chunks)
         return replace(self, table=table, chunks=chunks, moved=self.moved + moved)
@@ -101,7 +106,7 @@ class SlotReport:
     """The file with the results."""
     chunks: tuple[StoredChunk, ...] = ()
     replaced: tuple[str, ...] = ()
-    """Chunks whose keys of this slot are now in the new chunks."""
+    """Chunks whose keys of this slot are now in the new chunks, or needed by no later window."""
     due_us: int | None = None
     busy_s: float = 0.0
     loads: dict[int, int] = field(default_factory=dict)
@@ -146,4 +151,18 @@ def mask_of(groups: NDArray[np.int64]) -> int:
     >>> mask_of(np.array([0, 2, 2]))
     5
     """
-    return sum(1 << group for group in set(groups.tolist()))
+    return _as_mask(np.bincount(groups) > 0)
+
+
+def _as_mask(which: NDArray[np.bool_]) -> int:
+    return int.from_bytes(np.packbits(which, bitorder="little").tobytes(), "little")
+
+
+def _divided(mask: int, table: RoutingTable, groups: int) -> int:
+    """Return some groups of a table as groups of the table that is divided into more.
+
+    >>> _divided(0b101 | 1 << 256, RoutingTable((0,) * 257, own=(7,)), 512) == 0b110011 | 1 << 512
+    True
+    """
+    which = bits(mask, len(table.slots))
+    return _as_mask(np.concatenate([np.repeat(which[: table.base], groups // table.base), which[table.base :]]))

@@ -14,23 +14,38 @@ Hashes = NDArray[np.uint64]
 Numbers = NDArray[np.int64]
 
 GROUPS = 256
-"""Number of groups of keys with the same first 8 bits of their hashes. Each group is on one slot as a whole."""
-SHIFT = 56
-MAX_HASH = 2**64 - 1
+"""The fewest groups of keys: those with the same first 8 bits of their hashes. Each group is on one slot as a whole."""
+MAX_GROUPS = 65_536
+GROUPS_PER_SLOT = 4
+"""A slot has about as many groups at least, so that keys can be spread evenly."""
+HASH_BITS = 64
+MAX_HASH = 2**HASH_BITS - 1
 
 
-def base_group(key: int) -> int:
+def groups_for(slots: int) -> int:
+    """Return how many base groups a number of slots needs: a power of two, so that groups can be divided.
+
+    >>> groups_for(2), groups_for(64), groups_for(65), groups_for(300), groups_for(10**6)
+    (256, 256, 512, 2048, 65536)
+    """
+    return max(GROUPS, min(MAX_GROUPS, 1 << (GROUPS_PER_SLOT * slots - 1).bit_length()))
+
+
+def base_group(key: int, groups: int = GROUPS) -> int:
     """Return the group of a key that has none of its own.
 
-    >>> base_group(0xAB << 56)
-    171
+    >>> base_group(0xAB << 56), base_group(0xAB << 56, 512)
+    (171, 342)
     """
-    return key >> SHIFT
+    return key * groups >> HASH_BITS
 
 
 @dataclass(frozen=True)
 class RoutingTable:
-    """The slot of each group. Very frequent keys can be groups of their own, numbered after the others.
+    """The slot of each group. Very frequent keys can be groups of their own, numbered after the others, the base groups.
+
+    The number of base groups is a power of two. With more slots each is divided into groups of longer beginnings of the hash; they are
+    never put together again, as what is remembered of the parts may differ.
 
     >>> table = RoutingTable.even(2)
     >>> hashes = np.array([0, 1 << 56, 7], np.uint64)
@@ -47,10 +62,10 @@ class RoutingTable:
 
     def __post_init__(self) -> None:
         """Refuse groups without a slot, and keys that occur twice."""
-        if len(self.slots) != GROUPS + len(self.own):
+        if self.base < GROUPS or self.base & (self.base - 1):
             raise InvalidInput(
-                value=f"{len(self.slots)} slots for {GROUPS} groups and {len(self.own)} keys with groups of their own",
-                reason="each group has one slot",
+                value=f"{len(self.slots)} slots for groups, {len(self.own)} of them for keys with groups of their own",
+                reason=f"each group has one slot, and the number of the other groups, {self.base}, is no power of two from {GROUPS} on",
                 remedy=f"give {GROUPS + len(self.own)} slots",
             )
         if not all(is_whole(slot, 0) for slot in self.slots):
@@ -65,7 +80,22 @@ class RoutingTable:
     def even(slots: int) -> "RoutingTable":
         """Return the table that assigns the groups to slots in turn."""
         whole("slots", slots, 1)
-        return RoutingTable(tuple(group % slots for group in range(GROUPS)))
+        return RoutingTable(tuple(group % slots for group in range(groups_for(slots))))
+
+    @property
+    def base(self) -> int:
+        """Return the number of base groups."""
+        return len(self.slots) - len(self.own)
+
+    def divided(self, groups: int) -> "RoutingTable":
+        """Return the table in which each base group is divided so that there are `groups`, if these are more; no key changes its slot.
+
+        >>> RoutingTable((*range(256), 7), own=(1,)).divided(512).slots[-4:]
+        (254, 255, 255, 7)
+        """
+        parts = max(1, groups // self.base)
+        slots = tuple(slot for slot in self.slots[: self.base] for _ in range(parts))
+        return RoutingTable((*slots, *self.slots[self.base :]), self.own)
 
     @property
     def count(self) -> int:
@@ -74,7 +104,7 @@ class RoutingTable:
 
     def groups_of(self, hashes: Hashes) -> Numbers:
         """Return the group of each key."""
-        groups = (hashes >> np.uint64(SHIFT)).astype(np.int64)
+        groups = (hashes >> np.uint64(HASH_BITS + 1 - self.base.bit_length())).astype(np.int64)
         if self.own:
             known, numbers = self._own
             places = np.minimum(np.searchsorted(known, hashes), len(known) - 1)
@@ -91,7 +121,7 @@ class RoutingTable:
         >>> RoutingTable((*[0] * GROUPS, 1), own=(7,)).alone()
         {1: 7}
         """
-        return {slot: key for key, slot in zip(self.own, self.slots[GROUPS:], strict=True) if self.slots.count(slot) == 1}
+        return {slot: key for key, slot in zip(self.own, self.slots[self.base :], strict=True) if self.slots.count(slot) == 1}
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values."""
@@ -106,7 +136,7 @@ class RoutingTable:
     def _own(self) -> tuple[Hashes, Numbers]:
         hashes = np.array(self.own, np.uint64)
         order = np.argsort(hashes)
-        return hashes[order], order + GROUPS
+        return hashes[order], order + self.base
 
     @cached_property
     def _slots(self) -> Numbers:

@@ -1,6 +1,6 @@
 """Tuples on their way to the slots of their keys, with the hash of the key in an extra column."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 
 import numpy as np
 import pyarrow as pa
@@ -15,14 +15,24 @@ from skytide.routing import Keys
 
 @dataclass(frozen=True)
 class Tagged(Query):
-    """Keeps all tuples, and refuses those without a key. Without key columns all tuples have the same key."""
+    """Keeps all tuples, and refuses those without a key, or that the query on windows of keys would refuse.
+
+    Without key columns all tuples have the same key.
+    """
 
     keys: tuple[str, ...]
+    seed: int = field(default=0, repr=False)
+    """Of the hash; 0 is none."""
+    asked: Query | None = field(default=None, repr=False)
+    """The query on windows of keys, if it is one of skytide."""
 
     def pane(self, rows: pa.Table) -> pa.Table:
         """Return the rows with their hashes."""
         check_keys(rows, self.keys)
-        return rows.append_column(HASH, pa.array(hashes_of(rows, self.keys).view(np.int64)))
+        refused = self.asked.refused(rows) if self.asked else None
+        if self.asked and refused is not None and refused.any():
+            self.asked.pane(rows.filter(pa.array(refused)))  # raises now: later, the tuples would be in the checkpoint
+        return rows.append_column(HASH, pa.array(hashes_of(rows, self.keys, self.seed).view(np.int64)))
 
     def merge(self, kept: pa.Table) -> pa.Table:
         """Return all rows."""
@@ -37,8 +47,10 @@ class Tagged(Query):
         return rows.append(pa.field(HASH, pa.int64()))
 
     def refused(self, rows: pa.Table) -> Mask | None:
-        """Return which tuples have no key."""
-        return without_key(rows, self.keys)
+        """Return which tuples have no key, or cannot be in a window."""
+        masks = without_key(rows, self.keys), self.asked.refused(rows) if self.asked else None
+        found = [mask for mask in masks if mask is not None]
+        return np.logical_or.reduce(found) if found else None
 
 
 @dataclass(frozen=True)
@@ -77,8 +89,8 @@ def check_keys(rows: pa.Table, keys: tuple[str, ...]) -> None:
         )
 
 
-def hashes_of(rows: pa.Table, keys: tuple[str, ...]) -> NDArray[np.uint64]:
+def hashes_of(rows: pa.Table, keys: tuple[str, ...], seed: int = 0) -> NDArray[np.uint64]:
     """Return the hash of the key of each row."""
     if not keys or not rows.num_rows:
         return np.zeros(rows.num_rows, np.uint64)
-    return Keys.of([rows[key] for key in keys]).of_tuples()
+    return Keys.of([rows[key] for key in keys], seed).of_tuples()

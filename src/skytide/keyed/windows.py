@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 from skytide.errors import InvalidInput
 from skytide.errors.checks import whole
 from skytide.errors.limits import MAX_ROWS_PER_WINDOW
-from skytide.keyed.chunk import Chunk, Numbers, ranges
+from skytide.keyed.chunk import Chunk, Numbers
+from skytide.keyed.key_set import ranges
 from skytide.windows import Windows, shown
 
 TICK_US = 100_000
@@ -67,9 +68,9 @@ class CountWindows:
         return f"{self.length:,} rows every {self.slide:,}{ticks}"
 
     @property
-    def limit(self) -> int | None:
-        """Return how many of the last rows of a key a later window may hold."""
-        return self.length - 1
+    def limit(self) -> int:
+        """Return how many of the last rows of a key to remember: those that a later window may hold, and at least one, which has the key."""
+        return max(self.length - 1, 1)
 
     def cut(self, rows: Chunk, times: Numbers, before: Numbers, since_us: int | None, until_us: int) -> Cut:
         """Return the windows that end with rows of each key after the first `before`."""
@@ -88,7 +89,7 @@ class CountWindows:
 
     def needed(self, rows: Chunk, times: Numbers, until_us: int) -> Chunk:
         """Return the rows that a later window may hold."""
-        return rows.last(self.length - 1)
+        return rows.last(self.limit)
 
 
 @dataclass(frozen=True)
@@ -113,12 +114,15 @@ class TimeWindows:
     def cut(self, rows: Chunk, times: Numbers, before: Numbers, since_us: int | None, until_us: int) -> Cut:
         """Return the windows that hold a row and end by `until_us`, but not by `since_us`."""
         first_out = -(2**62) if since_us is None else self.windows.last_ended_by(since_us) + 1
-        panes = self.windows.pane_of(times)
-        first = np.maximum(self.windows.first_of_pane(panes), first_out)
+        panes, owners = self.windows.pane_of(times), rows.keys_of_rows()
+        same = owners[1:] == owners[:-1]
+        places = np.flatnonzero(np.concatenate([np.ones(min(len(times), 1), np.bool_), ~same | (panes[1:] != panes[:-1])]))
+        panes, owners = panes[places], owners[places]  # of each key, in order: each window is counted with its first pane
         last = np.minimum(self.windows.last_of_pane(panes), self.windows.last_ended_by(until_us))
+        first = np.maximum(self.windows.first_of_pane(panes), first_out)
+        first[1:] = np.where(owners[1:] == owners[:-1], np.maximum(first[1:], last[:-1] + 1), first[1:])
         counts = np.maximum(last - first + 1, 0)
-        of_rows = np.stack([np.repeat(rows.keys_of_rows(), counts), ranges(first, counts)])
-        keys, numbers = np.unique(of_rows, axis=1) if of_rows.size else of_rows
+        keys, numbers = np.repeat(owners, counts), ranges(first, counts)
         starts = numbers * self.windows.slide_us
         ends = starts + self.windows.length_us
         bounds = {"window_start": starts, "window_end": ends}
@@ -126,7 +130,11 @@ class TimeWindows:
 
     def needed(self, rows: Chunk, times: Numbers, until_us: int) -> Chunk:
         """Return the rows that a later window may hold."""
-        return rows.where(times >= self.windows.start_us(self.windows.last_ended_by(until_us) + 1))
+        return rows.where(times >= self.needed_us(until_us))
+
+    def needed_us(self, until_us: int) -> int:
+        """Return the time from which rows may belong to a window that has not ended by a time."""
+        return self.windows.start_us(self.windows.last_ended_by(until_us) + 1)
 
 
 def _places(rows: Chunk, times: Numbers, keys: Numbers, wanted_us: Numbers) -> Numbers:

@@ -10,16 +10,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from skytide.errors import SkytideError
 from skytide.keyed.answers import Answer
-from skytide.keyed.chunk import Chunk, Live, Numbers, all_keys, gathered, joined
+from skytide.keyed.chunk import Chunk, Live, Numbers, all_keys, ends, gathered, joined
 from skytide.keyed.collected import Collected
+from skytide.keyed.key_set import KeySet, key_starts, union
 from skytide.keyed.operator import Operator
 from skytide.keyed.windows import CountWindows, TimeWindows, as_columns, bounds_schema
 
 HASH = "__skytide_hash"
 STATE = "__skytide_state"
-STATES = pa.schema([(STATE, pa.large_binary())])
 Chunks = Sequence[tuple[Chunk, Live]]
 
 
@@ -35,6 +34,8 @@ class Worked:
     """Changed states."""
     due_us: int | None = None
     """When the next window ends, if windows end by time and any is open."""
+    expired: tuple[int, ...] = ()
+    """The places of remembered chunks that no later window needs."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,16 @@ class KeyedStep:
         """Return the columns of tuples that are remembered."""
         wanted = {*self.keys, self.time, *(self.answer.columns(self.columns) if self.answer else self.columns.names)}
         return pa.schema([field for field in self.columns if field.name in wanted])
+
+    @cached_property
+    def key(self) -> pa.Schema:
+        """Return the columns of the key."""
+        return pa.schema([self.columns.field(name) for name in self.keys])
+
+    @cached_property
+    def states(self) -> pa.Schema:
+        """Return the columns in which states are remembered."""
+        return pa.schema([(STATE, pa.large_binary()), *self.key])
 
     @cached_property
     def own(self) -> pa.Schema:
@@ -87,9 +98,12 @@ class KeyedStep:
         came = self._sorted(rows, hashes)
         if self.windows is None:
             return self._stream(came, states)
-        known = came.hashes if isinstance(self.windows, CountWindows) else np.union1d(all_keys(log), came.hashes)
-        before = gathered(log, known, self.remembered, self.windows.limit)
-        came = _with_keys(came, known)
+        known = came.keys(self.key)
+        if isinstance(self.windows, TimeWindows):  # windows of keys without new tuples end, too
+            log = [(self.trimmed(chunk, since_us), live) for chunk, live in log]
+            known = union([all_keys(log, self.key), known], self.key)
+        before = gathered(log, known, self.key, self.remembered, self.windows.limit)
+        came = self._with_keys(came, known)
         added = came.after(before.totals)
         whole = joined(before, Chunk(added.rows.select(self.remembered.names), added.hashes, added.starts, added.totals))
         times = _times(whole.rows, self.time)
@@ -101,7 +115,7 @@ class KeyedStep:
             found, counts, changed = self._windows_with_state(whole, cut.keys, cut.begins, cut.ends, states)
         results = self._named(whole.rows, cut.begins, found, counts, as_columns(cut, self.bounds, counts))
         if isinstance(self.windows, CountWindows):
-            kept = came.after(before.totals).only(came.counts > 0).last(self.windows.length - 1)
+            kept = came.after(before.totals).only(came.counts > 0).last(self.windows.limit)
             log_after = Chunk(kept.rows.select(self.remembered.names), kept.hashes, kept.starts, kept.totals)
             return Worked(results, len(cut), log_after if len(kept) else None, changed)
         after = self.windows.needed(whole, times, until_us)
@@ -114,31 +128,47 @@ class KeyedStep:
                     panes.last_ended_by(until_us) + 1,
                 )
             )
-        log_after = came.after(before.totals).only(came.counts > 0)
-        kept_rows = Chunk(log_after.rows.select(self.remembered.names), log_after.hashes, log_after.starts, log_after.totals)
-        return Worked(results, len(cut), kept_rows if len(kept_rows) else None, changed, due)
+        kept = self.condensed(Chunk(added.rows.select(self.remembered.names), added.hashes, added.starts, added.totals), until_us)
+        expired = tuple(place for place, (chunk, _) in enumerate(log) if not len(self.trimmed(chunk, until_us)))
+        return Worked(results, len(cut), kept if len(kept) else None, changed, due, expired)
+
+    def _with_keys(self, came: Chunk, known: KeySet) -> Chunk:
+        """Return the same rows with more keys, some of which have no rows."""
+        if len(known) == len(came):
+            return came
+        counts = np.zeros(len(known), np.int64)
+        counts[known.find(came.keys(self.key))] = came.counts
+        return Chunk(came.rows, known.hashes, ends(counts), counts)
 
     def name_of(self, rows: pa.Table, place: int) -> str:
         """Return the name of a tuple's key."""
         return ", ".join(str(rows[key][place].as_py()) for key in self.keys)
 
-    def trimmed(self, log: Chunk, until_us: int) -> Chunk:
-        """Return only those remembered rows that a later window may hold."""
-        if self.windows is None or not len(log):
+    def trimmed(self, log: Chunk, until_us: int | None) -> Chunk:
+        """Return only those remembered rows that a window may hold that has not ended by a time."""
+        if self.windows is None or until_us is None or not len(log):
             return log
         return self.windows.needed(log, _times(log.rows, self.time), until_us)
+
+    def condensed(self, log: Chunk, until_us: int) -> Chunk:
+        """Return only those of them that can still matter, if windows end by time: all that are open at a time hold all later rows."""
+        log = self.trimmed(log, until_us)
+        if self.answer is None or not isinstance(self.windows, TimeWindows):
+            return log
+        return log.where(self.answer.needed(log.rows, log.starts))
 
     def _sorted(self, rows: pa.Table, hashes: NDArray[np.uint64]) -> Chunk:
         """Return tuples sorted by key, then by time, then by their values, so that the order never depends on how they arrived."""
         times = _times(rows, self.time)
-        order = np.lexsort((times, hashes))
+        order, given = np.lexsort((times, hashes)), hashes
         hashes, times = hashes[order], times[order]
         same = (hashes[1:] == hashes[:-1]) & (times[1:] == times[:-1])
         if same.any():
             order = self._settled(rows, order, same)
+        starts, order = key_starts(rows.select(self.keys), given, order)
+        bounds = np.append(starts, len(order)).astype(np.int64)
         rows = rows.combine_chunks().take(pa.array(order))
-        self._check_keys(rows, hashes)
-        return Chunk.of_sorted(rows, hashes)
+        return Chunk(rows, given[order[starts]], bounds, np.diff(bounds))
 
     def _settled(self, rows: pa.Table, order: Numbers, same: NDArray[np.bool_]) -> Numbers:
         """Return the order with ties decided by the values of all columns."""
@@ -155,48 +185,41 @@ class KeyedStep:
         after[places] = order[places][within]
         return after
 
-    def _check_keys(self, rows: pa.Table, hashes: NDArray[np.uint64]) -> None:
-        """Refuse two keys with the same hash: with 200,000 keys the chance is 1 in 10**9, and mixing them up would be worse."""
-        same = hashes[1:] == hashes[:-1]
-        for key in self.keys:
-            column = rows[key].combine_chunks()
-            differs = np.asarray(pc.fill_null(pc.not_equal(column[1:], column[:-1]), False).to_numpy(zero_copy_only=False))
-            if pa.types.is_floating(column.type):
-                differs = differs & ~(np.asarray(pc.is_nan(column[1:])) & np.asarray(pc.is_nan(column[:-1])))
-            if (differs & same).any():
-                raise SkytideError(f"two values of {key} have the same hash; add another key column that distinguishes them")
-
     def _stream(self, came: Chunk, states: Chunks) -> Worked:
         """Pass each key's tuples to the operator, without windows, and return the outcome."""
-        before = gathered(states, came.hashes, STATES, 1)
+        known_keys = came.keys(self.key)
+        before = gathered(states, known_keys, self.key, self.states, 1)
         keys, known = self._keys(came.rows, came.starts[:-1]), self._known(before)
-        results, after = Collected(self._operator.name, self.own, self.keys), []
+        results = Collected(self._operator.name, self.own, self.keys)
+        after: list[bytes | None] = []
         for number, (start, end) in enumerate(zip(came.starts[:-1].tolist(), came.starts[1:].tolist(), strict=True)):
-            state, found = self._operator.process(
-                keys[number], self._state(known[number], keys[number]), came.rows.slice(start, end - start)
-            )
+            state, stored = self._state(known[number], keys[number])
+            state, found = self._operator.process(keys[number], state, came.rows.slice(start, end - start))
             results.add(found)
-            after.append(self._operator.packed(state))
+            after.append(self._changed(state, stored))
         table, counts = results.table()
         named = self._named(came.rows, came.starts[:-1], table, counts, {})
-        return Worked(named, 0, None, self._states(came.hashes, after, before.totals))
+        return Worked(named, 0, None, self._states(known_keys, after, before.totals))
 
     def _windows_with_state(
         self, rows: Chunk, keys: Numbers, begins: Numbers, ends: Numbers, states: Chunks
     ) -> tuple[pa.Table, Numbers, Chunk | None]:
         """Pass each window to the operator, those of a key one after the other, and return results, their counts and changed states."""
         places, firsts = np.unique(keys, return_index=True)
-        before = gathered(states, rows.hashes[places], STATES, 1)
+        of_windows = KeySet(rows.hashes[places], rows.rows.select(self.keys), begins[firsts])
+        before = gathered(states, of_windows, self.key, self.states, 1)
         values, known = self._keys(rows.rows, begins[firsts]), self._known(before)
-        results, after = Collected(self._operator.name, self.own, self.keys), []
+        results = Collected(self._operator.name, self.own, self.keys)
+        after: list[bytes | None] = []
         for number, (first, stop) in enumerate(zip(firsts.tolist(), [*firsts[1:].tolist(), len(keys)][: len(firsts)], strict=True)):
-            state = self._state(known[number], values[number])
+            state, stored = self._state(known[number], values[number])
             for begin, end in zip(begins[first:stop].tolist(), ends[first:stop].tolist(), strict=True):
                 state, found = self._operator.process(values[number], state, rows.rows.slice(begin, end - begin))
                 results.add(found)
-            after.append(self._operator.packed(state))
+                state = self._operator.unshared(state)
+            after.append(self._changed(state, stored))
         table, counts = results.table()
-        return table, counts, self._states(rows.hashes[places], after, before.totals)
+        return table, counts, self._states(of_windows, after, before.totals)
 
     def _known(self, before: Chunk) -> list[bytes | None]:
         """Return the stored state of each key, or None."""
@@ -205,14 +228,26 @@ class KeyedStep:
             kept[place] = state
         return kept
 
-    def _state(self, kept: bytes | None, key: Any) -> Any:
-        return self._operator.open(key) if kept is None else self._operator.unpacked(kept)
+    def _state(self, kept: bytes | None, key: Any) -> tuple[Any, bytes]:
+        """Return the state of a key, and how it is stored, or would be."""
+        if kept is not None:
+            return self._operator.unpacked(kept), kept
+        state = self._operator.open(key)
+        return state, self._operator.packed(state)
 
-    def _states(self, hashes: NDArray[np.uint64], after: list[bytes], totals: Numbers) -> Chunk | None:
-        if not after:
+    def _changed(self, state: Any, stored: bytes) -> bytes | None:
+        """Return a state as it is stored, or None if it is the same as before: an operator without state leaves nothing behind."""
+        packed = self._operator.packed(state)
+        return None if packed == stored else packed
+
+    def _states(self, keys: KeySet, after: list[bytes | None], totals: Numbers) -> Chunk | None:
+        changed = np.flatnonzero([state is not None for state in after])
+        if not len(changed):
             return None
-        rows = pa.table({STATE: pa.array(after, pa.large_binary())})
-        return Chunk(rows, hashes, np.arange(len(after) + 1), totals + 1)
+        rows = pa.table({STATE: pa.array([state for state in after if state is not None], pa.large_binary())})
+        for field, column in zip(self.key, keys.values(changed).columns, strict=True):
+            rows = rows.append_column(field, column)
+        return Chunk(rows, keys.hashes[changed], np.arange(rows.num_rows + 1), totals[changed] + 1)
 
     def _keys(self, rows: pa.Table, places: Numbers) -> list[Any]:
         """Return the key of each of some rows: a value, or a tuple of values."""
@@ -227,16 +262,6 @@ class KeyedStep:
         columns = {key: rows[key].take(places) for key in self.keys} | bounds
         columns |= {name: found[name] for name in self.own.names}
         return pa.table(columns).cast(self.results) if columns else found
-
-
-def _with_keys(came: Chunk, known: NDArray[np.uint64]) -> Chunk:
-    """Return the same rows with more keys, some of which have no rows."""
-    if len(known) == len(came):
-        return came
-    places = np.searchsorted(known, came.hashes)
-    counts = np.zeros(len(known), np.int64)
-    counts[places] = came.counts
-    return Chunk(came.rows, known, np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)]), counts)
 
 
 def _times(rows: pa.Table, time: str) -> Numbers:

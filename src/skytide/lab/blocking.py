@@ -13,10 +13,9 @@ import numpy as np
 import pyarrow as pa
 
 from skytide.batch import Keying
-from skytide.keyed import GROUPS, Chunk, Loads, Moves, Rebalancer, RebalancerLogic, RoutingTable, SlotReport, gathered
+from skytide.keyed import Chunk, Loads, Moves, Rebalancer, RebalancerLogic, RoutingTable, SlotReport, gathered
 from skytide.keyed.chunk import all_keys
 from skytide.keyed.state import ROWS, STATES
-from skytide.keyed.work import STATES as STATE_COLUMNS
 from skytide.spark.engine.jobs import SparkJobs
 from skytide.spark.engine.key_level import KeyTask, chunks_of
 from skytide.spark.engine.pane_level import REPORT
@@ -46,7 +45,7 @@ class _Forced(RebalancerLogic):
             return Moves(table, (), "nothing moves unless the number of slots changes")
         assert isinstance(self.config, Forced)
         before = np.array(table.slots)
-        stays = (derive(self.config.seed, "forced").random(GROUPS) < self.config.stay) & (before < slots)
+        stays = (derive(self.config.seed, "forced").random(len(before)) < self.config.stay) & (before < slots)
         at, there = before.copy(), np.bincount(before[stays], minlength=slots)
         for group in np.flatnonzero(~stays).tolist():
             free = [slot for slot in range(slots) if slot != before[group]]
@@ -74,13 +73,16 @@ class Handed(KeyTask):
         keyed = self.work.keyed
         old = replace(self, work=replace(self.work, keyed=replace(keyed, table=self.before)))
         windows = self.step.windows
-        for kind, columns, limit in ((ROWS, self.step.remembered, windows.limit if windows else None), (STATES, STATE_COLUMNS, 1)):
+        for kind, columns, limit in (
+            (ROWS, self.step.remembered, windows.limit if windows else None),
+            (STATES, self.step.states, 1),
+        ):
             chunks = chunks_of(old, slot, kind)
-            keys = all_keys(chunks)
-            keys = keys[keyed.table.slots_of(keys) != slot]
-            groups = keyed.table.groups_of(keys)
+            keys = all_keys(chunks, self.step.key)
+            keys = keys.only(keyed.table.slots_of(keys.hashes) != slot)
+            groups = keyed.table.groups_of(keys.hashes)
             for group in np.unique(groups).tolist():
-                chunk = gathered(chunks, keys[groups == group], columns, limit)
+                chunk = gathered(chunks, keys.only(groups == group), self.step.key, columns, limit)
                 self.store.write_table(self._file(kind, group), chunk.to_table(), durable=False)
         yield DONE
 
@@ -139,8 +141,8 @@ class Compared(KeyedQuery):
         """Return the same query with a given protocol."""
         return Compared(**vars(asked), protocol=protocol, forced=Forced(seed=seed))
 
-    def _keying(self, slots: int) -> Keying | None:
-        known = super()._keying(slots)
+    def _keying(self, slots: int, seed: int) -> Keying | None:
+        known = super()._keying(slots, seed)
         return known and replace(known, rebalancer=self.forced)
 
     def _jobs(self, *given: Any) -> SparkJobs:

@@ -25,6 +25,7 @@ from skytide.lab.experiment import Row
 from skytide.lab.scenarios import START_US
 from skytide.lab.verdict import Claim, of_all
 from skytide.lateness import FixedSlack
+from skytide.spark.checkpoint import Store
 from skytide.spark.query.run import Run
 from skytide.spark.query.stream import stream
 from skytide.spark.session.local import local_session
@@ -144,7 +145,7 @@ def _play(
         run.stop()
         for file in sorted(feed.glob("*.parquet"))[setup.warm_files :]:
             file.unlink()
-    found = _results(own / "out", began_s)
+    found = _results(own / "out", began_s, Store(str(own / "c" / "skytide")).key_seed())
     shutil.rmtree(own, ignore_errors=True)
     return found, (before, after), {"service_ms": 1e3 * busy_s / max(windows, 1)}
 
@@ -167,7 +168,7 @@ def _just_before_a_trigger() -> float:
     return float(np.ceil(time.time() + 1.0) - 0.2)
 
 
-def _results(out: Path, began_s: float) -> Results:
+def _results(out: Path, began_s: float, key_seed: int) -> Results:
     """Return the results that came out after the run began."""
     parts: list[tuple[Any, Any, float, int]] = []
     for file in sorted(out.glob("batch=*/*.parquet")):
@@ -175,7 +176,9 @@ def _results(out: Path, began_s: float) -> Results:
         if done_s > 0:
             table = pq.ParquetFile(file).read(columns=["symbol", "window_end"])
             came = table["window_end"].cast(pa.int64()).to_numpy()
-            parts.append((hashes_of(table, ("symbol",)), (came - START_US) / 1e6 - WARM_S, done_s, int(file.parent.name[6:])))
+            parts.append(
+                (hashes_of(table, ("symbol",), key_seed), (came - START_US) / 1e6 - WARM_S, done_s, int(file.parent.name[6:]))
+            )
     counts = [len(part[0]) for part in parts]
     batch, done = (np.repeat([part[place] for part in parts], counts) for place in (3, 2))
     out_s = {number: max(part[2] for part in parts if part[3] == number) for number in set(batch.tolist())}

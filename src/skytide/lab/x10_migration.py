@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from skytide.keyed import GROUPS, Loads, Rebalancer, RoutingTable
+from skytide.keyed import Loads, Rebalancer, RoutingTable
 from skytide.lab import x10_engine
 from skytide.lab.blocking import MP, R_BLK, S_BLK
 from skytide.lab.experiment import Experiment, Findings, Piece, Row
@@ -140,7 +140,7 @@ def _rebalanced(shares: Floats, seed: int) -> tuple[NDArray[np.int64], NDArray[n
     hashes = derive(seed, "migration", "hashes").integers(0, 2**64, len(shares), dtype=np.uint64)
     logic, table, found = Rebalancer(threshold=1.02, target=1.01).build(), RoutingTable.even(OLD), []
     for slots in (OLD, NEW):
-        loads = Loads(np.bincount(table.groups_of(hashes), shares, minlength=GROUPS + len(table.own)).tolist())
+        loads = Loads(np.bincount(table.groups_of(hashes), shares, minlength=len(table.slots)).tolist())
         table = logic.plan(table, slots, loads).table
         found.append(table.slots_of(hashes))
     return found[0], found[1]

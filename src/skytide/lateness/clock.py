@@ -1,20 +1,25 @@
 """How far a stream has come: its newest tuple, its punctuation, and the windows that may come out."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from skytide.lateness.crowds import FAR_US, FEW, Crowd, joined, newest_of, went_on
+from skytide.lateness.crowds import FAR_US, Crowd, joined, newest_of, telling, went_on
 from skytide.lateness.delays import Arrivals
 from skytide.lateness.slack import SlackLogic
 from skytide.windows import Windows
 
 MIN_LEAP_US, MAX_LEAP_US = 60_000_000, 1_800_000_000
-LEAP_SPACINGS = 8
-"""A leap is at least this many times the usual distance of two tuples, so that a stream with one tuple per hour does not always leap."""
-USUAL_TUPLES = 8
-"""The number of tuples over which the usual distance is averaged."""
+LEAP_DISTANCES = 8
+"""A leap is at least as long as this many distances of tuples together, so that a stream with one tuple per hour does not always leap."""
+KEPT_DISTANCES = LEAP_DISTANCES + 1
 STAY_US = -(2**63)
 """Holds the punctuation where it is: nothing is known of the tuples that are kept waiting."""
+MAX_OUT = 1_000
+"""How many stretches of windows that came out ahead of the stream are remembered, the next ones."""
+
+Stretch = tuple[int, int]
+"""Some windows in a row, or a time: the first, and the first after it."""
 
 
 @dataclass(frozen=True)
@@ -27,16 +32,17 @@ class Clock:
     tuples: int = 0
     late: int = 0
     held: tuple[Crowd, ...] = ()
-    """Tuples ahead of the newest credible time."""
-    odd: tuple[Crowd, ...] = ()
-    """Held tuples whose times turned out to be wrong with the latest batch."""
-    spacing_us: float = 0.0
-    """The usual distance of two tuples."""
+    """Tuples ahead of the newest credible time that may still confirm a later one."""
+    out: tuple[Stretch, ...] = ()
+    """Windows ahead of the stream that a flush has let out, in order."""
+    distances_us: tuple[int, ...] = ()
+    """How far apart the latest tuples are."""
 
     def leap_us(self, windows: Windows) -> int:
         """Return how far ahead a single tuple may be."""
         by_windows = min(max(windows.slide_us, MIN_LEAP_US), MAX_LEAP_US)
-        return max(by_windows, min(int(LEAP_SPACINGS * self.spacing_us), FAR_US))
+        by_tuples = sum(self.distances_us) - max(self.distances_us, default=0)  # without the longest: one silence is not usual
+        return max(by_windows, min(by_tuples, FAR_US))
 
     def advance(
         self, arrivals: Arrivals, windows: Windows, slack: SlackLogic, hold_us: int | None = None, min_slack_us: int = 0
@@ -52,25 +58,27 @@ class Clock:
             passed_us = newest if hold_us is None or newest - hold_us > FAR_US else min(newest, hold_us)
             reached_us = passed_us - max(slack.slack_us, min_slack_us)
             punctuation = reached_us if punctuation is None else max(punctuation, reached_us)
-        ahead = [crowd for crowd in crowds if newest is None or crowd.first_us > newest]
-        odd = [crowd for crowd in ahead if crowd.is_odd]
-        if newest is not None and self.newest_us is None:
-            odd += [crowd for crowd in crowds if crowd.tuples <= FEW and newest - crowd.last_us > FAR_US]
         return replace(
             self,
             newest_us=newest,
             punctuation_us=punctuation,
             tuples=self.tuples + arrivals.tuples,
             late=self.late + arrivals.late,
-            held=tuple(crowd for crowd in ahead if not crowd.is_odd),
-            odd=tuple(odd),
-            spacing_us=self._spacing_us(newest, arrivals.tuples),
+            held=telling(crowd for crowd in crowds if newest is None or crowd.first_us > newest),
+            distances_us=self._distances_us(newest, crowds),
         )
 
-    def _spacing_us(self, newest_us: int | None, tuples: int) -> float:
-        if newest_us is None or self.newest_us is None:
-            return self.spacing_us
-        return (self.spacing_us * USUAL_TUPLES + newest_us - self.newest_us) / (USUAL_TUPLES + tuples)
+    def _distances_us(self, newest_us: int | None, crowds: Sequence[Crowd]) -> tuple[int, ...]:
+        """Return how far apart the latest tuples are, up to the new `newest_us`; within a crowd, on average."""
+        distances, at_us = list(self.distances_us), self.newest_us
+        for crowd in crowds:
+            if newest_us is None or crowd.last_us > newest_us:
+                break
+            inside = min(crowd.tuples - 1, KEPT_DISTANCES)
+            distances += [] if at_us is None else [crowd.first_us - at_us]
+            distances += [(crowd.last_us - crowd.first_us) // max(crowd.tuples - 1, 1)] * inside
+            at_us = crowd.last_us
+        return tuple(distances[-KEPT_DISTANCES:])
 
     def begun(self, first_pane: int | None, windows: Windows) -> "Clock":
         """Return the clock of a stream whose first open pane is known: no window before it has tuples."""
@@ -79,16 +87,15 @@ class Clock:
         first = windows.first_of_pane(first_pane)
         return replace(self, next_window=first if self.next_window is None else min(first, self.next_window))
 
-    def flushed(self, windows: Windows) -> "Clock":
-        """Return the clock of a stream that has ended: every window with tuples may come out, and nothing waits any more."""
-        far = tuple(crowd for crowd in self.held if self.newest_us is not None and crowd.first_us - self.newest_us > FAR_US)
-        known = [self.newest_us, *(crowd.last_us for crowd in self.held if crowd not in far)]
-        newest = max((time for time in known if time is not None), default=None)
+    def flushed(self, windows: Windows, reach_us: int | None = None) -> "Clock":
+        """Return the clock of a stream that has ended: every window up to its newest tuple may come out, or up to `reach_us`."""
+        newest = max((time for time in (self.newest_us, reach_us) if time is not None), default=None)
         if newest is None:
-            return replace(self, held=(), odd=far)
+            return self
         end = windows.end_us(windows.last_of_pane(windows.pane_of(newest)))
         punctuation = end if self.punctuation_us is None else max(self.punctuation_us, end)
-        return replace(self, newest_us=newest, punctuation_us=punctuation, held=(), odd=far)
+        held = tuple(crowd for crowd in self.held if crowd.first_us > newest)
+        return replace(self, newest_us=newest, punctuation_us=punctuation, held=held)
 
     def ended(self, windows: Windows) -> range:
         """Return the windows that have ended and have not come out yet."""
@@ -96,29 +103,41 @@ class Clock:
             return range(0)
         return range(self.next_window, max(self.next_window, windows.last_ended_by(self.punctuation_us) + 1))
 
-    def emitted(self, out: range) -> "Clock":
-        """Return the clock after some windows have come out."""
-        return replace(self, next_window=out.stop) if out else self
+    def emitted(self, out: range, ahead: Sequence[range] = ()) -> "Clock":
+        """Return the clock after some windows have come out, and others `ahead` of the stream."""
+        next_window = out.stop if out else self.next_window
+        known = [(first, stop) for first, stop in self.out if next_window is None or stop > next_window]
+        return replace(self, next_window=next_window, out=tuple(sorted([*known, *((w.start, w.stop) for w in ahead)])[:MAX_OUT]))
 
-    def odd_panes(self, panes: "list[int]", windows: Windows) -> set[int]:
-        """Return the panes that hold only odd tuples."""
-        if not self.odd:
-            return set()
-        credible = [*self.held, *([Crowd(self.newest_us - FAR_US, self.newest_us, 0)] if self.newest_us is not None else [])]
-        return {pane for pane in panes if _overlaps(pane, self.odd, windows) and not _overlaps(pane, credible, windows)}
+    def not_out(self, ended: range) -> list[range]:
+        """Return the windows of `ended` that have not come out yet, in order."""
+        left, first = [], ended.start
+        for start, stop in self.out:
+            left.append(range(first, min(max(start, first), ended.stop)))
+            first = max(first, stop)
+        return [some for some in (*left, range(first, ended.stop)) if some]
+
+    def out_us(self, windows: Windows) -> tuple[Stretch, ...]:
+        """Return the times of the windows ahead of the stream that have come out: tuples of these times are late."""
+        return tuple((windows.start_us(first), windows.end_us(stop - 1)) for first, stop in self.out)
+
+    def is_ahead(self, pane: int, windows: Windows) -> bool:
+        """Return whether all tuples of a pane are ahead of the newest credible time."""
+        return self.newest_us is None or windows.pane_start_us(pane) > self.newest_us
+
+    def is_held(self, pane: int, windows: Windows) -> bool:
+        """Return whether a pane has tuples that may still confirm a later time."""
+        start_us, end_us = windows.pane_start_us(pane), windows.pane_start_us(pane + 1)
+        return any(crowd.first_us < end_us and crowd.last_us >= start_us for crowd in self.held)
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values."""
-        crowds = {name: [list(vars(crowd).values()) for crowd in getattr(self, name)] for name in ("held", "odd")}
-        return {**vars(self), **crowds}
+        return {**vars(self), "held": [list(vars(crowd).values()) for crowd in self.held], "out": [list(some) for some in self.out]}
 
     @staticmethod
     def from_json(values: dict[str, Any]) -> "Clock":
-        """Return the clock for a result of `to_json`."""
-        crowds = {name: tuple(Crowd(*crowd) for crowd in values[name]) for name in ("held", "odd")}
-        return Clock(**{**values, **crowds})
-
-
-def _overlaps(pane: int, crowds: "tuple[Crowd, ...] | list[Crowd]", windows: Windows) -> bool:
-    start_us, end_us = windows.pane_start_us(pane), windows.pane_start_us(pane + 1)
-    return any(crowd.first_us < end_us and crowd.last_us >= start_us for crowd in crowds)
+        """Return the clock for a result of `to_json`; earlier versions noted only a mean distance, and tuples that they dropped for their time."""
+        known = {name: value for name, value in values.items() if name not in ("odd", "spacing_us")}
+        held, out = (Crowd(*crowd) for crowd in known["held"]), ((first, stop) for first, stop in known.get("out", ()))
+        distances = known.get("distances_us", [int(values.get("spacing_us", 0))] * KEPT_DISTANCES)
+        return Clock(**{**known, "held": tuple(held), "out": tuple(out), "distances_us": tuple(distances)})

@@ -1,12 +1,14 @@
 """Decides which times to believe: a single time stamp far ahead of a stream is more often wrong than a leap of the stream.
 
 Times within a leap of each other are a crowd. Any tuple can move a stream's time forward by up to a leap; to move further, more than a
-few tuples have to come at or after the new time. A small crowd ahead waits until that is so; if the stream continues behind it instead,
-its tuples are odd, and belong to no window.
+few tuples have to come at or after the new time, beyond as many as have come behind it meanwhile. Until then a crowd ahead is held; if the
+stream continues behind it instead, it is odd, and says nothing any more about how far the stream has come. Either way its tuples stay in
+their panes: no tuple is dropped for its time.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +16,7 @@ from numpy.typing import NDArray
 FEW = 3
 """How many tuples may be wrong together."""
 FAR_US = 30 * 86_400_000_000
-"""No delay is this long, and no stream that has begun is silent for this long."""
+"""No delay is this long."""
 MAX_CROWDS = 64
 
 Times = NDArray[np.int64]
@@ -31,14 +33,20 @@ class Crowd:
     """Tuples that came later, and are more than a leap behind."""
 
     @property
+    def is_confirmed(self) -> bool:
+        """Return whether its tuples alone show that the stream has come there."""
+        return self.tuples - self.passed > FEW
+
+    @property
     def is_odd(self) -> bool:
-        """Return whether its time stamps must be wrong: few tuples have them, and the stream has continued behind."""
-        return self.tuples <= FEW < self.passed
+        """Return whether it says nothing about how far the stream has come: the stream has continued behind."""
+        return self.passed > FEW and not self.is_confirmed
 
     def join(self, other: "Crowd") -> "Crowd":
-        """Return both crowds as one."""
+        """Return both crowds as one; what one of them confirms, the other does not take back."""
         first_us, last_us = min(self.first_us, other.first_us), max(self.last_us, other.last_us)
-        return Crowd(first_us, last_us, self.tuples + other.tuples, self.passed + other.passed)
+        passed = 0 if self.is_confirmed or other.is_confirmed else self.passed + other.passed
+        return Crowd(first_us, last_us, self.tuples + other.tuples, passed)
 
 
 def crowds_of(times_us: Times, leap_us: int) -> tuple[Crowd, ...]:
@@ -55,7 +63,7 @@ def crowds_of(times_us: Times, leap_us: int) -> tuple[Crowd, ...]:
     ordered = np.sort(times_us)
     parts = np.split(ordered, np.flatnonzero(np.diff(ordered) > leap_us) + 1)
     crowds = few_enough([Crowd(int(part[0]), int(part[-1]), len(part)) for part in parts])
-    return tuple(crowd if crowd.tuples > FEW else replace(crowd, passed=_passed(times_us, crowd, leap_us)) for crowd in crowds)
+    return tuple(crowd if crowd.is_confirmed else replace(crowd, passed=_passed(times_us, crowd, leap_us)) for crowd in crowds)
 
 
 def _passed(times_us: Times, crowd: Crowd, leap_us: int) -> int:
@@ -75,19 +83,14 @@ def joined(crowds: Iterable[Crowd], leap_us: int) -> list[Crowd]:
 
 
 def few_enough(crowds: Sequence[Crowd]) -> list[Crowd]:
-    """Return no more crowds than a report should hold: the newest as they are, older ones joined, unless they are far apart."""
-    return [*joined_far(crowds[:-MAX_CROWDS]), *crowds[-MAX_CROWDS:]] if len(crowds) > MAX_CROWDS else list(crowds)
+    """Return no more crowds than a report should hold: the newest as they are, as they decide what is believed, and older ones as one."""
+    old, new = crowds[:-MAX_CROWDS], crowds[-MAX_CROWDS:]
+    return [reduce(Crowd.join, old), *new] if old else list(new)
 
 
-def joined_far(crowds: Sequence[Crowd]) -> list[Crowd]:
-    """Return crowds in order of time, joining all that are not far apart."""
-    out: list[Crowd] = []
-    for crowd in crowds:
-        if out and crowd.first_us - out[-1].last_us <= FAR_US:
-            out[-1] = out[-1].join(crowd)
-        else:
-            out.append(crowd)
-    return out
+def telling(crowds: Iterable[Crowd]) -> tuple[Crowd, ...]:
+    """Return the crowds that say how far a stream has come, or may do so later."""
+    return tuple(crowd for crowd in crowds if not crowd.is_odd)
 
 
 def went_on(crowds: Sequence[Crowd], tuples: int, later: Sequence[Crowd], leap_us: int) -> list[Crowd]:
@@ -95,16 +98,16 @@ def went_on(crowds: Sequence[Crowd], tuples: int, later: Sequence[Crowd], leap_u
     out = []
     for crowd in crowds:
         ahead = sum(other.tuples for other in later if other.last_us >= crowd.first_us - leap_us)
-        out.append(crowd if crowd.tuples > FEW else replace(crowd, passed=crowd.passed + max(0, tuples - ahead)))
+        out.append(crowd if crowd.is_confirmed else replace(crowd, passed=crowd.passed + max(0, tuples - ahead)))
     return out
 
 
 def believed_us(crowds: Sequence[Crowd]) -> int | None:
     """Return the newest time that more than a few tuples confirm, or None; crowds are in order."""
-    tuples = 0
-    for crowd in reversed([crowd for crowd in crowds if not crowd.is_odd]):
-        tuples += crowd.tuples
-        if tuples > FEW:
+    tuples = passed = 0
+    for crowd in reversed(telling(crowds)):
+        tuples, passed = tuples + crowd.tuples, max(passed, crowd.passed)
+        if crowd.is_confirmed or tuples - passed > FEW:
             return crowd.last_us
     return None
 

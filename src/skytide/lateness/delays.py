@@ -1,11 +1,13 @@
 """How late tuples are: a histogram that is small enough to report and fine enough to find quantiles."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
 import numpy as np
+from numpy.typing import NDArray
 
-from skytide.lateness.crowds import FAR_US, FEW, Crowd, Times, crowds_of, joined, newest_of, went_on
+from skytide.lateness.crowds import FAR_US, FEW, Crowd, Times, crowds_of, joined, newest_of, telling, went_on
 
 STEPS_PER_OCTAVE = 8
 BUCKETS = 45 * STEPS_PER_OCTAVE  # to more than a year
@@ -48,13 +50,13 @@ class Arrivals:
     def then(self, later: "Arrivals", leap_us: int) -> "Arrivals":
         """Return these arrivals followed by later ones of the same task."""
         crowds = joined([*went_on(self.crowds, later.passing, later.crowds, leap_us), *later.crowds], leap_us)
-        return self._with(later, crowds)
+        return self._with(later, telling(crowds))
 
     def beside(self, other: "Arrivals", leap_us: int) -> "Arrivals":
         """Return the arrivals of two tasks of one batch, neither before the other."""
         return self._with(other, joined([*self.crowds, *other.crowds], leap_us))
 
-    def _with(self, other: "Arrivals", crowds: list[Crowd]) -> "Arrivals":
+    def _with(self, other: "Arrivals", crowds: Iterable[Crowd]) -> "Arrivals":
         known = [newest for newest in (self.newest_us, other.newest_us) if newest is not None]
         return Arrivals(
             tuples=self.tuples + other.tuples,
@@ -75,8 +77,11 @@ def observe(
     leap_us: int,
     seen_us: int | None = None,
     order: Order = Order.ARRIVAL,
+    out_us: Iterable[tuple[int, int]] = (),
 ) -> Arrivals:
     """Return the arrivals of tuples in some order; `newest_us` was the newest time before this batch, `seen_us` that of this batch so far.
+
+    Late are those before the punctuation, and those in stretches whose windows have come out already.
 
     >>> observe(np.array([10, 12, 9, 11]), newest_us=None, punctuation_us=10, leap_us=100).late
     1
@@ -95,14 +100,22 @@ def observe(
     far = delays[delays > leap_us]
     return Arrivals(
         tuples=len(times_us),
-        late=0 if punctuation_us is None else int((times_us < punctuation_us).sum()),
+        late=int(late_ones(times_us, punctuation_us, out_us).sum()),
         newest_us=newest,
         longest_delay_us=int(delays.max() if not len(far) else delays[delays <= leap_us].max(initial=0)),
         far_delays_us=longest(far.tolist()),
         delays=tuple(np.bincount(bucket(delays), minlength=BUCKETS).tolist()),
-        crowds=crowds,
+        crowds=telling(crowds),
         behind=len(times_us) if order is Order.BEHIND else 0,
     )
+
+
+def late_ones(times_us: Times, punctuation_us: int | None, out_us: Iterable[tuple[int, int]] = ()) -> NDArray[np.bool_]:
+    """Return which tuples are late."""
+    late = np.zeros(len(times_us), np.bool_) if punctuation_us is None else times_us < punctuation_us
+    for first_us, end_us in out_us:
+        late = late | ((times_us >= first_us) & (times_us < end_us))
+    return late
 
 
 def _delays(times_us: Times, before_us: int | None, newest_us: int | None, order: Order) -> Times:

@@ -23,6 +23,8 @@ def _type(name: str) -> pa.DataType:
 
 SCHEMA = pa.schema([(name, _type(name)) for name in ("at_s", "interval_s", *_PARTS, *_OWN[2:])])
 
+_FIRST = ("at_s", "interval_s", "workers")
+
 
 def to_table(seen: Sequence[Observation]) -> pa.Table:
     """Return observations as a table.
@@ -51,6 +53,15 @@ def from_table(table: pa.Table) -> list[Observation]:
 def save(seen: Sequence[Observation], path: str | os.PathLike[str]) -> None:
     """Write observations to a Parquet file."""
     pq.write_table(to_table(seen), path)
+
+
+def is_recording(path: str | os.PathLike[str]) -> bool:
+    """Return whether a file is one that `save` wrote, in this version or another."""
+    try:
+        names = pq.read_schema(path).names
+    except (OSError, pa.ArrowInvalid):
+        return False
+    return names[: len(_FIRST)] == list(_FIRST) and "utilisation" in names
 
 
 def load(path: str | os.PathLike[str]) -> list[Observation]:

@@ -4,6 +4,7 @@ from skytide.queries.aggregate import Aggregate
 from skytide.queries.asks import QUERIES, Asks
 from skytide.queries.columns import Nulls
 from skytide.queries.dominant import KDominant, TopDelta
+from skytide.queries.identity import Identity
 from skytide.queries.measure import Measure
 from skytide.queries.mergeable import Mergeable, collect
 from skytide.queries.over import Over
@@ -22,6 +23,7 @@ __all__ = [
     "Asks",
     "Distinct",
     "Expression",
+    "Identity",
     "Incremental",
     "KDominant",
     "Levels",

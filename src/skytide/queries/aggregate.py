@@ -11,10 +11,12 @@ import pyarrow.compute as pc
 
 from skytide.errors import InvalidInput
 from skytide.queries.arithmetic import NoResult
-from skytide.queries.columns import missing_column
+from skytide.queries.columns import missing_column, named_twice
+from skytide.queries.described import described
 from skytide.queries.expressions import Expression, evaluate
 from skytide.queries.extremes import comparable, has_order, original
 from skytide.queries.groups import Groups, normalised
+from skytide.queries.identity import Identity
 from skytide.queries.measure import SPREADS, Measure
 from skytide.queries.moments import Moments, can_spread, from_columns
 from skytide.queries.query import Query
@@ -89,14 +91,24 @@ class Aggregate(Query):
         measures = tuple(replace(measure, column=names.get(measure.column, measure.column)) for measure in self.measures)
         return replace(self, measures=measures, keys=tuple(map(key, self.keys)), written=self.written or self.keys)
 
+    def identity(self) -> Identity:
+        """Return what is kept: results may be other expressions of the same measures."""
+        kept = [described(measure.kept) for measure in self.measures]
+        code = " ".join(each.code for each in kept if each.code)
+        return Identity.of(replace(self, measures=(), results=(), written=()), repr(self), tuple(each.text for each in kept), code)
+
+    def arranged(self, order: tuple[int, ...]) -> Aggregate:
+        """Return the same query, with its measures in another order; results do not depend on it."""
+        return replace(self, measures=tuple(self.measures[place] for place in order))
+
     def groups(self) -> tuple[str, ...]:
         """Return the keys."""
         return self.keys
 
     def check(self, rows: pa.Schema) -> None:
         """Refuse columns that do not exist, or cannot be summed or compared, and duplicate names."""
-        names = [name.lower() for name in (*(self.written or self.keys), *(each.name for each in self.results or self.measures))]
-        for name in (n for n in names if names.count(n) > 1):
+        names = (*(self.written or self.keys), *(each.name for each in self.results or self.measures))
+        if name := named_twice(names, rows):
             raise InvalidInput(value=f"result {name}", reason="named twice", remedy='give it another name: "sum(x) AS total"')
         for column in (*self.keys, *(measure.column for measure in self.measures if measure.column != "*")):
             if column not in rows.names:
@@ -139,7 +151,7 @@ class Aggregate(Query):
                 parts[_part("count", i)] = pc.is_valid(values).cast(pa.int64())
             if measure.plain in ("sum", "avg"):
                 kinds[_part("sum", i)] = values.type
-                parts[_part("sum", i)] = addends(values) if measure.function == "sum" else rounded_addends(values)
+                parts[_part("sum", i)] = addends(values) if measure.plain == "sum" else rounded_addends(values)
             if measure.plain in TOWARDS:
                 parts[_part(measure.function, i)] = values
             if measure.plain in ("first", "last"):
@@ -207,9 +219,9 @@ class Aggregate(Query):
             return merged[_part(measure.function, i)]
         kind = merged[_part("kind", i)].type
         sums = uncarried(merged[_part("sum", i)], kind)
-        if measure.function == "sum":
-            return total(sums, kind, measure.text)
-        return average(sums, merged[_part("count", i)].combine_chunks(), kind, measure.text)
+        if measure.plain == "sum":
+            return total(sums, kind, measure)
+        return average(sums, merged[_part("count", i)].combine_chunks(), kind, measure)
 
 
 MOMENTS = ("values", "mean", "squares")

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 Mode = Literal["ANSI", "LEGACY", "TRY"]
-"""What Spark does where there is no result: ANSI: an error; LEGACY: NULL, and integers wrap around; TRY: NULL."""
+"""What Spark does where there is no result: ANSI: an error; LEGACY: NULL, but integers wrap around, and floats become the nearest; TRY: NULL."""
 Function = Callable[[Sequence[pa.Array], pa.DataType, Mode], pa.Array]
 
 _EXACT = decimal.Context(prec=200, rounding=decimal.ROUND_HALF_UP)
@@ -30,7 +30,10 @@ class NoResult(ArithmeticError):
 
 
 def _overflow(kind: pa.DataType) -> NoResult:
-    return NoResult(f"a value overflows {kind}", "cast to a wider type first, as in CAST(... AS double), or use a try_ function")
+    return NoResult(
+        f"a value overflows {kind}",
+        "use a try_ function, which returns NULL there, or compute in a wider type, as in CAST(... AS double)",
+    )
 
 
 def _by_zero() -> NoResult:
@@ -57,8 +60,11 @@ def _fitted(value: decimal.Decimal, kind: pa.DataType) -> decimal.Decimal:
     return rounded
 
 
-def _within(value: int, kind: pa.DataType) -> int:
-    if not -(2 ** (kind.bit_width - 1)) <= value < 2 ** (kind.bit_width - 1):
+def _within(value: int, kind: pa.DataType, mode: Mode) -> int:
+    half: int = 2 ** (kind.bit_width - 1)
+    if mode == "LEGACY":
+        return (value + half) % (2 * half) - half
+    if not -half <= value < half:
         raise _overflow(kind)
     return value
 
@@ -76,7 +82,7 @@ def _operation(
         if pa.types.is_floating(kind) or mode == "LEGACY":
             return wrapping(left, right)
         if mode == "TRY":
-            return _each(lambda a, b: _within(whole(a, b), kind), operands, kind, mode)
+            return _each(lambda a, b: _within(whole(a, b), kind, mode), operands, kind, mode)
         try:
             return checked(left, right)
         except pa.ArrowInvalid:
@@ -87,7 +93,8 @@ def _operation(
 
 def _divide(operands: Sequence[pa.Array], kind: pa.DataType, mode: Mode) -> pa.Array:
     left, right = operands
-    zero = pc.and_(pc.equal(right, pa.scalar(0).cast(right.type)), pc.is_valid(left))
+    nothing = pa.scalar(decimal.Decimal(0) if pa.types.is_decimal(right.type) else 0, right.type)
+    zero = pc.and_(pc.equal(right, nothing), pc.is_valid(left))
     if mode == "ANSI" and pc.any(zero).as_py():
         raise _by_zero()
     right = pc.if_else(zero, pa.scalar(None, right.type), right)
@@ -109,7 +116,7 @@ def _divide_whole(operands: Sequence[pa.Array], kind: pa.DataType, mode: Mode) -
     def work(a: Any, b: Any) -> int:
         if b == 0:
             raise _by_zero()
-        return _within(_whole_quotient(a, b), kind)
+        return _within(_whole_quotient(a, b), kind, mode)
 
     return _each(work, operands, kind, mode)
 
@@ -146,7 +153,7 @@ def _cast(operands: Sequence[pa.Array], kind: pa.DataType, mode: Mode) -> pa.Arr
         return pa.array([None if value is None else float(value) for value in values.to_pylist()], kind)
     if pa.types.is_decimal(kind):
         return _each(lambda value: _fitted(_as_decimal(value, kind), kind), operands, kind, mode)
-    return _each(lambda value: _within(_truncated(value, kind), kind), operands, kind, mode)
+    return _each(lambda value: _within(_truncated(value, kind, mode), kind, mode), operands, kind, mode)
 
 
 def _as_decimal(value: Any, kind: pa.DataType) -> decimal.Decimal:
@@ -157,7 +164,10 @@ def _as_decimal(value: Any, kind: pa.DataType) -> decimal.Decimal:
     return decimal.Decimal(value)
 
 
-def _truncated(value: Any, kind: pa.DataType) -> int:
+def _truncated(value: Any, kind: pa.DataType, mode: Mode) -> int:
+    if isinstance(value, float) and mode == "LEGACY":
+        most = 2 ** (max(32, kind.bit_width) - 1)  # as in Java, where bytes and shorts are cut out of an int
+        return 0 if math.isnan(value) else int(max(-most, min(most - 1, value)))
     if isinstance(value, float) and not math.isfinite(value):
         raise _overflow(kind)
     return int(value)
@@ -209,9 +219,11 @@ def _round(operands: Sequence[pa.Array], kind: pa.DataType, mode: Mode) -> pa.Ar
         if isinstance(value, float):
             if not math.isfinite(value):
                 return value
-            return float(decimal.Decimal(repr(value)).quantize(unit, decimal.ROUND_HALF_UP, _EXACT))
+            return (
+                float(decimal.Decimal(repr(value)).quantize(unit, decimal.ROUND_HALF_UP, _EXACT)) + 0.0
+            )  # a decimal zero has no sign in Spark
         rounded = decimal.Decimal(value).quantize(unit, decimal.ROUND_HALF_UP, _EXACT)
-        return _fitted(rounded, kind) if pa.types.is_decimal(kind) else _within(int(rounded), kind)
+        return _fitted(rounded, kind) if pa.types.is_decimal(kind) else _within(int(rounded), kind, mode)
 
     return _each(work, operands, kind, mode)
 

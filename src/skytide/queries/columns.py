@@ -2,6 +2,7 @@
 
 import difflib
 import os
+from collections.abc import Iterable
 from typing import Any, Literal
 
 import numpy as np
@@ -29,6 +30,17 @@ def missing_column(value: str, name: str, rows: pa.Schema) -> InvalidInput:
     close = difflib.get_close_matches(name, known, n=1)
     hint = f"did you mean {close[0]!r}?" if close else f"choose one of {', '.join(known)}"
     return InvalidInput(value=value, reason=f"there is no column {name!r}", remedy=hint)
+
+
+def named_twice(names: Iterable[str], rows: pa.Schema) -> str | None:
+    """Return a name that stands for two results, if there is one; case counts only if the rows themselves have names that differ in case alone.
+
+    >>> named_twice(["k", "K"], pa.schema([("k", pa.int64())])), named_twice(["k", "K"], pa.schema([("k", pa.int64()), ("K", pa.int64())]))
+    ('k', None)
+    """
+    cased = len({name.lower() for name in rows.names}) < len(rows.names)
+    known = [name if cased else name.lower() for name in names]
+    return next((name for name in known if known.count(name) > 1), None)
 
 
 def is_ordered(kind: pa.DataType) -> bool:

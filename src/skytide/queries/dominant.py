@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from skytide.kernels import Indices, Mask, Points, count_dominators, smallest_k
 from skytide.queries.preference_query import PreferenceQuery, check_count, plain_dimensions
-from skytide.queries.skyline import Skyline
+from skytide.queries.skyline import Skyband, Skyline
 
 
 @dataclass(frozen=True)
@@ -26,6 +26,10 @@ class _KDominance(PreferenceQuery):
     def skyline_inside(self) -> Skyline:
         """Return the plain skyline."""
         return Skyline(self.preference, self.nulls)
+
+    def skyband_inside(self) -> Skyband:
+        """Return the plain skyline as a skyband."""
+        return self.skyline_inside().skyband_inside()
 
     def window(self, kept: pa.Table) -> pa.Table:
         """Return the answer from the skyline of what was kept."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from skytide.errors import InvalidInput
@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 
 PLAIN = ("count", "sum", "avg", "min", "max", "first", "last")
 SPREADS = ("stddev", "stddev_samp", "stddev_pop", "variance", "var_samp", "var_pop")
-FUNCTIONS = (*PLAIN, *SPREADS)
+TRIES = ("try_sum", "try_avg")
+"""Functions that are NULL where the total does not fit its type; they keep the same of panes as those that fail there."""
+FUNCTIONS = (*PLAIN, *TRIES, *SPREADS)
 CALL = re.compile(r"\s*(\w+)\s*\(\s*(\*|`[^`]+`|\w+)\s*\)(?:\s+as\s+(\w+))?\s*", re.IGNORECASE)
 
 
@@ -35,7 +37,17 @@ class Measure:
     @property
     def plain(self) -> str:
         """Return the function if Arrow knows it, otherwise an empty text; a mergeable one is never Arrow's, whatever its name."""
-        return "" if self.mergeable is not None else self.function
+        return "" if self.mergeable is not None else self.function.removeprefix("try_")
+
+    @property
+    def tries(self) -> bool:
+        """Return whether there is NULL where the total does not fit its type."""
+        return self.mergeable is None and self.function in TRIES
+
+    @property
+    def kept(self) -> Measure:
+        """Return what of this measure decides what is kept: not its name, nor what happens where there is no result."""
+        return replace(self, function=self.plain or self.function, name="")
 
     @property
     def text(self) -> str:

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from skytide.kernels import Mask
 from skytide.queries.aggregate import Result
+from skytide.queries.identity import Identity
 from skytide.queries.preferences import Expression
 from skytide.queries.query import Query
 
@@ -67,6 +68,14 @@ class Over(Query):
     def over(self, names: dict[str, str]) -> Over:
         """Return the same query over named columns."""
         return replace(self, first=self.first.over(names))
+
+    def identity(self) -> Identity:
+        """Return the identity of both: the second query continues from what the first one keeps."""
+        return self.first.identity().over(Identity.of(self.second, repr(self.second), stricter=self.second.stricter()))
+
+    def arranged(self, order: tuple[int, ...]) -> Over:
+        """Return the same query, with what the first one keeps in another order."""
+        return replace(self, first=self.first.arranged(order))
 
     def routed_by(self) -> tuple[str, ...]:
         """Return the keys of the first query: what it keeps of them is merged before the second one runs."""

@@ -55,6 +55,10 @@ class PreferenceQuery(Query):
                     remedy=f'rename yours first, for instance .withColumnRenamed("{own}", "{own}_1")',
                 )
 
+    def stricter(self) -> tuple[Self, ...]:
+        """Return the query to which NULL and NaN are errors: nothing that it kept has them."""
+        return () if self.nulls == "error" else (replace(self, nulls="error"),)
+
     def refused(self, rows: pa.Table) -> Mask | None:
         """Return which rows have NULL or NaN where that is an error."""
         return missing(rows, tuple(self.preference.attributes())) if self.nulls == "error" else None

@@ -4,13 +4,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Self
 
+import numpy as np
 import pyarrow as pa
 
-from skytide.kernels import Mask
+from skytide.kernels import Indices, Mask
+from skytide.queries.identity import Identity
 from skytide.queries.preferences import Expression
 
 if TYPE_CHECKING:
-    from skytide.queries.skyline import Skyline
+    from skytide.queries.skyline import Skyband, Skyline
 
 
 class Query(ABC):
@@ -64,6 +66,18 @@ class Query(ABC):
         """Return the same query with each expression (by its text) replaced by the column that holds it."""
         return self
 
+    def identity(self) -> Identity:
+        """Return what has to be the same for the query to continue from a checkpoint: its class and its attributes."""
+        return Identity.of(self, repr(self), stricter=self.stricter())
+
+    def stricter(self) -> tuple[Self, ...]:
+        """Return queries that end with an error where this one has another answer, and are the same otherwise."""
+        return ()
+
+    def arranged(self, order: tuple[int, ...]) -> Self:
+        """Return the same query, with what it keeps of aggregates in another order."""
+        return self
+
     def groups(self) -> tuple[str, ...]:
         """Return columns by which rows are independent: rows with different values can be processed separately."""
         return ()
@@ -80,6 +94,17 @@ class Query(ABC):
         """Return the same as `window`, from rows that are a skyline already."""
         return self.window(best)
 
+    def skyband_inside(self) -> "Skyband | None":
+        """Return the skyband whose rows are all that `window` needs, if there is one: those of many windows can then be found at once."""
+        return None
+
+    def windows_of_skyband(self, best: pa.Table, counts: Indices) -> tuple[pa.Table, Indices]:
+        """Return the answers of windows from their skybands, one after the other, of which each has so many rows; and how many each answer has."""
+        ends = np.cumsum(counts)
+        found = [self.window(best.slice(end - rows, rows)) for end, rows in zip(ends.tolist(), counts.tolist(), strict=True)]
+        answers = pa.concat_tables([self.schema(best.schema).empty_table(), *found])
+        return answers, np.array([answer.num_rows for answer in found], np.int64)
+
     can_share = False
     share_is_final = True
 
@@ -95,8 +120,10 @@ class Query(ABC):
         return shares
 
 
-def stands_for_window(query: Query, method: str) -> bool:
+def stands_for_window(query: Query, method: str, instead_of: str = "window") -> bool:
     """Return whether a method was written for the `window` that the query has: not if a subclass has another `window`, but inherits the method.
+
+    The same goes for another method that it stands instead of.
 
     >>> from skytide.queries import Skyline, low
     >>> class Cheapest(Skyline):
@@ -106,5 +133,5 @@ def stands_for_window(query: Query, method: str) -> bool:
     [True, False]
     """
     classes = type(query).__mro__
-    window, found = (next(kind for kind in classes if name in vars(kind)) for name in ("window", method))
+    window, found = (next(kind for kind in classes if name in vars(kind)) for name in (instead_of, method))
     return found is Query or classes.index(found) <= classes.index(window)  # those of Query itself call `window`

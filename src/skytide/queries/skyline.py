@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 
 from skytide.errors.checks import yes_or_no
-from skytide.kernels import Mask, Points, count_dominators, skyline, skyline_levels
+from skytide.kernels import Indices, Mask, Points, count_dominators, skyline, skyline_levels
 from skytide.queries.columns import group_numbers, one_of_equals
 from skytide.queries.preference_query import PreferenceQuery, check_count
 
@@ -56,6 +56,14 @@ class Skyline(PreferenceQuery):
         """Return itself, with all duplicates."""
         return replace(self, distinct=False)
 
+    def skyband_inside(self) -> "Skyband":
+        """Return the skyband with k = 1."""
+        return Skyband(self.preference, self.nulls, k=1)
+
+    def windows_of_skyband(self, best: pa.Table, counts: Indices) -> tuple[pa.Table, Indices]:
+        """Return the skybands, or one of the rows that are equal."""
+        return super().windows_of_skyband(best, counts) if self.distinct else (best, counts)
+
     def _one_each(self, rows: pa.Table, points: Points) -> pa.Table:
         if not self.distinct or rows.num_rows == 0:
             return rows
@@ -90,6 +98,14 @@ class Skyband(PreferenceQuery):
     def window(self, kept: pa.Table) -> pa.Table:
         """Return the k-skyband of what was kept."""
         return self.pane(kept)
+
+    def skyband_inside(self) -> "Skyband":
+        """Return itself."""
+        return self
+
+    def windows_of_skyband(self, best: pa.Table, counts: Indices) -> tuple[pa.Table, Indices]:
+        """Return the skybands."""
+        return best, counts
 
     def share(self, kept: pa.Table, mine: Mask) -> pa.Table:
         """Return the rows of `mine` that fewer than k of `kept` dominate."""

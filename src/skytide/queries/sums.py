@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from skytide.errors import InvalidInput
 from skytide.kernels import EXACT_INTEGER
+from skytide.queries.measure import Measure
 
 MAX_DIGITS, WIDE_DIGITS = 38, 76  # of a decimal in Spark, and of the widest in Arrow
 NARROW_DIGITS = 19  # 10**19 values of this many digits have a sum of at most 38 digits
@@ -89,16 +90,15 @@ def uncarried(parts: pa.ChunkedArray, kind: pa.DataType) -> pa.Array:
     return whole.cast(pa.binary(32)).view(_added_type(kind)) if _outgrows(kind) else whole
 
 
-def total(sums: pa.Array, kind: pa.DataType, measure: str) -> pa.Array:
-    """Return sums of values of a type in the type of Spark's `sum`; raise InvalidInput if one does not fit."""
+def total(sums: pa.Array, kind: pa.DataType, measure: Measure) -> pa.Array:
+    """Return sums of values of a type in the type of Spark's `sum`; raise InvalidInput if one does not fit, unless the measure `tries`."""
     target = sum_type(kind)
     if pa.types.is_floating(target):
         return sums
-    _check_fits(sums, target, measure)
-    return sums.cast(target)
+    return _fitting(sums, target, measure).cast(target)
 
 
-def average(sums: pa.Array, counts: pa.Array, kind: pa.DataType, measure: str) -> pa.Array:
+def average(sums: pa.Array, counts: pa.Array, kind: pa.DataType, measure: Measure) -> pa.Array:
     """Return sums divided by counts in the type of Spark's `avg`; no count is 0 where there is a sum.
 
     Averages of decimals are rounded half up. The sum of integers is rounded once, to float64; Spark rounds each addition beyond 2^53,
@@ -107,13 +107,12 @@ def average(sums: pa.Array, counts: pa.Array, kind: pa.DataType, measure: str) -
     if not pa.types.is_decimal(kind):
         return pc.divide(_as_floats(sums), pc.if_else(pc.equal(counts, 0), None, counts).cast(pa.float64()))
     target = average_type(kind)
-    _check_fits(sums, pa.decimal128(MAX_DIGITS, kind.scale), measure)
+    sums = _fitting(sums, pa.decimal128(MAX_DIGITS, kind.scale), measure)
     unit = decimal.Decimal((0, (1,), -target.scale))
     pairs = zip(sums.to_pylist(), counts.to_pylist(), strict=True)
     rounded = [None if s is None else _EXACT.divide(s, n).quantize(unit, decimal.ROUND_HALF_UP, _EXACT) for s, n in pairs]
     averages = pa.array(rounded, pa.decimal256(WIDE_DIGITS, target.scale))
-    _check_fits(averages, target, measure)
-    return averages.cast(target)
+    return _fitting(averages, target, measure).cast(target)
 
 
 def _outgrows(kind: pa.DataType) -> bool:
@@ -144,19 +143,27 @@ def _as_floats(sums: pa.Array) -> pa.Array:
     return pa.array([None if value is None else float(value) for value in sums.to_pylist()], pa.float64())
 
 
-def _check_fits(values: pa.Array, target: pa.DataType, measure: str) -> None:
-    """Raise InvalidInput if a value does not fit a type, as Spark does in its ANSI mode."""
+def _fitting(values: pa.Array, target: pa.DataType, measure: Measure) -> pa.Array:
+    """Return the values that fit a type; where one does not, raise InvalidInput, as Spark does in its ANSI mode, or return NULL."""
     if pa.types.is_decimal(target):
         above = decimal.Decimal((0, (1,), target.precision - target.scale))
         below, name = above.copy_negate(), f"decimal({target.precision},{target.scale})"
-        remedy = "cast the column to a decimal with fewer digits after the point"
+        narrower = "cast the column to a decimal with fewer digits after the point"
     else:
         above, below, name = decimal.Decimal(2**63), decimal.Decimal(-(2**63) - 1), "bigint"
-        remedy = "cast the column to decimal(38,0) or double"
+        narrower = "cast the column to decimal(38,0) or double"
     for value in pc.min_max(values).as_py().values():
         if value is not None and not below < value < above:
-            raise InvalidInput(
-                value=f"{measure} of a window",
-                reason=f"{value} overflows {name}, the type of the result",
-                remedy=f"{remedy} before skytide.stream, or filter out values that cannot be right",
-            )
+            if measure.tries:
+                return pa.array([v if v is None or below < v < above else None for v in values.to_pylist()], values.type)
+            raise overflows(measure, f"{value} overflows {name}", narrower)
+    return values
+
+
+def overflows(measure: Measure, reason: str, narrower: str) -> InvalidInput:
+    """Return the error for a total that does not fit the type of its result."""
+    return InvalidInput(
+        value=f"{measure.text} of a window",
+        reason=f"{reason}, the type of the result",
+        remedy=f"write try_{measure.text}, which is NULL there; or, in a query of its own, {narrower} before skytide.stream",
+    )

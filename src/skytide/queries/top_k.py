@@ -6,9 +6,10 @@ import numpy as np
 import pyarrow as pa
 
 from skytide.errors import InvalidInput
-from skytide.kernels import Mask, Points
+from skytide.kernels import Indices, Mask, Points
 from skytide.queries.preference_query import PreferenceQuery, check_count
 from skytide.queries.preferences import chains_of
+from skytide.queries.skyline import Skyband
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,16 @@ class TopK(PreferenceQuery):
         """Return the k best of what was kept, and ties, the best first."""
         best, points = self.compared(self.pane(kept))
         return best.take(pa.array(np.argsort(points[:, 0], kind="stable"))) if best.num_rows > 1 else best
+
+    def skyband_inside(self) -> Skyband:
+        """Return the rows that fewer than k others beat, which are the k best and ties."""
+        return Skyband(self.preference, self.nulls, self.k)
+
+    def windows_of_skyband(self, best: pa.Table, counts: Indices) -> tuple[pa.Table, Indices]:
+        """Return the rows of each window, the best first."""
+        best, points = self.compared(best)
+        order = np.lexsort((points[:, 0], np.repeat(np.arange(len(counts)), counts)))
+        return best.take(pa.array(order)), counts
 
     def _best(self, points: Points) -> Mask:
         if len(points) <= self.k:

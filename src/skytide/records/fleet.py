@@ -14,6 +14,12 @@ class FleetStatus(Printed):
     """Streams that are there."""
     missing: int = 0
     """Streams that were there; they keep their place in case they come back."""
+    forgotten: int = 0
+    """Streams that have been missing for so long, among so many others, that they lost their place: if they come back, they are read from their beginning."""
+    unreadable: int = 0
+    """Streams that are there, but cannot be read now: they wait."""
+    unknown: tuple[str, ...] = ()
+    """Names that were suspended, resumed or declared, but no stream has them, at least not yet; some of them, if there are many."""
     suspended: int = 0
     silent: int = 0
     """Streams of which nothing has come lately."""
@@ -34,21 +40,36 @@ class FleetStatus(Printed):
     invalid: int = 0
     """Records that could not be read."""
     skipped: Mapping[str, int] = field(default_factory=dict)
-    """How often something of a stream was lost, by reason: "replaced", "truncated", "trimmed", "vanished" or "unreadable"."""
+    """How often something of a stream was lost, by reason: "replaced", "truncated", "trimmed" or "vanished"."""
+    waits_for: str = ""
+    """The stream that windows wait for: the one furthest behind of those of which something is kept waiting; empty if there is none."""
+    waits_s: float = 0.0
+    """How far it is behind the newest tuple, by the times of tuples; 0 if nobody knows."""
     planning_s: float = 0.0
     """The time for the latest look, plan and note."""
+    seen_s: float = 0.0
+    """When that look was, in seconds since 1970; 0 before the first."""
 
     def lines(self) -> list[tuple[str, str]]:
         """Return what is worth knowing, in a few lines."""
-        kinds = ((self.silent, "silent"), (self.suspended, "suspended"), (self.missing, "missing"))
+        kinds = (
+            (self.silent, "silent"),
+            (self.suspended, "suspended"),
+            (self.missing, "missing"),
+            (self.unreadable, "not readable now"),
+            (self.forgotten, "forgotten"),
+        )
         of_them = "".join(f", {count:,} {what}" for count, what in kinds if count)
         rates = f"{number(self.rate_hz)} tuples/s come, {number(self.expected_hz)} are expected, a split takes {number(self.capacity_hz)}"
         lost = [f"{count:,} {reason}" for reason, count in (("not readable", self.invalid), *sorted(self.skipped.items())) if count]
+        behind = f", which is {seconds(self.waits_s)} behind" if self.waits_s else ""
         return [
             ("streams", f"{self.streams:,}{of_them}"),
+            ("unknown", ", ".join(self.unknown)),
             ("splits", f"{self.splits:,}, {self.redirections:,} redirections, planned in {seconds(self.planning_s)}"),
             ("load", rates),
             ("tuples", f"{self.tuples:,} let in, {self.buffered:,} wait, in {self.batches:,} batches"),
+            ("windows", self.waits_for and f"wait for {self.waits_for}{behind}"),
             ("lost", ", ".join(lost)),
         ]
 

@@ -1,8 +1,11 @@
 """How records are printed: a few lines with a label each, as text or in a notebook."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from html import escape
 
+EPOCH = datetime.fromtimestamp(0, UTC)
+CALENDAR_YEARS, CALENDAR_S = 400, 146_097 * 86_400
+"""After so many years, the calendar repeats itself."""
 LIVE_S = 86_400.0
 """A stream whose newest tuple is older than this is a recording: how far it is behind the clock means nothing."""
 
@@ -60,11 +63,13 @@ def seconds(value: float) -> str:
 def moment(time_us: int) -> str:
     """Return a time (UTC) as text, with fractions of a second only if it has any.
 
-    >>> moment(1_700_000_000_000_000), moment(1_700_000_000_200_000)
-    ('2023-11-14 22:13:20', '2023-11-14 22:13:20.2')
+    >>> moment(1_700_000_000_000_000), moment(1_700_000_000_200_000), moment(2**63 - 1)
+    ('2023-11-14 22:13:20', '2023-11-14 22:13:20.2', '294247-01-10 04:00:54.775807')
     """
     whole, rest_us = divmod(time_us, 1_000_000)
-    text = datetime.fromtimestamp(whole, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    cycles, in_cycle_s = divmod(whole, CALENDAR_S)  # Python's calendar ends with the year 9999
+    known = EPOCH + timedelta(seconds=in_cycle_s)
+    text = f"{known.year + CALENDAR_YEARS * cycles:04}-{known:%m-%d %H:%M:%S}"
     return f"{text}.{rest_us:06}".rstrip("0").rstrip(".") if rest_us else text
 
 
@@ -75,4 +80,4 @@ def span(start_us: int, end_us: int) -> str:
     '2023-11-14 22:13:20 to 22:14:20'
     """
     start, end = moment(start_us), moment(end_us)
-    return f"{start} to {end[11:] if start[:10] == end[:10] else end}"
+    return f"{start} to {end.split(' ')[1] if start.split(' ')[0] == end.split(' ')[0] else end}"

@@ -57,9 +57,9 @@ class Status(Printed):
     windows_out: int = 0
     last_window: WindowRow | None = None
     invalid: int = 0
-    """Tuples that belong to no window: without a time, with a wrong one, or with values that the query refuses."""
+    """Tuples that belong to no window: without a time, too many too far ahead, or with values that the query refuses."""
     held: int = 0
-    """Tuples so far ahead of the others that their time is not believed yet."""
+    """Tuples so far ahead of the others that their time is not believed yet; their windows come out when the stream gets there."""
     pane_slots: int = 0
     pane_utilisation: float | None = None
     """What came to the pane slots over what they could have served (SPEC S8); above 1 they are the bottleneck."""

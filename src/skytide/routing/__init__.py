@@ -3,7 +3,7 @@
 from skytide.routing.completeness import Completeness
 from skytide.routing.counting import Frequencies, KeyCounter
 from skytide.routing.frequency import FrequencyAware, KeyRouting
-from skytide.routing.hashing import Keys
+from skytide.routing.hashing import Keys, row_hashes
 from skytide.routing.panes import (
     AS,
     AS_PID,
@@ -60,6 +60,7 @@ __all__ = [
     "Task",
     "Update",
     "WindowScheduler",
+    "row_hashes",
     "strategy_of",
     "tuned",
     "utilisation",

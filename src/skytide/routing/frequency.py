@@ -1,7 +1,8 @@
 """Frequency-aware hashing: frequent keys are divided, and their parts placed as if they were keys (P1 §4.1, SPEC A7).
 
 In each interval the most frequent keys are counted by a sketch. In the next one each of them is divided into sub-keys, in proportion to
-its frequency; its tuples go to the sub-keys in turn. Frequencies only decide where work is done: mergeable results are the same
+its frequency; which sub-key a tuple goes to follows from its content, so that a task of Spark may be repeated, whatever the order of
+its tuples is then. Frequencies only decide where work is done: mergeable results are the same
 without them.
 """
 
@@ -29,12 +30,13 @@ class FrequencyAware:
     """Divides the `heaviest` keys of each interval; with 0 this is plain consistent hashing.
 
     >>> routing = FrequencyAware(heaviest=1).build(range(4))
-    >>> keys = Keys(np.zeros(1_000, np.int64), np.array([5], np.uint64))
-    >>> np.bincount(routing.route(keys), minlength=4).tolist()
+    >>> keys, rows = Keys(np.zeros(1_000, np.int64), np.array([5], np.uint64)), mixed(np.arange(1_000, dtype=np.uint64))
+    >>> routing.learn(Frequencies(10, ((4, 10),)), at_s=0.0)
+    >>> np.bincount(routing.route(keys, rows), minlength=4).tolist()
     [0, 0, 1000, 0]
-    >>> routing.learn(Frequencies(10, ((5, 10),)), at_s=0.0)
-    >>> np.bincount(routing.route(keys), minlength=4).tolist()
-    [264, 270, 248, 218]
+    >>> routing.learn(Frequencies(30, ((5, 30),)), at_s=20.0)
+    >>> np.bincount(routing.route(keys, rows), minlength=4).tolist()
+    [257, 261, 254, 228]
     """
 
     heaviest: int = 100
@@ -60,11 +62,10 @@ class FrequencyAware:
 
 @dataclass(frozen=True, eq=False)
 class Divided:
-    """The divided keys by ascending hash, the number of sub-keys of each, and which sub-key is next."""
+    """The divided keys by ascending hash, and the number of sub-keys of each."""
 
     hashes: Hashes = field(default_factory=lambda: np.zeros(0, np.uint64))
     parts: Codes = field(default_factory=lambda: np.zeros(0, np.int64))
-    turns: Codes = field(default_factory=lambda: np.zeros(0, np.int64))
 
     def __len__(self) -> int:
         """Return the number of divided keys."""
@@ -103,19 +104,20 @@ class KeyRouting:
         self._until_s: float | None = None
         self._settled = False  # whether an interval has ended: until then, what is known so far counts
 
-    def route(self, keys: Keys) -> Nodes:
-        """Return the node of each tuple; the tuples of a divided key go to its sub-keys in turn."""
+    def route(self, keys: Keys, rows: Hashes) -> Nodes:
+        """Return the node of each tuple, by its key; that of a divided key, or while no frequencies are known, by the hash of its row."""
+        if not self.begun and self.config.heaviest:
+            return self.ring.owners(rows)
         nodes = self.ring.owners(keys.hashes)[keys.codes]
         which = self.divided.find(keys.hashes)
         if (which >= 0).any():
             of_tuples = which[keys.codes]
             places = np.flatnonzero(of_tuples >= 0)
-            nodes[places] = self._in_turn(of_tuples[places])
+            nodes[places] = self._of_sub_keys(of_tuples[places], rows[places])
         return nodes
 
     def learn(self, seen: Frequencies, at_s: float) -> None:
         """Take in what others sent up to a time; at the end of an interval, divide its most frequent keys, if it had any."""
-        self._continue_turns(seen)
         self._seen = self._seen.beside(seen).top(self.config.remembered)
         if self._until_s is None:
             self._until_s = at_s + self.config.interval_s
@@ -126,22 +128,13 @@ class KeyRouting:
             self._until_s, self._settled, self._seen = at_s + self.config.interval_s, True, Frequencies()
 
     def divide(self, seen: Frequencies) -> None:
-        """Divide the most frequent keys in proportion; those that were divided before keep their turns."""
+        """Divide the most frequent keys in proportion."""
         heaviest = sorted(seen.counts[: self.config.heaviest])
         hashes = np.array([key for key, _ in heaviest], np.uint64)
         shares = np.array([count for _, count in heaviest], np.float64) / max(seen.tuples, 1)
         parts = np.maximum(np.rint(shares * SUB_KEYS), 1).astype(np.int64)
-        before = self.divided.find(hashes)
-        turns = np.where(before >= 0, np.append(self.divided.turns, 0)[before], 0)
         self.begun = self.begun or seen.tuples > 0
-        self._place(Divided(hashes, parts, turns % parts))
-
-    def apart(self, share: float) -> "KeyRouting":
-        """Return the routing for one of several senders that work at once; its turns begin at a share of the sub-keys, from 0 to 1."""
-        mine, known = KeyRouting(self.config, self.ring), self.divided
-        mine.begun = self.begun
-        mine._place(Divided(known.hashes, known.parts, (known.turns + (known.parts * share).astype(np.int64)) % known.parts))
-        return mine
+        self._place(Divided(hashes, parts))
 
     def resize(self, nodes: Iterable[int]) -> None:
         """Use other nodes from now on; keys stay where they are unless they go to a new node or their node is gone."""
@@ -150,38 +143,25 @@ class KeyRouting:
     def snapshot(self) -> State:
         """Return the state, as plain values."""
         divided = self.divided
-        keys = [list(each) for each in zip(divided.hashes.tolist(), divided.parts.tolist(), divided.turns.tolist(), strict=True)]
+        keys = [list(each) for each in zip(divided.hashes.tolist(), divided.parts.tolist(), strict=True)]
         seen = self._seen.to_json()
         return {"divided": keys, "begun": self.begun, "seen": seen, "until_s": self._until_s, "settled": self._settled}
 
     def restore(self, state: State) -> None:
         """Continue from a snapshot."""
         keys = state["divided"]
-        hashes = np.array([key for key, _, _ in keys], np.uint64)
-        self._place(Divided(hashes, *(np.array([key[at] for key in keys], np.int64) for at in (1, 2))))
+        hashes = np.array([key for key, *_ in keys], np.uint64)
+        self._place(Divided(hashes, np.array([parts for _, parts, *_ in keys], np.int64)))
         self._seen, self.begun = Frequencies.from_json(state["seen"]), state["begun"]
         self._until_s, self._settled = state["until_s"], state["settled"]
-
-    def _continue_turns(self, sent: Frequencies) -> None:
-        """Advance turns by those that others have taken."""
-        counts, known = dict(sent.counts), self.divided
-        took = np.array([counts.get(key, 0) for key in known.hashes.tolist()], np.int64)
-        self.divided = Divided(known.hashes, known.parts, (known.turns + took) % known.parts)
 
     def _place(self, divided: Divided) -> None:
         self.divided, self._nodes = divided, None
 
-    def _in_turn(self, which: NDArray[np.int64]) -> Nodes:
-        """Return the node of each tuple of divided keys, in the order of the tuples."""
+    def _of_sub_keys(self, which: NDArray[np.int64], rows: Hashes) -> Nodes:
+        """Return the node of each tuple of divided keys."""
         divided = self.divided
         if self._nodes is None:
             self._nodes = self.ring.owners(divided.positions())
-        counts = np.bincount(which, minlength=len(divided))
-        order = np.argsort(which.astype(np.uint16), kind="stable")  # a radix sort, as there are few divided keys
-        sorted_ = which[order]
-        ranks = np.arange(len(which)) - np.repeat(np.cumsum(counts) - counts, counts)
-        places = divided.starts()[sorted_] + (divided.turns[sorted_] + ranks) % divided.parts[sorted_]
-        nodes = np.empty(len(which), np.int32)
-        nodes[order] = self._nodes[places]
-        self.divided = Divided(divided.hashes, divided.parts, (divided.turns + counts) % divided.parts)
-        return nodes
+        sub_keys = (rows % divided.parts[which].astype(np.uint64)).astype(np.int64)
+        return np.asarray(self._nodes[divided.starts()[which] + sub_keys])

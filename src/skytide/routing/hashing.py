@@ -1,4 +1,9 @@
-"""Keys as numbers: the same 64-bit hash for the same key on every machine, computed over whole columns."""
+"""Keys as numbers: the same 64-bit hash for the same key on every machine, computed over whole columns.
+
+Without a seed, two keys with the same hash are easily made. With one, texts are hashed by a sum of their bytes times numbers that depend on
+the seed, of which the upper bits count (Lemire and Kaser, "Strongly universal string hashing is fast", 2014): whoever does not know the seed
+finds such keys by chance only, once in 2**56 pairs.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,6 +19,8 @@ Codes = NDArray[np.int64]
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)  # 2**64 over the golden ratio
 BASE = np.uint64(0x100000001B3)  # of the polynomial over the bytes of a text
 NULL = np.uint64(0x6E756C6C)
+BYTE = np.uint64(8)  # bits
+READ_BYTES = 64  # of each text in a row
 
 
 def mixed(numbers: Hashes) -> Hashes:
@@ -40,9 +47,9 @@ class Keys:
     hashes: Hashes
 
     @staticmethod
-    def of(columns: Sequence[pa.ChunkedArray]) -> "Keys":
-        """Return the keys of rows in one or several columns; each different value is hashed once."""
-        first, *others = map(_encoded, columns)
+    def of(columns: Sequence[pa.ChunkedArray], seed: int = 0) -> "Keys":
+        """Return the keys of rows in one or several columns; each different value is hashed once. A seed of 0 is none."""
+        first, *others = (_encoded(column, np.uint64(seed)) for column in columns)
         if not others:
             return first
         rows = first.of_tuples()
@@ -69,28 +76,48 @@ class Keys:
         return np.bincount(self.codes, minlength=len(self.hashes))
 
 
-def _encoded(column: pa.ChunkedArray) -> Keys:
+def row_hashes(rows: pa.Table) -> Hashes:
+    """Return a hash of the content of each row, for all that needs a number that is the same whenever and wherever the row is seen.
+
+    Of long texts it reads the beginning, and of lists and structs nothing: rows that differ only there, or not at all, have one hash.
+
+    >>> first, second, third = row_hashes(pa.table({"a": [0.0, 1.0, -0.0], "b": ["x", "x", "x"]})).tolist()
+    >>> first == third, first == second
+    (True, False)
+    """
+    hashes = np.zeros(rows.num_rows, np.uint64)
+    for column in rows.columns:
+        values = column.combine_chunks()
+        if pa.types.is_nested(values.type) or pa.types.is_interval(values.type):
+            continue
+        if pa.types.is_string(values.type) or pa.types.is_binary(values.type):
+            values = pc.binary_slice(values.cast(pa.binary()), 0, READ_BYTES)
+        hashes = mixed(hashes * GOLDEN + _hashed(values, np.uint64(0)))
+    return hashes
+
+
+def _encoded(column: pa.ChunkedArray, seed: np.uint64) -> Keys:
     whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     encoded = pc.dictionary_encode(whole, null_encoding="encode")
-    return Keys(_codes(encoded), _hashed(encoded.dictionary))
+    return Keys(_codes(encoded), _hashed(encoded.dictionary, seed))
 
 
 def _codes(encoded: pa.DictionaryArray) -> Codes:
     return np.asarray(encoded.indices.to_numpy(zero_copy_only=False)).astype(np.int64)
 
 
-def _hashed(values: pa.Array) -> Hashes:
-    """Return the hashes of distinct values."""
+def _hashed(values: pa.Array, seed: np.uint64) -> Hashes:
+    """Return the hash of each value."""
     kind = values.type
     if pa.types.is_null(kind):
         return np.full(len(values), mixed(np.array([NULL]))[0])
     if pa.types.is_floating(kind):
         floats = np.asarray(values.cast(pa.float64()).to_numpy(zero_copy_only=False)) + 0.0  # one zero
-        hashes = mixed(np.where(np.isnan(floats), np.nan, floats).view(np.uint64) + GOLDEN)
+        hashes = mixed(np.where(np.isnan(floats), np.nan, floats).view(np.uint64) + (GOLDEN ^ seed))
     elif pa.types.is_integer(kind) or pa.types.is_boolean(kind) or pa.types.is_temporal(kind):
-        hashes = mixed(_integers(values).view(np.uint64) + GOLDEN)
+        hashes = mixed(_integers(values).view(np.uint64) + (GOLDEN ^ seed))
     else:
-        hashes = _of_bytes(values)
+        hashes = _of_bytes(values, seed)
     if values.null_count:
         hashes = np.where(np.asarray(values.is_null()), mixed(np.array([NULL])), hashes)
     return hashes
@@ -105,16 +132,18 @@ def _integers(values: pa.Array) -> Codes:
     return np.asarray(values.cast(pa.int64()).fill_null(0))
 
 
-def _of_bytes(values: pa.Array) -> Hashes:
-    """Return a polynomial over the bytes of each value, mixed with its length; decimals are written as texts first."""
+def _of_bytes(values: pa.Array, seed: np.uint64) -> Hashes:
+    """Return a sum over the bytes of each value: without a seed a polynomial; decimals are written as texts first."""
     if pa.types.is_decimal(values.type):
         values = values.cast(pa.string())
     starts, letters = _bytes(values.cast(pa.large_binary()))
     lengths = np.diff(starts)
     places = np.arange(len(letters)) - np.repeat(starts[:-1], lengths)
-    powers = np.cumprod(np.full(int(lengths.max(initial=0)) + 1, BASE))
-    total = np.concatenate([np.zeros(1, np.uint64), np.cumsum((letters + np.uint64(1)) * powers[places])])
-    return mixed(total[starts[1:]] - total[starts[:-1]] + (lengths.astype(np.uint64) + np.uint64(1)) * GOLDEN)
+    longest = int(lengths.max(initial=0)) + 1
+    factors = mixed(np.arange(1, longest + 1, dtype=np.uint64) * GOLDEN + seed) if seed else np.cumprod(np.full(longest, BASE))
+    total = np.concatenate([np.zeros(1, np.uint64), np.cumsum((letters + np.uint64(1)) * factors[places])])
+    sums = total[starts[1:]] - total[starts[:-1]]
+    return mixed(sums >> BYTE if seed else sums + (lengths.astype(np.uint64) + np.uint64(1)) * GOLDEN)
 
 
 def _bytes(values: pa.Array) -> tuple[Codes, NDArray[np.uint8]]:

@@ -37,6 +37,10 @@ class TuplesInTurn(Splitting):
         shares = [each + (1 if (place - first) % n < more else 0) for place in range(n)]
         return router.give(pane, {slot: share for slot, share in zip(router.slots, shares, strict=True) if share}, queued)
 
+    def shares(self, router: "Router", pane: int, tuples: int) -> Given:
+        """Return equal shares, however few the tuples are."""
+        return dict.fromkeys(router.slots, 1)
+
     def slot_for(self, router: "Router", pane: int, tuples: int, queued: Queued) -> int:
         """Return the next slot in turn."""
         router.turn = (router.turn + 1) % len(router.slots)

@@ -10,9 +10,13 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Any, ClassVar
 
+import numpy as np
+
 from skytide.errors import InvalidInput
 from skytide.routing.frequency import FrequencyAware
+from skytide.routing.hashing import Codes, Hashes
 from skytide.routing.pid import PidLogic
+from skytide.routing.ring import Nodes
 from skytide.routing.sizes import RecentSizes
 
 Queued = dict[int, int]
@@ -69,6 +73,14 @@ class Splitting(ABC):
     @abstractmethod
     def send(self, router: "Router", pane: int, tuples: int, queued: Queued) -> Given:
         """Send tuples of a pane, and return how many each slot gets."""
+
+    def shares(self, router: "Router", pane: int, tuples: int) -> Given:
+        """Return how many tuples of a pane each slot would get if so many came, and nothing were known of other panes."""
+        n = len(router.slots)
+        queued = {
+            router.slots[(pane + turn) % n]: turn for turn in range(n)
+        }  # each pane begins with the slot after that of the pane before
+        return self.send(router.afresh(turn=pane), pane, tuples, queued)
 
     def recorded(self, router: "Router", tuples: int) -> None:
         """Note that others have sent tuples."""
@@ -128,20 +140,32 @@ class Router:
         self._note(pane, slot, tuples)
         self.strategy.recorded(self, tuples)
 
-    def apart(self, part: int, share: float) -> Queued:
-        """Become one of several routers that send at once, with a share of each threshold, and return the initial queues.
+    def afresh(self, turn: int) -> "Router":
+        """Return a router with the same thresholds that has sent nothing yet."""
+        router = Router(self.strategy, self.slots)
+        router.threshold, router.base_threshold, router.turn = self.threshold, self.base_threshold, turn
+        return router
 
-        They start with different slots and sub-keys, so that not all fill the same one first.
+    def slots_of(self, panes: Codes, rows: Hashes) -> Nodes:
+        """Return the slot of each tuple by its pane and the hash of its row.
+
+        Whoever sends the tuples, in whatever order, sends them there: nothing else would let Spark repeat a task. Since nobody counts
+        them before they are sent, a pane is divided as one of the usual size would be, or, once that is less, of twice what has come of it.
         """
-        self.threshold, self.base_threshold, self.filled = (
-            self.threshold * share,
-            self.base_threshold * share,
-            int(self.filled * share),
-        )
-        if self.keys:
-            self.keys = self.keys.apart(part * share % 1)
-        n = len(self.slots)
-        return {self.slots[(part + turn) % n]: turn for turn in range(n)}
+        slots = np.empty(len(panes), np.int32)
+        order = np.argsort(panes, kind="stable")
+        numbers, starts = np.unique(panes[order], return_index=True)
+        uniform = (rows >> np.uint64(11)) / 2.0**53
+        for pane, places in zip(numbers.tolist(), np.split(order, starts[1:]), strict=True):
+            shares = self.strategy.shares(self, pane, self._expected(pane))
+            ends = np.cumsum(list(shares.values()))
+            slots[places] = np.array(list(shares), np.int32)[np.searchsorted(ends / ends[-1], uniform[places], side="right")]
+        return slots
+
+    def _expected(self, pane: int) -> int:
+        opened = self.open.get(pane)
+        come = sum((*opened.sent.values(), *opened.given_up)) if opened else 0
+        return max(1, round(self.whole.mean() or 0), 2 * come)
 
     def _note(self, pane: int, slot: int, tuples: int) -> None:
         opened = self.open.setdefault(pane, OpenPane(slot))
@@ -194,9 +218,9 @@ class Router:
     def sample(self, utilisation: float | None) -> None:
         """End a sampling period: the threshold moves with the utilisation, if the strategy has a regulator."""
         if self.pid:
-            whole, base = self.whole.snapshot(), self.base_threshold
+            mean, base = self.whole.mean(), self.base_threshold
             # A threshold below an even share splits no further, and one above the largest pane splits nothing.
-            low, high = (sum(whole) / len(whole) / len(self.slots) / base / 2, max(whole) / base) if whole else (0.0, inf)
+            low, high = (0.0, inf) if mean is None else (mean / len(self.slots) / base / 2, max(self.whole.snapshot()) / base)
             self.pid.sample(utilisation, low, high)
             self._set_threshold()
 

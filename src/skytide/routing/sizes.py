@@ -32,6 +32,10 @@ class RecentSizes:
         mean = sum(self._sizes) / n
         return mean + sqrt(max(0.0, sum(size * size for size in self._sizes) / n - mean * mean))
 
+    def mean(self) -> float | None:
+        """Return the mean size; None as long as nothing has closed."""
+        return sum(self._sizes) / len(self._sizes) if self._sizes else None
+
     def snapshot(self) -> list[int]:
         """Return the sizes, oldest first."""
         return list(self._sizes)

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skytide.routing import FrequencyAware, KeyCounter, Keys, Splitting
+from skytide.routing.hashing import GOLDEN, mixed
 from skytide.workloads.identity import derive
 
 Floats = NDArray[np.float64]
@@ -57,7 +58,8 @@ def key_ratios(intervals: Sequence[Keys], heaviest: int, nodes: int) -> list[flo
     ratios = []
     for number, keys in enumerate(intervals):
         if number:
-            ratios.append(float(load_ratio(np.bincount(routing.route(keys), minlength=nodes))))
+            rows = mixed(np.arange(number * len(keys), (number + 1) * len(keys), dtype=np.uint64) + GOLDEN)  # no two are the same
+            ratios.append(float(load_ratio(np.bincount(routing.route(keys, rows), minlength=nodes))))
         counter = KeyCounter()
         counter.observe(keys)
         routing.divide(counter.frequencies())

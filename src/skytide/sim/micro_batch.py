@@ -20,6 +20,7 @@ from skytide.batch import (
     PanesReported,
     PaneTaskReport,
     Piece,
+    ReadAgain,
     Record,
     Rules,
     RunKeys,
@@ -105,6 +106,8 @@ class BatchPlant:
                 found = self._windows(instruction)
                 self.now_s += found.busy_s
                 return [WindowsReported(found, self.now_s)]
+            case ReadAgain():
+                return []  # nothing is cut off here
             case RunKeys():
                 raise NotImplementedError("batches of operators on keys are not simulated")
             case Record(state):

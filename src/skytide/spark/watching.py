@@ -4,6 +4,7 @@ import contextlib
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -12,7 +13,7 @@ from skytide.queries.preference_query import PreferenceQuery
 from skytide.records.fleet import FleetStatus
 from skytide.spark.clock import time_of_day
 from skytide.spark.query.wording import short
-from skytide.watch.looks import FleetLook, Points, QueryLook, ScalerAbout, ScalerLook, StreamRow, Subject
+from skytide.watch.looks import OVER, FleetLook, Points, QueryLook, ScalerAbout, ScalerLook, StreamRow, Subject
 
 if TYPE_CHECKING:
     from skytide.spark.engine.engine import Engine
@@ -61,7 +62,9 @@ class _LatestPoints:
         sequence, output = self._engine.latest_output
         few = bool(output.rows) and output.rows[-1].kept <= MAX_POINTS
         if sequence != self._sequence and output.results and few:
-            with contextlib.suppress(OSError, pa.ArrowInvalid, KeyError):  # files of earlier batches may be gone
+            with contextlib.suppress(
+                Exception
+            ):  # files of earlier batches may be gone; how the query is doing is shown without a picture, too
                 self._points = _points(self._table(sequence, output.results), self._columns)
                 self._sequence = sequence
         return self._points
@@ -79,15 +82,24 @@ def _two_columns(engine: "Engine") -> tuple[str, str] | None:
     if not isinstance(query, PreferenceQuery) or engine.plan.step is not None:
         return None
     compared = [str(attribute.what) for attribute in query.preference.attributes() if attribute.kind != "diff"]
-    return (compared[0], compared[1]) if len(compared) == 2 and not set(compared) & set(engine.plan.helpers) else None
+    if len(compared) != 2 or set(compared) & set(engine.plan.helpers):
+        return None
+    drawn = all(_is_number(engine.plan.columns.field(name).type) for name in compared)
+    return (compared[0], compared[1]) if drawn else None
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
 
 
 def _points(results: pa.Table, columns: tuple[str, str]) -> Points:
     last = results["window_start"].to_pylist()
     newest = max(last, default=None)
     rows = results.filter(pa.array([start == newest for start in last])).select(columns)
-    values = [[float(value) for value in rows[name].cast(pa.float64()).to_pylist()] for name in columns]
-    return Points(columns, tuple(sorted(zip(*values, strict=True))))
+    first, second = (rows[name].cast(pa.float64()).to_numpy() for name in columns)
+    finite = np.isfinite(first) & np.isfinite(second)
+    drawn = zip(first[finite].tolist(), second[finite].tolist(), strict=True)
+    return Points(columns, tuple(sorted(drawn)), int((~finite).sum()))
 
 
 def scaler_subject(scaler: "Scaler", query: Any, about: ScalerAbout) -> Subject:
@@ -101,17 +113,18 @@ def scaler_subject(scaler: "Scaler", query: Any, about: ScalerAbout) -> Subject:
     return Subject(f"scaler-{query.id}", "scaler", name, does, look, {"pause": scaler.pause, "resume": scaler.resume})
 
 
-def fleet_subject(fleet: "Fleet") -> Subject:
-    """Return a fleet as something to look at."""
+def fleet_subject(fleet: "Fleet", run: "Run | None" = None) -> Subject:
+    """Return a fleet as something to look at; if it is shown with a query that reads it, it ends with that."""
 
     latest = FleetLook(0.0, FleetStatus())
 
     def look() -> FleetLook:
         nonlocal latest
+        over = run is not None and run.status().state in OVER  # asked first: then what is seen is the last
         status = fleet.status()
         if status != latest.status:  # the streams may be many
             latest = FleetLook(time_of_day(), status, tuple(fleet.splits()), streams_shown(fleet.streams()))
-        return replace(latest, at_s=time_of_day())
+        return replace(latest, at_s=time_of_day(), over=over)
 
     return Subject(f"fleet-{fleet.settings.board}", "fleet", f"fleet {fleet.settings.place}", fleet.settings.schema, look)
 

@@ -77,29 +77,33 @@ def panel(now: FleetLook, trail: Trail) -> Panel:
         for stream in fastest
     )
     kept = tuple((stream.name, "suspended" if stream.suspended else "missing", count(stream.buffered)) for stream in away)
+    unknown = tuple((name, "unknown: no stream has this name", "") for name in now.status.unknown)
     return Panel(
         verdict=verdict(now),
         tiles=_tiles(now),
         charts=(_RATES, _SPLITS, _BUFFERED, _MOVED, _STREAMS, _PLANNING),
         tables=(
             Table("Streams by rate", ("Stream", "Split", "Rate", "Expected", "Buffered"), rows, "No stream yet."),
-            Table("Suspended and missing", ("Stream", "Is", "Buffered"), kept, "None: all streams are read."),
+            Table("Suspended and missing", ("Stream", "Is", "Buffered"), kept + unknown, "None: all streams are read."),
         ),
         bars=_loads(now),
+        over=now.over,
     )
 
 
 def verdict(now: FleetLook) -> Verdict:
     """Return the verdict: is all that comes in let in?"""
     status = now.status
+    if now.over:
+        return Verdict(QUIET, "Ended", "its query has; what is shown is its last state")
     if not status.streams + status.missing:
         return Verdict(QUIET, "Waiting", "no query has looked at the streams yet")
     takes_hz = status.capacity_hz * status.splits
     behind_s = status.buffered / takes_hz if takes_hz else 0.0
     if behind_s > MUCH_BUFFERED_S:
         return Verdict(BAD, "Falls behind", f"{count(status.buffered)} tuples wait, which is {span(behind_s)} of work")
-    if status.missing or status.invalid or status.skipped:
-        return Verdict(WARN, "Keeps up, with losses", lost(now) or "")
+    if what := lost(now):
+        return Verdict(WARN, "Keeps up, with losses", what)
     return Verdict(GOOD, "Keeps up", f"{count(status.streams)} streams in {count(status.splits)} split{'s' * (status.splits != 1)}")
 
 
@@ -107,6 +111,12 @@ def lost(now: FleetLook) -> str:
     """Return what is missing or was lost, as text."""
     status = now.status
     parts = [f"{count(status.missing)} {'stream is' if status.missing == 1 else 'streams are'} missing"] if status.missing else []
+    parts += [f"{count(status.unreadable)} stream{'s' * (status.unreadable != 1)} cannot be read now"] if status.unreadable else []
+    parts += (
+        [f"{count(status.forgotten)} {'stream was' if status.forgotten == 1 else 'streams were'} forgotten"]
+        if status.forgotten
+        else []
+    )
     parts += [f"{count(status.invalid)} records could not be read"] if status.invalid else []
     parts += [f"{count(number)} {reason}" for reason, number in sorted(status.skipped.items())]
     return ", ".join(parts)
@@ -116,6 +126,8 @@ def _tiles(now: FleetLook) -> tuple[Tile, ...]:
     status = now.status
     takes_hz = status.capacity_hz * status.splits
     load = status.rate_hz / takes_hz if takes_hz else 0.0
+    known = f", which is {span(status.waits_s)} behind" if status.waits_s else ""
+    waits = [Tile("Windows", "wait", f"for {status.waits_for}{known}")] if status.waits_for else []
     behind_s = status.buffered / takes_hz if takes_hz else 0.0
     return (
         Tile("Streams", count(status.streams), f"{count(status.silent)} silent, {count(status.suspended)} suspended, {count(status.missing)} missing", WARN if status.missing else ""),
@@ -126,6 +138,7 @@ def _tiles(now: FleetLook) -> tuple[Tile, ...]:
         Tile("Buffered", count(status.buffered), f"{span(behind_s)} of work", WARN if behind_s > MUCH_BUFFERED_S else ""),
         Tile("Redirections", count(status.redirections), "streams that changed their split"),
         Tile("Lost", count(status.invalid + sum(status.skipped.values())), lost(now) or "nothing", WARN if status.invalid or status.skipped else ""),
+        *waits,
     )  # fmt: skip
 
 

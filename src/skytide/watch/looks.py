@@ -18,6 +18,8 @@ class Points:
 
     columns: tuple[str, str]
     rows: tuple[tuple[float, float], ...]
+    undrawn: int = 0
+    """Rows in which one of the two is NULL or not finite."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +83,8 @@ class FleetLook:
     splits: tuple[SplitStatus, ...] = ()
     streams: tuple[StreamRow, ...] = ()
     """Those with the highest rates, and those that are suspended or missing; not all."""
+    over: bool = False
+    """Whether the query that reads it has ended."""
 
 
 @dataclass(frozen=True)
@@ -94,6 +98,6 @@ class Subject:
     about: str
     """What it does, in one line."""
     look: Callable[[], Any]
-    """Returns a look of its kind; may fail once its object is gone."""
+    """Returns a look of its kind; if it fails, the next one may succeed."""
     actions: Mapping[str, Callable[[], None]] = field(default_factory=dict)
     """What people may ask of it."""

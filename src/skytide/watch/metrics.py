@@ -1,20 +1,17 @@
-"""What runs, as metrics for Prometheus: pure functions of what was seen, and a small server that Prometheus reads from."""
+"""What runs, as metrics for Prometheus: pure functions of what was seen."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from skytide.errors import InvalidInput, SkytideError
-from skytide.errors.checks import whole, words
-from skytide.errors.limits import MAX_PORT
+from skytide.errors import SkytideError
 from skytide.watch.looks import OVER, FleetLook, QueryLook, ScalerLook
 from skytide.watch.query_view import is_live
-from skytide.watch.watch import Watch, Watched
+from skytide.watch.watch import Watched
 
 try:
-    from prometheus_client import CollectorRegistry, start_http_server
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
-    from prometheus_client.registry import Collector
 except ModuleNotFoundError as missing:
     raise SkytideError(f"{missing.name} is not installed, but metrics need it; run `pip install 'skytide[metrics]'`") from missing
 
@@ -35,6 +32,7 @@ class Value:
 
 
 QUERY: tuple[Value, ...] = (
+    Value("skytide_query_seen_timestamp_seconds", "When the other metrics of the query were seen.", lambda q: q.at_s),
     Value("skytide_query_running", "1 while the query runs.", lambda q: q.state not in OVER),
     Value("skytide_query_failed", "1 if the query has failed.", lambda q: q.state == "failed"),
     Value("skytide_query_batches_total", "Micro-batches that have ended.", lambda q: q.status.batch + 1),
@@ -58,6 +56,7 @@ QUERY: tuple[Value, ...] = (
 )  # fmt: skip
 
 SCALER: tuple[Value, ...] = (
+    Value("skytide_scaler_seen_timestamp_seconds", "When the other metrics of the auto-scaler were seen.", lambda s: s.at_s),
     Value("skytide_scaler_running", "1 while the auto-scaler runs.", lambda s: s.status.running),
     Value("skytide_scaler_failing", "1 if its latest cycle failed, or if it ended before its query.", lambda s: bool(s.status.failure)),
     Value("skytide_scaler_paused", "1 while it is paused.", lambda s: s.status.paused),
@@ -77,6 +76,7 @@ SCALER: tuple[Value, ...] = (
 )  # fmt: skip
 
 FLEET: tuple[Value, ...] = (
+    Value("skytide_fleet_seen_timestamp_seconds", "When the fleet last looked at its streams, which all its other metrics are of.", lambda f: f.status.seen_s or None),
     Value("skytide_fleet_splits", "Tasks that read a batch.", lambda f: f.status.splits),
     Value("skytide_fleet_tuples_total", "Tuples that were let in.", lambda f: f.status.tuples),
     Value("skytide_fleet_buffered_tuples", "Tuples that came but were not let in yet.", lambda f: f.status.buffered),
@@ -84,23 +84,28 @@ FLEET: tuple[Value, ...] = (
     Value("skytide_fleet_split_capacity_tuples_per_second", "Tuples that one split can take.", lambda f: f.status.capacity_hz),
     Value("skytide_fleet_redirections_total", "Streams that were moved to another split.", lambda f: f.status.redirections),
     Value("skytide_fleet_invalid_records_total", "Records that could not be read.", lambda f: f.status.invalid),
+    Value("skytide_fleet_forgotten_streams_total", "Streams that lost their place after they had been missing for long.", lambda f: f.status.forgotten),
+    Value("skytide_fleet_unknown_names", "Names that were suspended, resumed or declared, but no stream has them; at most 10 are counted.", lambda f: len(f.status.unknown)),
+    Value("skytide_fleet_windows_wait", "1 while windows wait for a stream that is behind.", lambda f: bool(f.status.waits_for)),
+    Value("skytide_fleet_windows_wait_seconds", "How far the stream that windows wait for is behind the newest tuple, if that is known.", lambda f: f.status.waits_s),
     Value("skytide_fleet_planning_seconds", "Time for the latest look, plan and note.", lambda f: f.status.planning_s),
 )  # fmt: skip
 
+_log = logging.getLogger(__name__)
 STEPS = ("pane level", "window level", "key level", "sink", "commit")
 
 
 def families(watched: Sequence[Watched]) -> Iterator[Metric]:
-    """Return all metrics of what was seen."""
+    """Return all metrics of what was seen; what cannot be told of one subject is left out for that subject only."""
     queries, scalers, fleets = (_seen(watched, kind) for kind in (QueryLook, ScalerLook, FleetLook))
     for values, seen, label in ((QUERY, queries, "query"), (SCALER, scalers, "query"), (FLEET, fleets, "fleet")):
         for value in values:
             kind = CounterMetricFamily if value.is_counter else GaugeMetricFamily
             family = kind(value.name, value.help, labels=[label])
-            for each in seen:
-                number = value.of(each.look)
+            for name, each in seen.items():
+                number = _number(value, each)
                 if number is not None:
-                    family.add_metric([each.subject.name], float(number))
+                    family.add_metric([name], number)
             if family.samples:
                 yield family
     if queries:
@@ -109,36 +114,46 @@ def families(watched: Sequence[Watched]) -> Iterator[Metric]:
         yield from _of_fleets(fleets)
 
 
-def _of_queries(queries: Sequence[Watched]) -> Iterable[Metric]:
+def _number(value: Value, each: Watched) -> float | None:
+    try:
+        number = value.of(each.look)
+        return None if number is None else float(number)
+    except Exception:
+        _log.warning("%s of %r is not known now", value.name, each.subject.name, exc_info=True)
+        return None
+
+
+def _of_queries(queries: Mapping[str, Watched]) -> Iterable[Metric]:
     latency = HistogramMetricFamily(
         "skytide_query_window_latency_seconds",
         "Time from the end of a window to its result, since metrics are exported.",
         labels=["query"],
     )
     spent = CounterMetricFamily("skytide_query_step_seconds_total", "Where the time of batches went.", labels=["query", "step"])
-    for each in queries:
+    for name, each in queries.items():
         if is_live(each.look.status):
-            latency.add_metric([each.subject.name], each.latencies.buckets(), each.latencies.sum_s)
+            latency.add_metric([name], each.latencies.buckets(), each.latencies.sum_s)
         for step in STEPS:
             if step in each.look.seconds:
-                spent.add_metric([each.subject.name, step.replace(" ", "_")], each.look.seconds[step])
+                spent.add_metric([name, step.replace(" ", "_")], each.look.seconds[step])
     return [family for family in (latency, spent) if family.samples]
 
 
-def _of_fleets(fleets: Sequence[Watched]) -> Iterable[Metric]:
+def _of_fleets(fleets: Mapping[str, Watched]) -> Iterable[Metric]:
     streams = GaugeMetricFamily("skytide_fleet_streams", "Streams, by what they do.", labels=["fleet", "state"])
     loads = GaugeMetricFamily(
         "skytide_fleet_split_load_ratio", "What comes to a split over what it can take.", labels=["fleet", "split"]
     )
     lost = CounterMetricFamily("skytide_fleet_lost_total", "How often something of a stream was lost.", labels=["fleet", "reason"])
-    for each in fleets:
-        name, status = each.subject.name, each.look.status
+    for name, each in fleets.items():
+        status = each.look.status
         talking = status.streams - status.silent
         for state, number in (
             ("talking", talking),
             ("silent", status.silent),
             ("suspended", status.suspended),
             ("missing", status.missing),
+            ("unreadable", status.unreadable),
         ):
             streams.add_metric([name, state], number)
         for split in each.look.splits:
@@ -149,55 +164,16 @@ def _of_fleets(fleets: Sequence[Watched]) -> Iterable[Metric]:
     return [family for family in (streams, loads, lost) if family.samples]
 
 
-def _seen(watched: Sequence[Watched], kind: type) -> list[Watched]:
-    """Return those of a kind; of several with the same name the latest, as their metrics could not be distinguished."""
-    return list({each.subject.name: each for each in watched if isinstance(each.look, kind)}.values())
+def _seen(watched: Sequence[Watched], kind: type) -> dict[str, Watched]:
+    """Return those of a kind by name; of several with the same name the latest, as their metrics could not be distinguished."""
+    return {_label(each.subject.name): each for each in watched if isinstance(each.look, kind)}
+
+
+def _label(name: str) -> str:
+    """Return a name as Prometheus reads it: the name of a folder need not be UTF-8."""
+    return name.encode(errors="replace").decode()
 
 
 def _expected(look: ScalerLook, name: str) -> float | None:
     expected = look.cycles[-1].decided.expected if look.cycles else None
     return None if expected is None else float(getattr(expected, name))
-
-
-class Exporter(Collector):
-    """A small server that Prometheus reads from."""
-
-    def __init__(self, watch: Watch, port: int, address: str = "127.0.0.1") -> None:
-        """Start to listen."""
-        whole("port", port, 0, MAX_PORT)
-        words("address", address, "127.0.0.1")
-        self._watch, registry = watch, CollectorRegistry()
-        registry.register(self)
-        try:
-            self._server, self._thread = start_http_server(port, address, registry)
-        except OSError as error:
-            raise InvalidInput(
-                value=f"{address}:{port}",
-                reason=f"cannot listen there ({error.strerror or error})",
-                remedy="choose an address of this machine and a free port",
-            ) from None
-        self.address, self.port = address, int(self._server.server_port)
-
-    @property
-    def url(self) -> str:
-        """The address of the metrics."""
-        return f"http://{self.address}:{self.port}/metrics"
-
-    def describe(self) -> Iterable[Metric]:
-        """Return nothing: which metrics there are depends on what runs."""
-        return []
-
-    def collect(self) -> Iterable[Metric]:
-        """Return the metrics of everything that is watched."""
-        return families(self._watch.watched())
-
-    @property
-    def is_up(self) -> bool:
-        """Whether it listens."""
-        return self._thread.is_alive()
-
-    def stop(self) -> None:
-        """Stop listening."""
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()

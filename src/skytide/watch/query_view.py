@@ -1,14 +1,13 @@
 """What is shown of a continuous query: pure functions of looks at it."""
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from statistics import median
 
 import numpy as np
 
 from skytide.records import Status, WindowRow
-from skytide.records.printing import LIVE_S
-from skytide.watch.looks import OVER, QueryLook
+from skytide.records.printing import LIVE_S, moment
+from skytide.watch.looks import OVER, Points, QueryLook
 from skytide.watch.panel import (
     BAD,
     GOOD,
@@ -133,9 +132,7 @@ def panel(now: QueryLook, trail: Trail) -> Panel:
         tiles=_tiles(now, trail),
         charts=tuple(charts),
         tables=(_windows(now.windows, live),),
-        scatter=Scatter(f"The latest window: {len(now.points.rows):,} rows", now.points.columns, now.points.rows)
-        if now.points
-        else None,
+        scatter=_scatter(now.points) if now.points else None,
         bars=_slots(now.status) if keyed else None,
         over=now.state in OVER,
     )
@@ -210,6 +207,11 @@ def _tiles(now: QueryLook, trail: Trail) -> tuple[Tile, ...]:
     return tuple(tiles)
 
 
+def _scatter(points: Points) -> Scatter:
+    undrawn = f", and {points.undrawn:,} without two finite values" if points.undrawn else ""
+    return Scatter(f"The latest window: {len(points.rows):,} rows{undrawn}", points.columns, points.rows)
+
+
 def _slots(status: Status) -> Bars:
     """Return how much came to each slot of an operator on keys, relative to the most loaded one."""
     most, mean = max(status.slot_tuples, default=0), sum(status.slot_tuples) / max(len(status.slot_tuples), 1)
@@ -251,4 +253,5 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def _clock(time_us: int) -> str:
-    return datetime.fromtimestamp(time_us / 1e6, UTC).strftime("%H:%M:%S.%f")[:-4]
+    whole_s, rest_us = divmod(time_us, 1_000_000)
+    return f"{moment(whole_s * 1_000_000).split(' ')[1]}.{rest_us // 10_000:02}"

@@ -2,29 +2,31 @@
 
 import asyncio
 import hmac
-import ipaddress
 import secrets
 import socket
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from itertools import count
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from skytide.errors import InvalidInput, SkytideError
-from skytide.errors.checks import refused, whole, words
+from skytide.errors import SkytideError
+from skytide.errors.checks import refused, whole
 from skytide.errors.limits import MAX_PORT
+from skytide.watch.listening import IDLE_S, MAX_CONNECTIONS, WAITING, bound, is_loopback, names_loopback, url_of
 from skytide.watch.watch import Watch
 
 try:
     import uvicorn
     from starlette.applications import Starlette
     from starlette.middleware import Middleware
-    from starlette.middleware.trustedhost import TrustedHostMiddleware
     from starlette.requests import Request
-    from starlette.responses import FileResponse, JSONResponse, PlainTextResponse, RedirectResponse, Response, StreamingResponse
+    from starlette.responses import FileResponse, JSONResponse, PlainTextResponse, Response, StreamingResponse
     from starlette.routing import Mount, Route
     from starlette.staticfiles import StaticFiles
+    from starlette.types import ASGIApp, Receive, Scope, Send
+    from uvicorn.protocols.http.h11_impl import H11Protocol
 except ModuleNotFoundError as missing:
     raise SkytideError(
         f"{missing.name} is not installed, but the live page needs it; run `pip install 'skytide[serve]'`"
@@ -34,9 +36,7 @@ STATIC = Path(__file__).with_name("static")
 PORT = 4090
 PORTS_TRIED = 32
 BEAT_S = 15.0  # a comment now and then, so that proxies keep the connection open
-RETRY_MS = 1_000
 MIN_TOKEN = 8  # characters
-WAITING = 128  # connections before the server is up
 HEADERS = {
     "Content-Security-Policy": "default-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'self'; frame-ancestors 'self'",
     "X-Content-Type-Options": "nosniff",
@@ -44,12 +44,71 @@ HEADERS = {
 }
 
 
+_numbers = count()
+
+
+class _Connection(H11Protocol):
+    """A connection to the page. Of too many, the oldest that has not shown the token makes room; who asks for nothing, or does not read, is closed."""
+
+    has_bearer: Callable[[str], bool]
+    """Returns whether a header of a request has the token of the page."""
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self._last: Any = None  # the request of the latest check
+        self._stuck: asyncio.TimerHandle | None = None
+        self._check = self.loop.call_later(IDLE_S, self._close_if_idle)
+        self._number = next(_numbers)
+        open_ones = [each for each in self.connections if isinstance(each, _Connection) and not each.transport.is_closing()]
+        if len(open_ones) > MAX_CONNECTIONS:
+            strangers = [each for each in open_ones if not each._is_trusted()]
+            min(
+                strangers, key=lambda each: each._number
+            ).transport.abort()  # there is one at least, as this one has shown nothing yet
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._check.cancel()
+        self.resume_writing()
+        super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._stuck = self.loop.call_later(IDLE_S, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self._stuck is not None:
+            self._stuck.cancel()
+
+    def _is_trusted(self) -> bool:
+        """Return whether the latest request has shown the token."""
+        return any(name == b"authorization" and self.has_bearer(value.decode("latin-1")) for name, value in self.headers or ())
+
+    def _close_if_idle(self) -> None:
+        """Close the connection if no new request came since the latest check, and none is being answered."""
+        if self.cycle is self._last and (self.cycle is None or self.cycle.response_complete):
+            self.transport.abort()
+            return
+        self._last = self.cycle
+        self._check = self.loop.call_later(IDLE_S, self._close_if_idle)
+
+
+class _OwnHost:
+    """Lets nobody ask under a strange name: a page of another site could make a browser on this machine ask us under a name of its own."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        named = names_loopback(Request(scope).headers.get("host", ""))
+        await (self._app if named else PlainTextResponse("another host was asked", 400))(scope, receive, send)
+
+
 class Page:
     """A live page, served by this process."""
 
     def __init__(self, watch: Watch, address: str = "127.0.0.1", port: int | None = None, token: str | None = None) -> None:
         """Serve at an address; without a port, on the first free one from 4090 on."""
-        words("address", address, "127.0.0.1")
         if port is not None:
             whole("port", port, 0, MAX_PORT)
         if token is not None and (
@@ -57,12 +116,19 @@ class Page:
         ):
             raise refused("token", "...", f"not a text of at least {MIN_TOKEN} plain characters", "leave it out, and one is made")
         self._watch, self._token, self._open = watch, token or secrets.token_urlsafe(16), is_loopback(address)
-        sock = _bound(address, port)
+        sock = bound(address, range(PORT, PORT + PORTS_TRIED) if port is None else (port,))
         self.address, self.port = address, int(sock.getsockname()[1])
-        self._cookie = f"skytide-{self.port}"  # cookies are shared by all ports of a host
         self._wake: asyncio.Event | None = None
         self._stopping = False
-        config = uvicorn.Config(self._app(), log_level="error", lifespan="off", timeout_graceful_shutdown=1)
+        config = uvicorn.Config(
+            self._app(),
+            http=type("_OfThisPage", (_Connection,), {"has_bearer": staticmethod(self._has_bearer)}),
+            ws="none",
+            backlog=WAITING,
+            log_level="error",
+            lifespan="off",
+            timeout_graceful_shutdown=1,
+        )
         self._server = uvicorn.Server(config)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = threading.Thread(target=self._work, args=(sock,), name="skytide-page", daemon=True)
@@ -75,9 +141,12 @@ class Page:
 
     @property
     def url(self) -> str:
-        """The address with the token, which lets people do more than look; on this machine, the address alone is enough to look."""
-        host = f"[{self.address}]" if ":" in self.address else self.address
-        return f"http://{host}:{self.port}/?token={quote(self._token)}"
+        """The address with the token, which lets people do more than look; on this machine, the address alone is enough to look.
+
+        A browser sends what comes after "#" nowhere. The page keeps it for its own address and port, and sends it in a header: a cookie
+        would reach all ports of the host.
+        """
+        return f"{url_of(self.address, self.port)}/#token={quote(self._token)}"
 
     @property
     def is_up(self) -> bool:
@@ -116,24 +185,16 @@ class Page:
         self._wake = asyncio.Event()
 
     def _app(self) -> Starlette:
-        # Without this, a page of another site could make a browser on this machine ask us under a name of its own.
-        hosts = ["127.0.0.1", "localhost", "[::1]"] if self._open else ["*"]
         routes = [
             Route("/", self._index),
             Route("/events", self._events),
             Route("/act/{subject}/{action}", self._act, methods=["POST"]),
             Mount("/static", StaticFiles(directory=STATIC)),
         ]
-        return Starlette(routes=routes, middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=hosts)])
+        return Starlette(routes=routes, middleware=[Middleware(_OwnHost)] if self._open else [])
 
     async def _index(self, request: Request) -> Response:
-        given = request.query_params.get("token")
-        if given is not None and self.has_token(given):  # the browser keeps it, and the address no longer shows it
-            answer: Response = RedirectResponse("/", 303)
-            answer.set_cookie(self._cookie, given, httponly=True, samesite="strict")
-            return answer
-        if not self._may_look(request):
-            return PlainTextResponse("This page needs its token: open the whole address that was printed when it was started.", 403)
+        """Return the empty page; what it shows are events."""
         return FileResponse(STATIC / "index.html", headers=HEADERS)
 
     async def _events(self, request: Request) -> Response:
@@ -147,7 +208,6 @@ class Page:
 
     async def _event_stream(self, last_id: str, acts: bool) -> AsyncIterator[str]:
         """Yield everything for a viewer, and then what is new. A viewer is only a number, so one that is slow costs nothing."""
-        yield f"retry: {RETRY_MS}\n\n"
         born, _, number = last_id.partition("-")
         known = int(number) if born == self._watch.born and number.isdigit() else None
         while not self._stopping:
@@ -165,8 +225,7 @@ class Page:
                 yield ": still here\n\n"
 
     async def _act(self, request: Request) -> Response:
-        # A page of another site can neither read our cookie nor set this header.
-        if not self._may_act(request) or request.headers.get("x-skytide") != "act":
+        if not self._may_act(request):
             return PlainTextResponse("needs the token", 403)
         subject, action = request.path_params["subject"], request.path_params["action"]
         try:
@@ -182,42 +241,16 @@ class Page:
         return self._open or self._may_act(request)
 
     def _may_act(self, request: Request) -> bool:
-        return self.has_token(request.cookies.get(self._cookie, ""))
+        return self._has_bearer(request.headers.get("authorization", ""))
+
+    def _has_bearer(self, header: str) -> bool:
+        kind, _, given = header.partition(" ")
+        return kind == "Bearer" and self.has_token(given)
 
     def has_token(self, given: str) -> bool:
         """Return whether a text is the token."""
         return hmac.compare_digest(given.encode(), self._token.encode())
 
 
-def is_loopback(address: str) -> bool:
-    """Return whether an address can be reached from this machine only.
-
-    >>> is_loopback("127.0.0.1"), is_loopback("localhost"), is_loopback("0.0.0.0"), is_loopback("10.0.0.7")
-    (True, True, False, False)
-    """
-    try:
-        return address == "localhost" or ipaddress.ip_address(address).is_loopback
-    except ValueError:
-        return False
-
-
 def _event(kind: str, number: str, data: str) -> str:
     return f"event: {kind}\nid: {number}\ndata: {data}\n\n"
-
-
-def _bound(address: str, port: int | None) -> socket.socket:
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    for tried in range(PORT, PORT + PORTS_TRIED) if port is None else (port,):
-        sock = socket.socket(family, socket.SOCK_STREAM)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            sock.bind((address, tried))
-            sock.listen(WAITING)
-            return sock
-        except OSError as error:
-            sock.close()
-            reason: Any = error.strerror or error
-    where = f"{address}:{port}" if port is not None else f"{address}:{PORT} to {PORT + PORTS_TRIED - 1}"
-    raise InvalidInput(
-        value=where, reason=f"cannot listen there ({reason})", remedy="choose an address of this machine and a free port"
-    )

@@ -10,7 +10,7 @@ from skytide.watch.looks import Subject
 from skytide.watch.watch import Watch
 
 if TYPE_CHECKING:
-    from skytide.watch.metrics import Exporter
+    from skytide.watch.exporter import Exporter
     from skytide.watch.server import Page
 
 _lock = threading.Lock()
@@ -39,7 +39,7 @@ def serve(subjects: Sequence[Subject], address: str = "127.0.0.1", port: int | N
 
 def export(subjects: Sequence[Subject], port: int, address: str = "127.0.0.1") -> "Exporter":
     """Let Prometheus read about subjects, together with those already exported at that address and port; return the exporter."""
-    from skytide.watch.metrics import Exporter
+    from skytide.watch.exporter import Exporter
 
     with _lock:
         watch = _the_watch()
@@ -55,7 +55,7 @@ def export(subjects: Sequence[Subject], port: int, address: str = "127.0.0.1") -
 
 def check_installed(*, page: bool, metrics: bool) -> None:
     """Raise now if what a page or metrics need is not installed."""
-    for wanted, module in ((page, "server"), (metrics, "metrics")):
+    for wanted, module in ((page, "server"), (metrics, "exporter")):
         if wanted:
             import_module(f"skytide.watch.{module}")
 

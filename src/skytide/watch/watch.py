@@ -1,6 +1,5 @@
 """Looks at all subjects of this process regularly, and remembers what was seen, for pages and for metrics."""
 
-import json
 import logging
 import secrets
 import threading
@@ -12,12 +11,15 @@ from typing import Any
 from skytide.watch import fleet_view, query_view, scaler_view
 from skytide.watch.latencies import Latencies
 from skytide.watch.looks import Subject
-from skytide.watch.panel import QUIET, Panel, Verdict
+from skytide.watch.panel import WARN, Panel, Verdict
+from skytide.watch.strict import to_json
 from skytide.watch.trail import Trail
 
 EVERY_S = 0.5
 REMEMBERED = 200  # updates that a page can ask for after it was away
+KEPT_OVER = 50  # subjects that have ended; the page forgets older ones
 VIEWS: dict[str, Any] = {"query": query_view, "scaler": scaler_view, "fleet": fleet_view}
+_log = logging.getLogger(__name__)
 
 
 class Watched:
@@ -27,30 +29,24 @@ class Watched:
         """Start before the first look."""
         self.subject = subject
         self.look: Any = None
+        """The latest look that succeeded."""
         self._drawn: Any = None  # the look of the latest point: batches may take many looks
         self.trail = Trail()
         self.latencies = Latencies()
         self.panel: Panel | None = None
         self.over = False
+        self._failure = ""
 
     def take(self, now: Any) -> dict[str, Any] | None:
         """Take in a look, or the error that came in its place, and return the update for pages; None if nothing has changed."""
         if isinstance(now, Exception):
-            return self._lost(now)
-        view, before = VIEWS[self.subject.kind], self.look
-        point = view.point(self._drawn, now)
-        if point is not None or self._drawn is None:
-            self._drawn = now
-        point = point or view.idle_point(now, self.trail.latest)
-        whole = point is not None and self.trail.add(point)
-        panel = view.panel(now, self.trail)
-        panel = replace(panel, actions=panel.actions or tuple(self.subject.actions))
-        self.latencies.add(before, now)
-        self.look, self.over = now, panel.over
-        if point is None and panel == self.panel:
-            return None
-        self.panel = panel
-        return self.update(whole, point)
+            return self._failed(now)
+        self.latencies.add(self.look, now)
+        self.look = now  # metrics are made of it, even if a page cannot show it
+        try:
+            return self._shown(now)
+        except Exception as error:
+            return self._failed(error)
 
     def update(self, whole: bool = True, point: Any = None) -> dict[str, Any]:
         """Return what a page needs: the panel with all points, or with the one that is new."""
@@ -59,20 +55,38 @@ class Watched:
         shown = {**known, **(self.panel.to_json() if self.panel else {})}
         return shown | ({"trail": self.trail.columns()} if whole else {"point": point})
 
-    def _lost(self, error: Exception) -> dict[str, Any] | None:
-        if self.over:
+    def _shown(self, now: Any) -> dict[str, Any] | None:
+        view = VIEWS[self.subject.kind]
+        point = view.point(self._drawn, now)
+        if point is not None or self._drawn is None:
+            self._drawn = now
+        point = point or view.idle_point(now, self.trail.latest)
+        whole = point is not None and self.trail.add(point)
+        panel = view.panel(now, self.trail)
+        panel = replace(panel, actions=panel.actions or tuple(self.subject.actions))
+        self._failure = ""
+        if panel.over:
+            self._end()
+        if point is None and panel == self.panel:
             return None
-        self.over = True
-        verdict = Verdict(QUIET, "Ended", f"it no longer answers; what is shown was seen last ({type(error).__name__})")
-        self.panel = replace(self.panel, verdict=verdict, over=True, actions=()) if self.panel else Panel(verdict, over=True)
+        self.panel = panel
+        return self.update(whole, point)
+
+    def _failed(self, error: Exception) -> dict[str, Any] | None:
+        """Return the update for pages after a look that failed, or cannot be shown; the next one may succeed."""
+        failure = type(error).__name__
+        if failure == self._failure:
+            return None
+        self._failure = failure
+        _log.warning("%s %r cannot be shown now", self.subject.kind, self.subject.name, exc_info=error)
+        verdict = Verdict(WARN, "Not seen now", f"what is shown was seen before ({failure}); the next look may succeed")
+        self.panel = replace(self.panel, verdict=verdict, actions=()) if self.panel else Panel(verdict)
         return self.update(whole=False)
 
-
-def _look(subject: Subject) -> Any:
-    try:
-        return subject.look()
-    except Exception as error:  # whatever it is: the page stays, and says so
-        return error
+    def _end(self) -> None:
+        """Let go of what was looked at, such as all rows of a sink in memory; what was seen stays."""
+        self.over, self._drawn, last = True, None, self.look
+        self.subject = replace(self.subject, look=lambda: last, actions={})
 
 
 class Watch:
@@ -114,20 +128,36 @@ class Watch:
 
     def see(self) -> None:
         """Look at all subjects that have not ended; a slow look keeps no page waiting."""
-        updates = 0
         with self._looking:
-            for watched in self.watched():
-                if watched.over:
-                    continue
-                now = _look(watched.subject)
-                with self._lock:
-                    news = watched.take(now)
-                    if news is not None:
-                        self._number, updates = self._number + 1, updates + 1
-                        self._updates.append((self._number, json.dumps(news)))
-        if updates:
+            news = [self._see(watched) for watched in self.watched() if not watched.over]
+            news.append(self._forget())
+        if any(news):
             for notify in list(self._subscribers):
                 notify()
+
+    def _see(self, watched: Watched) -> bool:
+        """Look at one subject, and return whether there is something new; what fails here concerns this subject only."""
+        try:
+            now = watched.subject.look()
+        except Exception as error:
+            now = error
+        with self._lock:
+            update = watched.take(now)
+            if update is not None:
+                self._number += 1
+                self._updates.append((self._number, to_json(update)))
+        return update is not None
+
+    def _forget(self) -> bool:
+        """Forget what ended long ago, and return whether there was any; pages are told everything anew."""
+        with self._lock:
+            over = [id for id, watched in self._watched.items() if watched.over][:-KEPT_OVER]
+            for id in over:
+                del self._watched[id]
+            if over:
+                self._number += 1
+                self._updates.clear()
+            return bool(over)
 
     def subscribe(self, notify: Callable[[], None]) -> Callable[[], None]:
         """Call a function whenever there is something new; return what ends that."""
@@ -137,7 +167,7 @@ class Watch:
     def all(self) -> tuple[int, str]:
         """Return all that is known, and the number of the latest update in it."""
         with self._lock:
-            return self._number, json.dumps([watched.update() for watched in self._watched.values()])
+            return self._number, to_json([watched.update() for watched in self._watched.values()])
 
     def after(self, number: int) -> list[tuple[int, str]] | None:
         """Return the updates after a number, or None if they are no longer remembered."""
@@ -168,4 +198,4 @@ class Watch:
             try:
                 self.see()
             except Exception:  # it must not harm what is watched; the next look may succeed
-                logging.getLogger(__name__).exception("a look failed")
+                _log.exception("a look failed")

@@ -91,12 +91,18 @@ class Disk:
             shutil.rmtree(path)
 
     def lock(self, path: str, *, alone: bool) -> "Held | None":
-        """Lock a file until it is closed or the process ends, shared or alone, and return it; None if others hold it."""
+        """Lock a file until it is closed or the process ends, shared or alone, and return it; None on a file system without locks.
+
+        If others hold it, that is a BlockingIOError.
+        """
         _make_folder(os.path.dirname(path))
         held = Held(os.open(path, os.O_RDWR | os.O_CREAT, 0o666))
         try:
             fcntl.flock(held, (fcntl.LOCK_EX if alone else fcntl.LOCK_SH) | fcntl.LOCK_NB)
-        except OSError:  # held by others, or a file system without locks
+        except BlockingIOError:
+            held.close()
+            raise
+        except OSError:
             held.close()
             return None
         return held

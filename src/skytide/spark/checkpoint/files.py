@@ -12,6 +12,7 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
 from skytide.errors import InvalidInput
+from skytide.records.secret import revealed
 from skytide.spark.checkpoint.disk import Disk
 from skytide.spark.checkpoint.entry import Entry
 from skytide.spark.checkpoint.remote import Remote
@@ -67,10 +68,10 @@ class Files:
                 writer.write_batch(batch)
         self.put(name, data.getvalue(), durable=durable)
 
-    def write_parquet(self, name: str, table: pa.Table, *, durable: bool = True) -> None:
+    def write_parquet(self, name: str, table: pa.Table, *, compression: str = "snappy", durable: bool = True) -> None:
         """Write a table as a Parquet file."""
         data = pa.BufferOutputStream()
-        pq.write_table(table, data, dictionary_pagesize_limit=DICTIONARY_BYTES)
+        pq.write_table(table, data, dictionary_pagesize_limit=DICTIONARY_BYTES, compression=compression)
         self.put(name, data.getvalue(), durable=durable)
 
     def read_table(self, name: str) -> pa.Table:
@@ -143,7 +144,7 @@ class Files:
         self._system.delete_folder(self._path(folder))
 
     def lock(self, name: str, *, alone: bool) -> Any:
-        """Lock a file, and return what holds it until it is closed; None if that is not possible."""
+        """Lock a file, and return what holds it until it is closed; None if there are no locks. If others hold it, that is a BlockingIOError."""
         return self._system.lock(self._path(name), alone=alone)
 
     def _path(self, name: str) -> str:
@@ -169,6 +170,15 @@ def sequence_of(name: str) -> int | None:
     return int(found[1]) if found else None
 
 
+def real_uri(uri: str) -> str:
+    """Return a full URI such that the same folder has the same one."""
+    scheme, _, path = uri.partition(":")
+    if scheme == "file":
+        return f"file://{os.path.realpath('/' + path.lstrip('/'))}"
+    authority, _, below = path.removeprefix("//").partition("/")
+    return f"{scheme}://{authority}{posixpath.normpath('/' + below)}".rstrip("/")
+
+
 def _divided(uri: str) -> tuple[str, str]:
     """Return the scheme of a URI, and what comes after it; for a file, its path."""
     found = _URI.match(uri)
@@ -182,10 +192,10 @@ def _file_system(uri: str, scheme: str, rest: str, options: dict[str, Any]) -> t
     kinds = {"s3": "S3FileSystem", "s3a": "S3FileSystem", "gs": "GcsFileSystem"}
     try:
         if scheme in kinds and "?" not in rest:
-            return getattr(pafs, kinds[scheme])(**options), rest
+            return getattr(pafs, kinds[scheme])(**revealed(options)), rest
         if scheme in ("abfs", "abfss") and options:
             container, _, path = rest.partition("/")
-            return pafs.AzureFileSystem(**options), posixpath.join(container.partition("@")[0], path)
+            return pafs.AzureFileSystem(**revealed(options)), posixpath.join(container.partition("@")[0], path)
         fs, root = pafs.FileSystem.from_uri(uri)
     except (pa.ArrowException, OSError, AttributeError, NotImplementedError) as error:
         raise InvalidInput(value=uri, reason=str(error).splitlines()[0], remedy=_remedy(scheme)) from None

@@ -4,7 +4,9 @@ import hashlib
 import json
 from typing import Any, NamedTuple
 
-FORMAT = 3
+FORMAT = 4
+READABLE = (3, FORMAT)
+"""What a version reads; its manifests get a new number if earlier versions would misread them."""
 
 
 class Damaged(Exception):
@@ -42,9 +44,10 @@ def unpacked(data: bytes) -> Manifest:
         format_number = int(known["format"])
     except (ValueError, KeyError, TypeError) as error:
         raise Damaged(f"not a manifest: {error}") from None
-    if format_number != FORMAT:
+    if format_number not in READABLE:
         newer = "a newer" if format_number > FORMAT else "an older"
-        raise OtherFormat(f"written by {newer} skytide, in format {format_number}, while this one reads only {FORMAT}")
+        readable = " and ".join(map(str, READABLE))
+        raise OtherFormat(f"written by {newer} skytide, in format {format_number}, while this one reads only {readable}")
     if not body.endswith("\n") or known.get("checksum") != _checksum(body[:-1]):
         raise Damaged("its checksum does not match: it was cut off or changed")
     return Manifest(int(known.get("written_us", 0)), body[:-1])

@@ -4,6 +4,8 @@ from collections.abc import Callable
 from typing import Any
 from urllib.parse import urlsplit
 
+from skytide.records.secret import Secret
+
 Setting = Callable[[str], str | None]
 """Returns a setting of Hadoop by its key."""
 
@@ -29,7 +31,7 @@ def _s3(bucket: str, setting: Setting) -> dict[str, Any]:
     options: dict[str, Any] = {}
     for name, key in (("access_key", "access.key"), ("secret_key", "secret.key"), ("session_token", "session.token")):
         if value := of_bucket(key):
-            options[name] = value
+            options[name] = Secret(value)
     if region := of_bucket("endpoint.region"):
         options["region"] = region
     if "AnonymousAWSCredentialsProvider" in (of_bucket("aws.credentials.provider") or ""):
@@ -51,4 +53,4 @@ def _azure(authority: str, setting: Setting) -> dict[str, Any]:
     host = authority.rpartition("@")[2]
     account = host.partition(".")[0]
     key = setting(f"fs.azure.account.key.{host}") or setting("fs.azure.account.key")
-    return {"account_name": account, **({"account_key": key} if key else {})}
+    return {"account_name": account, **({"account_key": Secret(key)} if key else {})}

@@ -6,7 +6,7 @@ import socket
 import uuid
 from typing import Any
 
-from skytide.errors import SkytideError
+from skytide.errors import InvalidInput, SkytideError
 from skytide.spark.checkpoint.files import Files
 from skytide.spark.clock import now_us
 
@@ -17,9 +17,16 @@ class Owner:
     """Takes a checkpoint over, which shuts out whoever had it before; held until it is released or the process ends."""
 
     def __init__(self, files: Files) -> None:
-        """Take the checkpoint over."""
+        """Take the checkpoint over, unless it is going back."""
         self._files, self._token = files, uuid.uuid4().hex
-        self._held = files.lock(IN_USE, alone=False)
+        try:
+            self._held = files.lock(IN_USE, alone=False)
+        except BlockingIOError:
+            raise InvalidInput(
+                value=files.uri,
+                reason="`skytide checkpoint back` works on this checkpoint",
+                remedy="start the query when it has ended",
+            ) from None
         note = {"token": self._token, "host": socket.gethostname(), "process": os.getpid(), "since_us": now_us()}
         files.put(OWNER, json.dumps(note).encode(), durable=False)
 

@@ -1,26 +1,29 @@
 """The state of a continuous query: immutable files, and manifests that name those in force.
 
 A manifest is created once, before a sink gets its output, and never changes: a repeated batch finds it and does the same again.
-The latest `KEPT` manifests stay, with all their files, so that a query can go back to them.
+Some manifests stay (`retention`), with all their files, so that a query can go back to them.
 """
 
+import hashlib
 import json
 import logging
 import posixpath
 import re
 import uuid
-from typing import NamedTuple
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
 
 from skytide.batch import State
 from skytide.errors import SkytideError
 from skytide.spark.checkpoint.files import Files, sequence_of
 from skytide.spark.checkpoint.manifest import Damaged, Manifest, OtherFormat, packed, unpacked
 from skytide.spark.checkpoint.owner import Owner, taken_over
+from skytide.spark.checkpoint.retention import KEPT, OLDER_BYTES, states_that_fit, states_to_keep
 from skytide.spark.checkpoint.spark_notes import SparkNotes
 from skytide.spark.clock import now_us
 
-KEPT = 5
-SWEEP_EVERY = 16  # commits; in between, only files that a manifest named are removed
+SWEEP_EVERY = 16  # commits at most; in between, only files that a manifest named are removed
 FOLDERS = ("panes", "memory", "keys", "results", "verdicts", "late", "invalid", "suspects")
 MANIFESTS, EMITTED, IDENTITY = "manifests", "emitted", "checkpoint.json"
 
@@ -47,9 +50,14 @@ class Store:
         self.files = files if isinstance(files, Files) else Files(files)
         self._owner: Owner | None = None
         self._kept: dict[int, Kept] = {}
-        self._known: set[str] = set()
+        self._uses: Counter[str] = Counter()
+        """How many kept states need a file, so that a record costs the same however many are kept."""
+        self._unsent: dict[int, set[str]] = {}
+        """The outputs of states that the sinks may not have; they are counted, too."""
         self._emitted = -1
         self._records = 0
+        self._swept = -1
+        """The newest state beyond the latest five when sizes were last added up."""
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle only the folder: a copy is not the owner."""
@@ -60,6 +68,11 @@ class Store:
         """The folder of the files."""
         return self.files.uri
 
+    @property
+    def checkpoint(self) -> str:
+        """The folder that the user named, which has Spark's notes, too."""
+        return self.files.uri.removesuffix("/skytide")
+
     def take_over(self, notes: SparkNotes | None = None) -> None:
         """Become the one that records, and shut out whoever did before.
 
@@ -69,11 +82,13 @@ class Store:
         self._owner = Owner(self.files)
         damaged: dict[int, Damaged] = {}
         self._kept = self._read_all(damaged)
-        self._emitted = self._read_emitted()
+        self._emitted = min(self._read_emitted(), max(self._kept, default=-1))
         if damaged:
             self._fall_back(damaged, notes)
-        self._known = {name for kept in self._kept.values() for name in _all_files(kept.state)}
-        self._records = 0
+        self._uses, self._unsent = Counter(), {}
+        for kept in self._kept.values():
+            self._use(kept.state)
+        self._records, self._swept = 0, -1
 
     def release(self) -> None:
         """Allow others to go back to an earlier state from now on."""
@@ -82,15 +97,26 @@ class Store:
 
     def identity(self) -> str:
         """Return what distinguishes this checkpoint from all others, even from later ones in the same folder."""
-        self.files.create(IDENTITY, json.dumps({"id": uuid.uuid4().hex}).encode())
-        return str(json.loads(self.files.read(IDENTITY))["id"])
+        return str(self._identity()["id"])
+
+    def transactions(self) -> str:
+        """Return the identity for sinks that ignore a number they have had: it is another one after going back, on purpose or by more than one damaged manifest, as other results have that number then."""
+        known = self._identity()
+        return f"{known['id']}-{known['back']}" if "back" in known else str(known["id"])
+
+    def key_seed(self) -> int:
+        """Return the seed of the hashes of keys, of its own for each checkpoint; 0, which is none, if an earlier version began it."""
+        latest = self.latest()
+        if latest.sequence >= 0:
+            return latest.keyed.seed if latest.keyed else 0
+        return int.from_bytes(hashlib.blake2b(self.identity().encode(), digest_size=8).digest(), "big") or 1
 
     def record(self, state: State) -> None:
         """Record a state before its output goes to a sink. The same state may be recorded again, but no other under its number."""
         self._check_owner()
         body, name = json.dumps(state.to_json()), manifest_name(state.sequence)
         self.files.settle(
-            folder for folder in FOLDERS if any(file.startswith(f"{folder}/") for file in _all_files(state) - self._known)
+            folder for folder in FOLDERS if any(file.startswith(f"{folder}/") for file in _all_files(state) - self._uses.keys())
         )
         if not self.files.create(name, packed(body, now_us())) and self._body(name) != body:
             raise taken_over(self.files)
@@ -98,12 +124,13 @@ class Store:
 
     def emitted(self) -> int:
         """Return the sequence up to which the sinks are known to have everything; they may have the latest one, too."""
-        stored = self._emitted if self._owner else self._read_emitted()
-        return max(stored, self.latest().sequence - 1)
+        stored, latest = self._emitted if self._owner else self._read_emitted(), self.latest().sequence
+        return min(max(stored, latest - 1), latest)
 
     def mark_emitted(self, sequence: int) -> None:
         """Note that the sinks have everything up to a sequence."""
-        self.files.put(EMITTED, str(sequence).encode(), durable=False)
+        self.files.put(EMITTED, str(sequence).encode())
+        self.files.settle([""])
         self._emitted = sequence
 
     def recorded(self, batch: int) -> State | None:
@@ -119,23 +146,19 @@ class Store:
             raise SkytideError(
                 f"{self.folder}: holds the state after batch {states[-1].batch}, but Spark continues with batch {batch}; "
                 "the notes of Spark and skytide belong together: restore the whole checkpoint folder, start with another one, "
-                "or take both back with `skytide checkpoint back`"
+                "or take both back to a batch that both know, with `skytide checkpoint back`"
             )
         return fitting[-1]
 
     def latest(self) -> State:
         """Return the latest state."""
-        return next(reversed(self.states()), State())
+        if self._owner is not None:
+            return self._kept[max(self._kept)].state if self._kept else State()
+        return next(self._newest_first(), State())
 
     def latest_before_source(self, position: int) -> State:
         """Return the state from which a batch starts that begins at a position of skytide's own source."""
-        for name in reversed(
-            self.files.names(MANIFESTS)
-        ):  # rarely more than one is read, as every batch asks this, in another process
-            found = self._read(name, {})
-            if found is not None and found.state.source_end <= position:
-                return found.state
-        return State()
+        return next((state for state in self._newest_first() if state.source_end <= position), State())
 
     def states(self) -> list[State]:
         """Return the states that are kept, oldest first."""
@@ -149,12 +172,29 @@ class Store:
 
     def forget_after(self, sequence: int) -> None:
         """Remove later manifests; the sinks will get what comes after once more."""
-        emitted = min(self._read_emitted(), sequence)
+        self._change_transactions()
+        self.mark_emitted(
+            min(self._read_emitted(), sequence)
+        )  # first: what is cut off here must not count as emitted when it comes again
         for name in reversed(self.files.names(MANIFESTS)):
             number = manifest_sequence(name)
             if number is not None and number > sequence:
                 self.files.delete(name)
-        self.mark_emitted(emitted)
+
+    def _newest_first(self) -> Iterator[State]:
+        """Read the manifests; rarely more than one is read, as every batch asks for the latest, in another process."""
+        for name in reversed(self.files.names(MANIFESTS)):
+            found = self._read(name, {})
+            if found is not None:
+                yield found.state
+
+    def _identity(self) -> dict[str, Any]:
+        self.files.create(IDENTITY, json.dumps({"id": uuid.uuid4().hex}).encode())
+        return dict(json.loads(self.files.read(IDENTITY)))
+
+    def _change_transactions(self) -> None:
+        known = self._identity()
+        self.files.put(IDENTITY, json.dumps({**known, "back": known.get("back", 0) + 1}).encode())
 
     def _check_owner(self) -> None:
         if self._owner is None:
@@ -164,32 +204,53 @@ class Store:
     def _note(self, body: str) -> None:
         """Keep a state as it will be read after a restart, and remove what is no longer needed."""
         state = State.from_json(json.loads(body))
+        if state.sequence not in self._kept:
+            self._use(state)
         self._kept[state.sequence] = Kept(state, now_us())
-        for sequence in sorted(self._kept)[:-KEPT]:
-            self.files.delete(manifest_name(sequence))  # before its files: one can go back to any manifest that is there
-            del self._kept[sequence]
         latest = max(self._kept)
-        needed = {name for kept in self._kept.values() for name in kept.state.files()}
-        unsent = {name for s, kept in self._kept.items() if s > self._emitted or s == latest for name in _outputs(kept.state)}
-        self._known |= _all_files(state)
-        for name in self._known - needed - unsent:
-            self.files.delete(name)
-        self._known &= needed | unsent
-        if self._records % SWEEP_EVERY == 0:
+        for sequence in [each for each in self._unsent if each <= self._emitted and each != latest]:
+            self._disuse(self._unsent.pop(sequence))
+        self._keep_only(states_to_keep({sequence: kept.written_us for sequence, kept in self._kept.items()}))
+        older = max(sorted(self._kept)[:-KEPT], default=-1)
+        if self._records % SWEEP_EVERY == 0 or older > self._swept:  # one state of each minute becomes an older one
             self._sweep(latest)
+            self._swept = older
         self._records += 1
+
+    def _keep_only(self, sequences: set[int]) -> None:
+        """Remove all other states, and the files that only they need."""
+        for sequence in sorted(self._kept.keys() - sequences):
+            self.files.delete(manifest_name(sequence))  # before its files: one can go back to any manifest that is there
+            self._disuse([*self._kept.pop(sequence).state.files(), *self._unsent.pop(sequence, ())])
+
+    def _use(self, state: State) -> None:
+        self._unsent[state.sequence] = _outputs(state)
+        self._uses.update([*state.files(), *self._unsent[state.sequence]])
+
+    def _disuse(self, names: Iterable[str]) -> None:
+        for name in names:
+            self._uses[name] -= 1
+            if not self._uses[name]:
+                del self._uses[name]
+                self.files.delete(name)
 
     def _sweep(self, latest: int) -> None:
         """Remove what attempts left that were never recorded; files that are not ours stay."""
+        sizes = {}
         for folder in FOLDERS:
             for entry in self.files.entries(folder):
                 name, sequence = f"{folder}/{entry.name}", sequence_of(entry.name)
-                if sequence is not None and sequence < latest and name not in self._known:
+                sizes[name] = entry.size
+                if sequence is not None and sequence < latest and name not in self._uses:
                     self.files.delete(name)
         for entry in self.files.entries(MANIFESTS):
             draft, sequence = _DRAFT.fullmatch(entry.name), manifest_sequence(entry.name)
-            if (draft and int(draft[1]) < latest) or (sequence is not None and sequence < min(self._kept)):
+            if (draft and int(draft[1]) < latest) or (sequence is not None and sequence < latest and sequence not in self._kept):
                 self.files.delete(f"{MANIFESTS}/{entry.name}")
+            elif sequence is not None:
+                sizes[manifest_name(sequence)] = entry.size
+        needed = {sequence: [*kept.state.files(), manifest_name(sequence)] for sequence, kept in self._kept.items()}
+        self._keep_only(states_that_fit(needed, sizes, OLDER_BYTES))
 
     def _read_all(self, damaged: dict[int, Damaged]) -> dict[int, Kept]:
         """Return all manifests that can be read; those that are damaged go into `damaged`."""
@@ -233,18 +294,21 @@ class Store:
         latest = max(self._kept, default=-1)
         later = sorted(sequence for sequence in damaged if sequence > latest)
         if later and later[0] != latest + 1:
+            older = f"go back with `skytide checkpoint back` to sequence {latest}, " if self._kept else ""
             raise SkytideError(
-                f"{self.folder}: no manifest can be read ({damaged[later[0]]}), and what came before is no longer kept; "
-                "restore the checkpoint folder from a copy, or start with another one"
+                f"{self.folder}: no manifest can be read ({damaged[later[0]]}), and what came right before is no longer kept; "
+                f"{older}restore the checkpoint folder from a copy, or start with another one"
             )
         for sequence, error in sorted(damaged.items()):
             outcome = f"falls back to the state before it, of sequence {latest}" if sequence > latest else "does not need it"
             _log.warning("%s/%s: %s; skytide %s", self.folder, manifest_name(sequence), error, outcome)
+        if len(later) > 1:  # Spark has noted what is in the first one of these batches, but may give the others other borders
+            self._change_transactions()
         if later:
             if notes is not None:
                 notes.back_to(self._kept[latest].state.batch if self._kept else -1)
-            self.mark_emitted(min(self._emitted, latest))
-        for sequence in damaged:
+            self.mark_emitted(self._emitted)
+        for sequence in sorted(damaged, reverse=True):  # latest first: if this is cut off, the next start does the rest
             self.files.move(manifest_name(sequence), f"{manifest_name(sequence)}.damaged")
 
 

@@ -1,13 +1,13 @@
 """Carries out on Spark what the machine of `skytide.batch` decides: pane level, window level, record, sinks, commit."""
 
 import logging
-import re
 import threading
 import time
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
@@ -23,6 +23,7 @@ from skytide.batch import (
     Machine,
     Output,
     PanesReported,
+    ReadAgain,
     Record,
     Restarted,
     Rules,
@@ -34,18 +35,20 @@ from skytide.batch import (
 )
 from skytide.errors import InvalidInput
 from skytide.keyed import KeyedStep
-from skytide.queries import Query
+from skytide.queries import Identity, Query
 from skytide.records import Status, WindowRow
 from skytide.spark.checkpoint import SparkNotes, Store
+from skytide.spark.checkpoint.sink_notes import note_sinks
 from skytide.spark.clock import Clock, time_of_day
+from skytide.spark.engine.identity import check_same, order_of, texts_of
 from skytide.spark.engine.jobs import Jobs
-from skytide.spark.engine.key_level import KeyTask
+from skytide.spark.engine.key_level import KeyTask, state_versions
 from skytide.spark.engine.pane_level import PaneTask
 from skytide.spark.engine.spread import run_windows
 from skytide.spark.engine.window_level import WindowTask, result_columns
-from skytide.spark.sinks.outlets import Outlet, Sinks
+from skytide.spark.sinks.outlets import Outlet, Sinks, check_unsent
 from skytide.spark.sinks.parquet import ParquetSink
-from skytide.windows import shown
+from skytide.spark.sinks.sinks import Appending
 
 RECENT_WINDOWS = 1_000
 
@@ -64,34 +67,47 @@ class Plan:
     helpers: tuple[str, ...]
     """Columns that hold expressions, and do not go to the sink."""
     store: Store
-    wording: str = ""
+    known_as: Identity | None = None
     """The query as it was written, before expressions became columns."""
     late_wanted: bool = False
     invalid_wanted: bool = False
     step: KeyedStep | None = None
     """What is done with the tuples of each key, if this is an operator on keys."""
 
+    @property
+    def results(self) -> pa.Schema:
+        """The columns of the results."""
+        time = self.columns.field(self.time).type
+        return self.step.results if self.step else result_columns(self.query, self.columns, time, self.helpers)
+
+    @cached_property
+    def _known_as(self) -> Identity:
+        return self.known_as or self.query.identity()
+
     def identity(self) -> dict[str, str]:
         """Return what must not change between two starts with one checkpoint, as texts."""
-        windows = self.rules.windows
-        of_time = f"{shown(windows.length_us)} every {shown(windows.slide_us)}"
-        return {
-            "query": re.sub(r" at 0x[0-9a-f]+", "", self.wording or repr(self.query)),
-            "windows": self.step.windows.text if self.step and self.step.windows else of_time,
-            "time": self.time,
-            "columns": ", ".join(f"{field.name} {field.type}" for field in self.columns),
-        }
+        return texts_of(self._known_as, self.rules.windows, self.step, self.time, self.columns, self.results)
 
-    def check_store(self) -> None:
-        """Refuse to continue from the state of another query."""
+    def continued(self) -> "Plan":
+        """Return the plan with aggregates in the order in which its store has them; refuse the state of another query."""
         before, now = self.store.latest().identity, self.identity()
-        for what in now:
-            if before.get(what, now[what]) != now[what]:
-                raise InvalidInput(
-                    value=f"{what}: {now[what]}",
-                    reason=f"the checkpoint {self.store.folder} belongs to a query with {before[what]}",
-                    remedy="start a changed query with another checkpoint folder",
-                )
+        upgrades = bool(self.step and self.step.operator and hasattr(self.step.operator.own, "upgrade"))
+        check_same(before, now, self.store.folder, upgrades=upgrades)
+        self._check_versions()
+        order = order_of(before, now)
+        return self if order is None else replace(self, query=self.query.arranged(order), known_as=self._known_as.arranged(order))
+
+    def _check_versions(self) -> None:
+        """Refuse an operator on keys that cannot read states of other versions, before it writes its own beside them."""
+        operator, keyed = self.step.operator if self.step else None, self.store.latest().keyed
+        if operator is None or keyed is None or hasattr(operator.own, "upgrade"):
+            return
+        for version in sorted(state_versions(self.store.files, keyed) - {operator.version}):
+            raise InvalidInput(
+                value=f"{operator.name} of version {operator.version}",
+                reason=f"the checkpoint {self.store.folder} has states that its version {version} wrote",
+                remedy="add a method upgrade(state, version), go back to that version, or start with another checkpoint folder",
+            )
 
     def pane_task(self, work: RunPanes) -> PaneTask:
         """Return the task of the pane level for a batch."""
@@ -126,10 +142,8 @@ class Plan:
 
     def outlet(self, sinks: Sinks) -> Outlet:
         """Return what hands the sinks their parts."""
-        time = self.columns.field(self.time).type
-        results = self.step.results if self.step else result_columns(self.query, self.columns, time, self.helpers)
         rows = pa.schema([field for field in self.columns if field.name not in self.helpers])
-        return Outlet(sinks, self.store.files, rows, results, self.time, self.rules.windows)
+        return Outlet(sinks, self.store.files, rows, self.results, self.time, self.rules.windows)
 
 
 class Engine:
@@ -137,18 +151,25 @@ class Engine:
 
     def __init__(self, plan: Plan, sinks: Sinks, notes: SparkNotes | None = None, clock: Clock = time_of_day) -> None:
         """Continue from the state in the plan's store; `notes` are Spark's own, which have to match it; `clock` dates events."""
-        plan.check_store()
+        plan = plan.continued()
+        check_unsent(sinks, plan.store)
         plan.store.take_over(notes)
         if notes is not None:
             notes.remove_drafts()
+        if isinstance(sinks.results, Appending):
+            sinks.results.identity = plan.store.transactions()
+        note_sinks(plan.store.files, sinks.notes())
+        for folder in sinks.folders:
+            folder.forget_after(plan.store.latest().sequence, plan.store.identity(), plan.store.checkpoint)
         self.plan, self.sinks, self._clock = plan, sinks, clock
-        self._outlet = plan.outlet(sinks)
+        self._outlet, self._identity = plan.outlet(sinks), plan.identity()
         self._machine = Machine(plan.rules, plan.store.latest(), clock())
         self._lock = threading.Lock()
         self._recent: deque[WindowRow] = deque(maxlen=RECENT_WINDOWS)
         self.latest_output: tuple[int, Output] | None = None
         """The latest output that had results, and its number."""
         self._noticed = False
+        self._worker: int | None = None
         self.seconds: dict[str, float] = {}
         """Where the time of all batches went: by step, and within the tasks of the levels."""
 
@@ -189,11 +210,19 @@ class Engine:
         with self._lock:
             return list(self._recent)
 
+    def works_here(self) -> bool:
+        """Return whether it is a sink that asks: the thread of the caller is in the middle of a batch or a flush."""
+        return self._worker == threading.get_ident()
+
     def _drive(self, event: Event, jobs: Jobs, batch: Any = None) -> None:
         events = deque([event])
-        while events:
-            for instruction in self._machine.on(events.popleft()):
-                events.extend(self._carry_out(instruction, jobs, batch))
+        self._worker = threading.get_ident()
+        try:
+            while events:
+                for instruction in self._machine.on(events.popleft()):
+                    events.extend(self._carry_out(instruction, jobs, batch))
+        finally:
+            self._worker = None
         if self._machine.status.notice and not self._noticed:
             self._noticed = True
             _log.warning("%s", self._machine.status.notice)
@@ -206,6 +235,10 @@ class Engine:
                     report = jobs.panes(batch, self.plan.pane_task(instruction), rules.way)
                 self._spent("pane tasks", sum(task.busy_s for task in report.tasks))
                 return [PanesReported(report, self._clock())]
+            case ReadAgain():
+                with self._timed("pane level"):
+                    jobs.read(batch)
+                return []
             case RunWindows():
                 with self._timed("window level"):
                     found = run_windows(jobs, self.plan.window_task(instruction, self.sinks.parquet))
@@ -218,7 +251,7 @@ class Engine:
                 return [KeysReported(reports, self._clock())]
             case Record(state):
                 with self._timed("commit"):
-                    store.record(replace(state, identity=self.plan.identity()))
+                    store.record(replace(state, identity=self._identity))
                 return []
             case Emit(sequence, output):
                 with self._timed("sink"):

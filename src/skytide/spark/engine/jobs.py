@@ -30,6 +30,9 @@ class Jobs(Protocol):
     def panes(self, batch: Any, task: PaneTask, way: Way) -> PaneReport:
         """Run the pane level over the tuples of a batch, and return its report; `way` says how tuples reach slots."""
 
+    def read(self, batch: Any) -> None:
+        """Execute a batch, and do nothing with its tuples."""
+
     def window_task(self, work: Callable[[], Iterator[pa.RecordBatch]]) -> str:
         """Run a task of the window level, and return its report; several threads may do that at once."""
 
@@ -67,20 +70,23 @@ class SparkJobs:
     def _sent(self, batch: DataFrame, task: PaneTask, way: Sent) -> DataFrame:
         """Return the reports of one task per partition of the batch, which sends tuples to slots, followed by one per slot."""
         slots, splitting, state = task.plan.slots, way.splitting, task.plan.router
-        parts = self._spark.sparkContext.defaultParallelism  # about as many as there are split tasks
 
         def split(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             router = splitting.build(slots, state)
             router.renumber(slots)
-            yield from task.split(batches, router, _partition(), 1 / parts)
+            yield from task.split(batches, router)
 
         def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            yield from task.run_routed(batches, _partition())
+            yield from task.run_routed(batches, _partition(), splitting)
 
         marks = spark_schema(StructType([]), pane_level.ROUTED)
         routed = map_in_arrow(batch, split, StructType([*batch.schema.fields, *marks.fields]))
         sent = routed.repartitionById(slots, pane_level.SLOT)
         return map_in_arrow(sent, run, spark_schema(StructType([]), REPORT))
+
+    def read(self, batch: DataFrame) -> None:
+        """Execute a batch inside the JVM: operators with a state commit it then, and watermarks move on."""
+        batch.write.format("noop").mode("overwrite").save()
 
     def window_task(self, work: Callable[[], Iterator[pa.RecordBatch]]) -> str:
         """Run a job of one task, and return its report."""

@@ -10,23 +10,23 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from skytide.batch import Piece, RunKeys
-from skytide.keyed import Chunk, KeyedStep, SlotReport, StoredChunk, gathered, to_merge
+from skytide.keyed import Chunk, KeyedState, KeyedStep, SlotReport, StoredChunk, gathered, to_merge
 from skytide.keyed.chunk import Live, all_keys
+from skytide.keyed.operator import VERSION_BYTES
 from skytide.keyed.state import ROWS, STATES, mask_of
-from skytide.keyed.work import HASH, Chunks
-from skytide.keyed.work import STATES as STATE_COLUMNS
+from skytide.keyed.work import HASH, STATE, Chunks
 from skytide.spark.checkpoint import Files
 from skytide.spark.checkpoint.files import fresh_name
+from skytide.spark.engine.chunk_memory import memory
 from skytide.spark.engine.pane_level import REPORT
 from skytide.spark.sinks.parquet import ParquetSink
 
 KEYS_REPORTED = 8
 """The number of most frequent keys that a slot reports."""
-_remembered: dict[tuple[str, str], Chunk] = {}
-"""Chunks that this process has seen, by folder and file."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,15 @@ class KeyTask:
         yield pa.RecordBatch.from_arrays([pa.array([_Slot(self, slot).report().to_text()])], schema=REPORT)
 
 
+def state_versions(store: Files, keyed: KeyedState) -> set[int]:
+    """Return the versions of an operator whose states are stored."""
+    found = set()
+    for stored in (chunk for chunk in keyed.chunks if chunk.kind == STATES):
+        heads = pc.unique(pc.binary_slice(store.map_table(stored.file)[STATE], 0, VERSION_BYTES))
+        found |= {int.from_bytes(head, "big") for head in heads.to_pylist()}
+    return found
+
+
 def chunks_of(task: KeyTask, slot: int, kind: str) -> Chunks:
     """Return the chunks of a kind that a slot remembers of its keys."""
     return _Slot(task, slot).chunks(kind)
@@ -59,23 +68,24 @@ class _Slot:
     def __init__(self, task: KeyTask, slot: int) -> None:
         self._task, self._slot = task, slot
         self._work, self._step, self._table = task.work, task.step, task.work.keyed.table
+        self._remembered = memory.of(task.store.uri, task.work.keyed.files())
         self._found = self._read = 0
 
     def report(self) -> SlotReport:
         began = time.perf_counter()
         work = self._work
-        self._forget_others()
         rows, hashes = self._tuples()
         log, states = self.chunks(ROWS), self.chunks(STATES)
         done = self._step.work(rows, hashes, log, states, work.since_us, work.until_us)
-        chunks, replaced = [], []
+        chunks, replaced = [], [work.keyed.of_slot(self._slot, ROWS)[place].file for place in done.expired]
         for kind, added, known in ((ROWS, done.rows, log), (STATES, done.states, states)):
             if added is not None:
                 stored = work.keyed.of_slot(self._slot, kind)
                 merged = to_merge([chunk.size for chunk in stored], added.nbytes)
                 whole = self._together([*known[-merged:], (added, _all)], kind) if merged else added
                 replaced += [chunk.file for chunk in stored[len(stored) - merged :]]
-                chunks.append(self._written(whole, kind))
+                if len(whole):
+                    chunks.append(self._written(whole, kind))
         groups = self._table.groups_of(hashes)
         numbers, counts = np.unique(groups, return_counts=True)
         heavy = _heaviest(hashes)
@@ -111,7 +121,7 @@ class _Slot:
         return rows.drop_columns([HASH]), rows[HASH].to_numpy().view(np.uint64)
 
     def chunks(self, kind: str) -> Chunks:
-        return [(self._chunk(stored.file), self._live(stored)) for stored in self._work.keyed.of_slot(self._slot, kind)]
+        return [(self._chunk(stored), self._live(stored)) for stored in self._work.keyed.of_slot(self._slot, kind)]
 
     def _live(self, stored: StoredChunk) -> Live:
         table, slot = self._table, self._slot
@@ -121,36 +131,32 @@ class _Slot:
 
         return live
 
-    def _chunk(self, file: str) -> Chunk:
-        name = (self._task.store.uri, file)
-        chunk = _remembered.get(name)
+    def _chunk(self, stored: StoredChunk) -> Chunk:
+        chunk = self._remembered.get(stored.file)
         if chunk is None:
-            chunk = Chunk.from_table(self._task.store.map_table(file))
-            _remembered[name] = chunk
+            chunk = Chunk.from_table(self._task.store.map_table(stored.file))
+            for field in self._step.key if stored.kind == STATES else ():
+                if field.name not in chunk.rows.column_names:  # earlier versions stored no keys beside states
+                    chunk = replace(chunk, rows=chunk.rows.append_column(field, pa.nulls(chunk.rows.num_rows, field.type)))
+            self._remembered[stored.file] = chunk
             self._read += 1
         else:
             self._found += 1
         return chunk
 
-    def _forget_others(self) -> None:
-        """Forget chunks of this query that nobody needs any more."""
-        live, mine = self._work.keyed.files(), self._task.store.uri
-        for name in [name for name in _remembered if name[0] == mine and name[1] not in live]:
-            del _remembered[name]
-
     def _together(self, chunks: Chunks, kind: str) -> Chunk:
         """Return chunks as one, without what no later window needs."""
-        windows = self._step.windows
+        step, keys = self._step, all_keys(chunks, self._step.key)
         if kind == STATES:
-            return gathered(chunks, all_keys(chunks), STATE_COLUMNS, 1)
-        limit = windows.limit if windows else None
-        return self._step.trimmed(gathered(chunks, all_keys(chunks), self._step.remembered, limit), self._work.until_us)
+            return gathered(chunks, keys, step.key, step.states, 1)
+        whole = gathered(chunks, keys, step.key, step.remembered, step.windows.limit if step.windows else None)
+        return step.condensed(whole, self._work.until_us)
 
     def _written(self, chunk: Chunk, kind: str) -> StoredChunk:
         file = fresh_name("keys", self._work.sequence)
         chunk = replace(chunk, rows=chunk.rows.combine_chunks())
         self._task.store.write_table(file, chunk.to_table())
-        _remembered[self._task.store.uri, file] = chunk
+        self._remembered[file] = chunk
         return StoredChunk(file, kind, mask_of(self._table.groups_of(chunk.hashes)), chunk.nbytes)
 
     def _results(self, rows: pa.Table) -> str:

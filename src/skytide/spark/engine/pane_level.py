@@ -1,6 +1,5 @@
 """The pane level: tasks that turn tuples into partial results of panes, and report only what they did."""
 
-import json
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -8,27 +7,26 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from skytide.batch import PanePart, PaneReport, PaneTaskReport, Piece, RunPanes
-from skytide.batch.reports import arrivals_from_json, arrivals_to_json
-from skytide.kernels import Indices
+from skytide.batch.open_panes import copies_of
 from skytide.lateness import Arrivals, Order, observe
-from skytide.lateness.crowds import FAR_US
+from skytide.lateness.delays import late_ones
 from skytide.queries import Query
-from skytide.routing import Frequencies, KeyCounter, Keys, Router
+from skytide.routing import Frequencies, FrequencyAware, KeyCounter, Keys, Router, Splitting, row_hashes
 from skytide.spark.checkpoint import Files
 from skytide.spark.checkpoint.files import fresh_name
-from skytide.spark.engine.tasks import Reducer
+from skytide.spark.engine.chunk_memory import memory
+from skytide.spark.engine.tasks import Reducer, gathered
 from skytide.windows import Windows
 
 REPORT = pa.schema([("report", pa.string())])
-SLOT, KIND, SEEN = "__skytide_slot", "__skytide_kind", "__skytide_seen"
-ROUTED = pa.schema([(SLOT, pa.int32()), (KIND, pa.int8()), (SEEN, pa.string())])
-"""What a split task adds to tuples: their slot and kind; and to one empty row, what it saw of arrivals and keys."""
+SLOT = "__skytide_slot"
+ROUTED = pa.schema([(SLOT, pa.int32())])
+"""What a split task adds to tuples."""
 IN_TIME, SUSPECT, LATE, INVALID = range(4)
-"""The kinds of tuples. Suspects are in time, but so far ahead that their time may turn out to be wrong."""
+"""The kinds of tuples. Suspects are in time, but so far ahead that the stream may never get there."""
 
 Times = NDArray[np.int64]
 
@@ -57,53 +55,46 @@ class PaneTask:
     late_wanted: bool = False
     invalid_wanted: bool = False
 
-    def run(self, tuples: Iterable[Tuples], slot: int, source_end: int = 0) -> Iterator[pa.RecordBatch]:
-        """Reduce tuples pane by pane, write what is kept, and yield a report."""
-        work, watch = _Work(self, slot), _Watch(self)
+    def run(
+        self, tuples: Iterable[Tuples], slot: int, source_end: int = 0, by_key: FrequencyAware | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """Reduce tuples pane by pane, write what is kept, and yield a report; with `by_key` it tells the most frequent keys, too."""
+        work, watch, counter = _Work(self, slot), _Watch(self), KeyCounter()
         holds = []
         for some in tuples:
             rows, times, kinds = watch.judge(some.rows, some.newest_us, some.order)
             work.add(rows, times, kinds)
+            if by_key is not None:
+                counter.observe(self._keys(rows.filter(pa.array(kinds < LATE)) if kinds.any() else rows))
             if some.hold_us is not None:
                 holds.append(some.hold_us)
-        yield work.report(watch.arrivals, source_end, min(holds, default=None))
+        keys = counter.frequencies().top(by_key.remembered) if by_key else Frequencies()
+        yield work.report(watch.arrivals, source_end, min(holds, default=None), keys)
 
     def run_partition(self, batches: Iterable[pa.RecordBatch], slot: int) -> Iterator[pa.RecordBatch]:
         """Reduce the tuples of a partition of any DataFrame, and yield a report; Spark may have put them in any order, so their order says nothing about delays."""
-        yield from self.run((Tuples(batch, order=Order.TOGETHER) for batch in batches), slot)
+        yield from self.run((Tuples(batch, order=Order.TOGETHER) for batch in gathered(batches)), slot)
 
-    def split(self, batches: Iterable[pa.RecordBatch], router: Router, part: int, share: float) -> Iterator[pa.RecordBatch]:
-        """Yield tuples with their slots, by the plan of the driver's router, of whose threshold this task has a `share`."""
-        watch, choice = _Watch(self), _Choice(self, router, router.apart(part, share))
-        for batch in batches:
-            rows, times, kinds = watch.judge(batch, order=Order.TOGETHER)
-            slots = np.full(len(times), router.slots[0], np.int32)
-            in_time = np.flatnonzero(kinds < LATE)
-            slots[in_time] = choice.slots(rows, times, in_time)
-            marks = [pa.array(slots), pa.array(kinds), pa.nulls(len(times), pa.string())]
-            for field, column in zip(ROUTED, marks, strict=True):
-                rows = rows.append_column(field, column)
-            yield from rows.to_batches()
-        seen = json.dumps([arrivals_to_json(watch.arrivals), choice.keys_seen().to_json()])
-        marks = [pa.array([router.slots[0]], pa.int32()), pa.array([IN_TIME], pa.int8()), pa.array([seen])]
-        nothing = [pa.nulls(1, field.type) for field in self.columns]
-        yield pa.RecordBatch.from_arrays([*nothing, *marks], names=[*self.columns.names, *ROUTED.names])
+    def split(self, batches: Iterable[pa.RecordBatch], router: Router) -> Iterator[pa.RecordBatch]:
+        """Yield tuples with their slots, by the plan of the driver's router: a tuple has the same in every task, and whenever one is repeated."""
+        by_key = router.keys if self.query.routed_by() else None
+        for batch in gathered(batches):
+            rows = pa.Table.from_batches([batch])
+            hashes = row_hashes(rows)
+            if by_key is not None:
+                slots = by_key.route(self._keys(rows), hashes)
+            else:
+                slots = router.slots_of(self.windows.pane_of(times_us(rows, self.time)), hashes)
+            yield from rows.append_column(SLOT, pa.array(slots)).to_batches()
 
-    def run_routed(self, batches: Iterable[pa.RecordBatch], slot: int) -> Iterator[pa.RecordBatch]:
-        """Reduce tuples that split tasks sent here, and yield a report with what they saw."""
-        work, arrivals, keys = _Work(self, slot), Arrivals(), Frequencies()
-        for batch in batches:
-            table = pa.Table.from_batches([batch])
-            seen = np.asarray(pc.is_valid(table[SEEN]))
-            if seen.any():
-                for text in table[SEEN].drop_null().to_pylist():
-                    arrived, frequent = json.loads(text)
-                    arrivals = arrivals.beside(arrivals_from_json(arrived), self.plan.leap_us)
-                    keys = keys.beside(Frequencies.from_json(frequent))
-                table = table.filter(pa.array(~seen))
-            rows = table.drop_columns(list(ROUTED.names)).cast(self.columns)
-            work.add(rows, times_us(rows, self.time), table[KIND].to_numpy())
-        yield work.report(arrivals, keys=keys)
+    def run_routed(self, batches: Iterable[pa.RecordBatch], slot: int, splitting: Splitting) -> Iterator[pa.RecordBatch]:
+        """Reduce tuples that split tasks sent here, and yield a report."""
+        by_key = splitting.key_routing() if self.query.routed_by() else None
+        sent = (Tuples(batch.drop_columns([SLOT]), order=Order.TOGETHER) for batch in gathered(batches))
+        yield from self.run(sent, slot, by_key=by_key)
+
+    def _keys(self, rows: pa.Table) -> Keys:
+        return Keys.of(rows.select(list(self.query.routed_by())).columns)
 
 
 class _Watch:
@@ -126,11 +117,11 @@ class _Watch:
             kinds[invalid] = INVALID
         valid = times if invalid is None else times[~invalid]
         before = max((known for known in (self.arrivals.newest_us, newest_us) if known is not None), default=None)
-        seen = observe(valid, plan.newest_us, plan.punctuation_us, plan.leap_us, seen_us=before, order=order)
+        seen = observe(valid, plan.newest_us, plan.punctuation_us, plan.leap_us, seen_us=before, order=order, out_us=plan.out_us)
         follow = self.arrivals.then if order is Order.ARRIVAL else self.arrivals.beside
         self.arrivals = follow(seen, plan.leap_us)
-        if plan.punctuation_us is not None and len(valid) and valid.min() < plan.punctuation_us:
-            kinds[(times < plan.punctuation_us) & (kinds == IN_TIME)] = LATE
+        if seen.late:
+            kinds[late_ones(times, plan.punctuation_us, plan.out_us) & (kinds == IN_TIME)] = LATE
         if task.invalid_wanted and len(valid):
             self._suspect(times, kinds, seen.newest_us)
         return rows, times, kinds
@@ -147,32 +138,8 @@ class _Watch:
     def _suspect(self, times: Times, kinds: NDArray[np.int8], newest_us: int | None) -> None:
         suspects = kinds == IN_TIME
         if newest_us is not None:
-            suspects &= (times > newest_us) | (times < newest_us - FAR_US)
+            suspects &= times > newest_us
         kinds[suspects] = SUSPECT
-
-
-class _Choice:
-    """Chooses slots for tuples: by their keys if the strategy wants that and the query has some, otherwise by their panes."""
-
-    def __init__(self, task: PaneTask, router: Router, queued: dict[int, int]) -> None:
-        self._task, self._router, self._queued = task, router, queued
-        self._keys = router.keys if task.query.routed_by() else None
-        self._counter = KeyCounter()
-
-    def slots(self, rows: pa.Table, times: Times, in_time: Indices) -> NDArray[np.int32]:
-        """Return a slot for each tuple that is in time."""
-        if self._keys is None:
-            return _slots_by_pane(self._task.windows.pane_of(times[in_time]), self._router, self._queued)
-        mine = rows.select(list(self._task.query.routed_by()))
-        keys = Keys.of((mine if len(in_time) == len(times) else mine.take(pa.array(in_time))).columns)
-        self._counter.observe(keys)
-        if not self._keys.begun:
-            self._keys.divide(self._counter.frequencies())
-        return self._keys.route(keys)
-
-    def keys_seen(self) -> Frequencies:
-        """Return how often keys came here: as many of the most frequent as the driver wants to know."""
-        return self._counter.frequencies().top(self._keys.config.remembered) if self._keys else Frequencies()
 
 
 class _Work:
@@ -187,6 +154,7 @@ class _Work:
         self._panes: dict[int, Reducer] = {}
         self._aside: dict[int, list[pa.Table]] = {SUSPECT: [], LATE: [], INVALID: []}
         self._invalid = 0
+        memory.forget_ended()  # here, as tasks of all queries come by
 
     def add(self, rows: pa.Table, times: Times, kinds: NDArray[np.int8]) -> None:
         if kinds.any():
@@ -208,8 +176,10 @@ class _Work:
         self, arrivals: Arrivals, source_end: int = 0, hold_us: int | None = None, keys: Frequencies | None = None
     ) -> pa.RecordBatch:
         sequence = self._task.plan.sequence
-        parts = self._write_panes(fresh_name("panes", sequence))
-        names = {kind: fresh_name(folder, sequence) for kind, folder in _FOLDERS.items() if self._aside[kind]}
+        panes = fresh_name("panes", sequence)
+        parts = self._write_panes(panes)
+        fresh = {SUSPECT: copies_of(panes), LATE: fresh_name("late", sequence), INVALID: fresh_name("invalid", sequence)}
+        names = {kind: name for kind, name in fresh.items() if self._aside[kind]}
         for kind, name in names.items():
             self._task.store.write_table(name, pa.concat_tables(self._aside[kind]))
         report = PaneTaskReport(
@@ -241,25 +211,9 @@ class _Work:
         return parts
 
 
-_FOLDERS = {SUSPECT: "suspects", LATE: "late", INVALID: "invalid"}
-
-
 def read_reports(reports: pa.Table) -> PaneReport:
     """Return what all tasks of a batch reported."""
     return PaneReport(tuple(map(PaneTaskReport.from_text, reports["report"].to_pylist())))
-
-
-def _slots_by_pane(panes: Times, router: Router, queued: dict[int, int]) -> NDArray[np.int32]:
-    """Return a slot for each tuple, in order of arrival within its pane."""
-    slots = np.empty(len(panes), np.int32)
-    if not len(panes):
-        return slots
-    order = np.argsort(panes, kind="stable")
-    numbers, starts = np.unique(panes[order], return_index=True)
-    for pane, places in zip(numbers.tolist(), np.split(order, starts[1:]), strict=True):
-        counts = router.route(pane, len(places), queued)
-        slots[places] = np.repeat(np.array(list(counts), np.int32), list(counts.values()))
-    return slots
 
 
 def times_us(rows: pa.Table, time: str) -> Times:

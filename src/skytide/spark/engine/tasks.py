@@ -1,6 +1,6 @@
 """What runs in Spark's Python workers: Arrow batches in, Arrow batches out."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -12,6 +12,21 @@ Batches = Iterator[pa.RecordBatch]
 Task = Callable[[Batches], Batches]
 
 BUFFER_ROWS = 65_536  # reduced together: large enough to spread the cost of a call, small enough to stay in the cache
+BUFFER_BYTES = 64 * 2**20  # fewer, if they are large
+GATHERED_ROWS = 10_000  # looked at together
+
+
+def gathered(batches: Iterable[pa.RecordBatch]) -> Batches:
+    """Yield the rows of batches, which Spark sends in small ones, in the same order in larger ones."""
+    some, rows, size = [], 0, 0
+    for batch in batches:
+        some.append(batch)
+        rows, size = rows + batch.num_rows, size + batch.nbytes
+        if rows >= GATHERED_ROWS or size >= BUFFER_BYTES:
+            yield from pa.Table.from_batches(some).combine_chunks().to_batches()
+            some, rows, size = [], 0, 0
+    if some:
+        yield from pa.Table.from_batches(some).combine_chunks().to_batches()
 
 
 class Reducer:
@@ -22,7 +37,7 @@ class Reducer:
         self.query = query
         self.tuples = 0
         self._raw: list[pa.Table] = []
-        self._raw_rows = 0
+        self._raw_rows = self._raw_bytes = 0
         self._parts: list[pa.Table] = []
 
     def add(self, rows: pa.Table) -> None:
@@ -30,7 +45,8 @@ class Reducer:
         self.tuples += rows.num_rows
         self._raw.append(rows)
         self._raw_rows += rows.num_rows
-        if self._raw_rows >= BUFFER_ROWS:
+        self._raw_bytes += rows.nbytes
+        if self._raw_rows >= BUFFER_ROWS or self._raw_bytes >= BUFFER_BYTES:
             self._reduce()
 
     def kept(self) -> pa.Table:
@@ -43,7 +59,7 @@ class Reducer:
 
     def _reduce(self) -> None:
         self._parts.append(self.query.pane(pa.concat_tables(self._raw)))
-        self._raw, self._raw_rows = [], 0
+        self._raw, self._raw_rows, self._raw_bytes = [], 0, 0
         if sum(part.num_rows for part in self._parts[1:]) >= max(BUFFER_ROWS, self._parts[0].num_rows):
             self._parts = [self.query.merge(pa.concat_tables(self._parts))]
 

@@ -1,6 +1,7 @@
 """A folder on the driver's machine through which a `Fleet` and the readers of its queries communicate: Spark runs them in two processes."""
 
 import json
+import logging
 import os
 import tempfile
 from collections.abc import Mapping
@@ -13,6 +14,7 @@ import pyarrow.feather as feather
 from skytide.admission import Profile
 
 CONTROL, STATUS, STREAMS = "control.json", "status.json", "streams.arrow"
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -38,25 +40,29 @@ class Board:
         self._write(CONTROL, json.dumps({"profiles": profiles, "suspended": dict(control.suspended)}).encode())
 
     def control(self) -> Control:
-        """Return what people want."""
+        """Return what people want; what they wanted before, if that cannot be read now."""
         try:
             known = os.stat(self._file(CONTROL))
-        except OSError:
-            return self._control
-        if self._seen != (known.st_ino, known.st_mtime_ns):
+            if self._seen == (known.st_ino, known.st_mtime_ns):
+                return self._control
             with open(self._file(CONTROL), "rb") as file:
                 values = json.load(file)
-            profiles = {name: Profile.from_json(profile) for name, profile in values["profiles"].items()}
-            self._control, self._seen = Control(profiles, values["suspended"]), (known.st_ino, known.st_mtime_ns)
+        except OSError:
+            return self._control
+        profiles = {name: Profile.from_json(profile) for name, profile in values["profiles"].items()}
+        self._control, self._seen = Control(profiles, values["suspended"]), (known.st_ino, known.st_mtime_ns)
         return self._control
 
     def write_status(self, status: Mapping[str, Any], streams: pa.Table | None = None) -> None:
-        """Write how the fleet is doing, and now and then how each stream is."""
-        self._write(STATUS, json.dumps(status).encode())
-        if streams is not None:
-            data = pa.BufferOutputStream()
-            feather.write_feather(streams, data, compression="lz4")
-            self._write(STREAMS, data.getvalue())
+        """Write how the fleet is doing, and now and then how each stream is. If that is not possible, a query goes on without."""
+        try:
+            if streams is not None:  # first, as who sees a status may ask for the streams
+                data = pa.BufferOutputStream()
+                feather.write_feather(streams, data, compression="lz4")
+                self._write(STREAMS, data.getvalue())
+            self._write(STATUS, json.dumps(status).encode())
+        except OSError as error:
+            _log.warning("the status of a fleet cannot be written now: %s", error)
 
     def status(self) -> dict[str, Any] | None:
         """Return how the fleet is doing, or None before the first batch."""
@@ -81,6 +87,10 @@ class Board:
         if not os.path.isdir(self.path):  # nobody is there to read it any more
             return
         number, draft = tempfile.mkstemp(dir=self.path)
-        with open(number, "wb") as file:
-            file.write(data)
-        os.replace(draft, self._file(name))
+        try:
+            with open(number, "wb") as file:
+                file.write(data)
+            os.replace(draft, self._file(name))
+        except OSError:
+            os.unlink(draft)
+            raise

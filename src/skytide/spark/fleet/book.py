@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 WIDTH = 3
 """How many numbers a position has."""
+PLACE = b"place"
 NOWHERE = -1
 """The split of a stream that has none yet."""
 
@@ -29,12 +30,18 @@ class Book:
     identity: NDArray[np.int64] = field(default_factory=lambda: _numbers(0))
     head: NDArray[np.int64] = field(default_factory=lambda: _numbers(0))
     """A checksum of how a stream begins, which shows whether it was replaced; 0 if nothing is known."""
+    tail: NDArray[np.int64] = field(default_factory=lambda: _numbers(0))
+    """A checksum of what comes right before the position, for the same purpose; 0 if nothing is known."""
     split: NDArray[np.int32] = field(default_factory=lambda: np.zeros(0, np.int32))
     suspended: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, np.bool_))
     behind: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, np.bool_))
     """Streams of which we kept something waiting."""
     away: NDArray[np.int32] = field(default_factory=lambda: np.zeros(0, np.int32))
     """For how many looks a stream has been missing: it keeps its place, as it may come back."""
+    record: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
+    """How long a record of a stream is, in the unit of positions; 0 if nothing is known."""
+    place: int = 0
+    """What distinguishes the place of the streams from another one of the same name; 0 if nothing is known."""
 
     @cached_property
     def rows(self) -> dict[str, int]:
@@ -51,10 +58,13 @@ class Book:
             at=np.vstack([self.at, _numbers(more, WIDTH)]),
             identity=np.append(self.identity, _numbers(more)),
             head=np.append(self.head, _numbers(more)),
+            tail=np.append(self.tail, _numbers(more)),
             split=np.append(self.split, np.full(more, NOWHERE, np.int32)),
             suspended=np.append(self.suspended, np.zeros(more, np.bool_)),
             behind=np.append(self.behind, np.zeros(more, np.bool_)),
             away=np.append(self.away, np.zeros(more, np.int32)),
+            record=np.append(self.record, np.zeros(more)),
+            place=self.place,
         )
 
     def keeping(self, rows: NDArray[np.bool_]) -> "Book":
@@ -63,7 +73,7 @@ class Book:
             return self
         names = tuple(name for name, kept in zip(self.names, rows.tolist(), strict=True) if kept)
         columns: dict[str, Any] = {name: values[rows] for name, values in self._columns().items()}
-        return Book(names, **columns)
+        return Book(names, **columns, place=self.place)
 
     def with_(self, **values: Any) -> "Book":
         """Return the book with other values in some columns."""
@@ -75,16 +85,20 @@ class Book:
     def to_table(self) -> pa.Table:
         """Return the book as a table."""
         columns = {name: pa.array(values) for name, values in self._columns().items() if name != "at"}
-        return pa.table({"name": pa.array(self.names, pa.string()), **positions_to_columns("at", self.at), **columns})
+        table = pa.table({"name": pa.array(self.names, pa.string()), **positions_to_columns("at", self.at), **columns})
+        return table.replace_schema_metadata({PLACE: str(self.place)})
 
     def _columns(self) -> dict[str, NDArray[Any]]:
-        return {name: getattr(self, name) for name in Book.__dataclass_fields__ if name != "names"}
+        return {name: getattr(self, name) for name in Book.__dataclass_fields__ if name not in ("names", "place")}
 
     @staticmethod
     def from_table(table: pa.Table) -> "Book":
-        """Return the book from what `to_table` returned."""
-        columns = {name: np.array(table[name]) for name in ("identity", "head", "split", "suspended", "behind", "away")}
-        return Book(tuple(table["name"].to_pylist()), positions_from_columns("at", table), **columns)
+        """Return the book from what `to_table` returned; of one that an older version wrote, some columns say that nothing is known."""
+        columns = {name: np.array(table[name]) for name in Book()._columns() if name in table.column_names}
+        unknown = {"tail": _numbers(table.num_rows), "record": np.zeros(table.num_rows)}
+        place = int((table.schema.metadata or {}).get(PLACE, b"0"))
+        at = positions_from_columns("at", table)
+        return Book(tuple(table["name"].to_pylist()), at, **unknown | columns, place=place)
 
 
 def positions_to_columns(name: str, positions: NDArray[np.int64]) -> dict[str, NDArray[np.int64]]:

@@ -1,5 +1,6 @@
 """How much a split can take, as its tasks measure it."""
 
+from collections import deque
 from collections.abc import Sequence
 from math import ceil
 
@@ -11,6 +12,8 @@ USED = 0.7
 """The share of the time between two batches in which a split may be busy: what happens around its task takes time, too."""
 WEIGHT = 0.5
 """The weight of the latest batch."""
+GAPS = 3
+"""So many gaps between batches in a row show how rarely they are due."""
 MIN_BUSY_S = 0.02
 """Shorter tasks say nothing: most of their time is their start."""
 
@@ -25,6 +28,7 @@ class Capacity:
         """
         self._fixed = fixed_hz is not None
         self._interval_s, self._longest_s = interval_s, max(interval_s, longest_s)
+        self._gaps_s: deque[float] = deque(maxlen=GAPS)
         self._asked_s: float | None = None
         self.hz = START_HZ if fixed_hz is None else fixed_hz / USED
 
@@ -34,11 +38,16 @@ class Capacity:
         self._asked_s = now_s
         long = [report for report in reports if report.busy_s >= MIN_BUSY_S]
         if long and not self._fixed:
-            seen_hz = sum(report.tuples for report in long) / sum(report.busy_s for report in long)
+            seen_hz = sum(sum(report.work) for report in long) / sum(report.busy_s for report in long)
             self.hz = max(MIN_HZ, (1 - WEIGHT) * self.hz + WEIGHT * seen_hz)
         busy_s = max((report.busy_s for report in reports), default=0.0)
-        if gap_s > self._interval_s and busy_s < gap_s / 2:  # nobody waited for us: batches are due this rarely
-            self._interval_s = min(gap_s, self._longest_s)
+        self._gaps_s.append(gap_s if busy_s < gap_s / 2 else 0.0)  # if nobody waited for us, batches are due this rarely
+
+    @property
+    def interval_s(self) -> float:
+        """The time between two batches: a single long gap says nothing."""
+        usual_s = min(self._gaps_s) if len(self._gaps_s) == GAPS else 0.0
+        return min(max(usual_s, self._interval_s), self._longest_s)
 
     @property
     def sustained_hz(self) -> float:
@@ -48,4 +57,4 @@ class Capacity:
     @property
     def budget(self) -> int:
         """How many tuples a split takes in a batch."""
-        return max(1, ceil(self.sustained_hz * self._interval_s))
+        return max(1, ceil(self.sustained_hz * self.interval_s))

@@ -18,20 +18,22 @@ from skytide.errors import InvalidInput
 from skytide.errors.checks import kind_of, refused, words
 from skytide.records.fleet import FleetStatus, SplitStatus
 from skytide.records.printing import Printed
+from skytide.records.secret import Address
 from skytide.routing import Splitting
 from skytide.spark.checkpoint import Files
 from skytide.spark.fleet.board import Board, Control
 from skytide.spark.fleet.feeds import STREAM
 from skytide.spark.fleet.reader import FleetReader
 from skytide.spark.fleet.settings import Settings, schema_text
-from skytide.spark.fleet.source import FORMAT, register_fleet
+from skytide.spark.fleet.source import register_fleet
 from skytide.spark.fleet.standing import splits_of
+from skytide.spark.sinks.folder import OwnedFolder
 from skytide.spark.watching import fleet_subject
 from skytide.watch.serving import export, serve
 from skytide.windows import Duration, duration_us
 
 if TYPE_CHECKING:
-    from skytide.watch.metrics import Exporter
+    from skytide.watch.exporter import Exporter
     from skytide.watch.server import Page
 
 
@@ -64,9 +66,8 @@ class Fleet(Printed):
             settings = replace(settings, notes=f"{_folder('checkpoint', checkpoint)}/fleet")
         if settings.splits is None:
             settings = replace(settings, splits=spark.sparkContext.defaultParallelism)
-        register_fleet(spark)
         _check_schema(spark, settings.schema)
-        df = spark.readStream.format(FORMAT).options(**settings.options()).load()
+        df = spark.readStream.format(register_fleet(spark, settings.password)).options(**settings.options()).load()
         settings.feed(df.schema).check()
         return df
 
@@ -83,6 +84,10 @@ class Fleet(Printed):
         """Return how many tuples per second are expected of all streams together, by forecasts and declarations."""
         status = self._board.status()
         return None if status is None else FleetStatus(**status).expected_hz
+
+    def folder(self) -> OwnedFolder | None:
+        """Return the folder for records that cannot be read, if there is one."""
+        return OwnedFolder(self.settings.invalid) if self.settings.invalid else None
 
     def reader(self, columns: StructType, notes: Files, trigger_us: int | None) -> FleetReader:
         """Return the reader for a query with the pane level in the splits."""
@@ -155,13 +160,15 @@ def fleet(
     latency: Duration = "5 s",
     strategy: str = "drfm",
     capacity_hz: float | None = None,
+    hold: Duration | None = None,
     invalid: str | os.PathLike[str] | None = None,
 ) -> Fleet:
     """Return many streams that are read together.
 
     - Where: a folder with one growing file per stream, named after the stream. Its `format`, which is also the extension of the files, is
-      "jsonl", "csv" (with a `header`, the first line of a file names the columns) or "arrow" (Arrow IPC streams).
-      Or a Redis server, "redis://localhost:6379/0", with the pattern `streams` ("sensor:*"): each key that matches is a stream. An entry
+      "jsonl", "csv" (with a `header`, the first line of a file names its columns, in any order) or "arrow" (Arrow IPC streams).
+      Or a Redis server, "redis://localhost:6379/0", or "redis://:password@localhost:6379/0", whose password nothing prints, with the
+      pattern `streams` ("sensor:*"): each key that matches is a stream. An entry
       has one field per column, or, with the `format` "jsonl" or "csv", a single field with JSON or CSV.
       Or Kafka, "kafka://localhost:9092", with some `topics`: each partition is a stream, named `topic-partition`, and the value of a
       message is a JSON object, or CSV.
@@ -172,13 +179,17 @@ def fleet(
       takes what it can do in an `interval`, which should be that of the trigger; streams move away from a split that is more than the
       `latency` behind. The `strategy` decides which: "drfm", or P1's others, "drf", "ari", "ard" and "par". What a split can do is
       measured, unless `capacity_hz` gives it in tuples per second.
+    - How long windows wait for a stream of which something was kept waiting: until it has caught up, or, with `hold`, until it is that far
+      behind the newest tuple, by the times of tuples ("10 minutes"); what comes of it after that may be late.
     """
     text = os.fspath(place) if isinstance(place, str | os.PathLike) else None
     if not isinstance(text, str) or not text.strip():
         raise refused("place", place, "not the name of a place", 'name a folder, such as "/data/feeds"')
+    address = Address.of(text)
     return Fleet(
         Settings(
-            place=text,
+            place=address.plain,
+            password=address.password,
             schema=schema_text(schema),
             format=format,
             streams=streams,
@@ -190,6 +201,7 @@ def fleet(
             latency_us=duration_us(latency, "latency"),
             strategy=strategy,
             capacity_hz=capacity_hz,
+            hold_us=None if hold is None else duration_us(hold, "hold"),
             invalid=None if invalid is None else _folder("invalid", invalid),
         )
     )

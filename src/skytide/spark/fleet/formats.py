@@ -135,13 +135,35 @@ class JsonLines(LineFormat):
 
 
 class Csv(LineFormat):
-    """Fields in the order of the schema, separated by commas; a record is one line, even within quotes. An empty field is NULL.
+    """Fields separated by commas, in the order of the schema or of `columns`, which a header names; a record is one line, even within quotes. An empty field is NULL.
 
-    >>> Csv(pa.schema([("id", pa.string()), ("x", pa.int64())])).parse([(7, b'"a, b",1\\nc,\\n')]).rows.to_pylist()
+    >>> schema = pa.schema([("id", pa.string()), ("x", pa.int64())])
+    >>> Csv(schema).parse([(7, b'"a, b",1\\nc,\\n')]).rows.to_pylist()
     [{'id': 'a, b', 'x': 1}, {'id': 'c', 'x': None}]
+    >>> Csv(schema, ("x", "more", "id")).parse([(7, b"1,,a\\n")]).rows.to_pylist()
+    [{'id': 'a', 'x': 1}]
+    >>> Csv(schema, ("id", "y")).parse([(7, b"a,1\\n")]).broken
+    (Broken(part=7, reason='the header does not name x once: id, y', record='a,1'),)
     """
 
     name = "csv"
+
+    def __init__(self, schema: pa.Schema, columns: Sequence[str] = ()) -> None:
+        """Read the columns of the schema."""
+        super().__init__(schema)
+        self._columns = tuple(columns)
+        wrong = [name for name in schema.names if self._columns.count(name) != 1] if columns else []
+        self._wrong = (
+            f"the header does not name {' and '.join(wrong)} once: {', '.join(self._columns)}"[:MAX_SHOWN] if wrong else ""
+        )
+
+    def parse(self, parts: Sequence[tuple[int, bytes]]) -> Parsed:
+        """Return the rows of lines; if the header does not name the columns, none can be read."""
+        if not self._wrong:
+            return super().parse(parts)
+        lines = [(number, line) for number, data in parts for line in _without_blanks(number, data).data.splitlines()]
+        broken = tuple(Broken(number, self._wrong, _shown(line)) for number, line in lines)
+        return Parsed(self.schema.empty_table(), np.zeros(0, np.int64), broken)
 
     def _dialect(self) -> pa_csv.ParseOptions:
         return pa_csv.ParseOptions(ignore_empty_lines=False)
@@ -157,10 +179,16 @@ class Csv(LineFormat):
     def _read(self, data: bytes, schema: pa.Schema) -> pa.Table:
         return pa_csv.read_csv(
             pa.BufferReader(data),
-            read_options=pa_csv.ReadOptions(column_names=schema.names, use_threads=False, block_size=len(data) + 1),
+            read_options=pa_csv.ReadOptions(
+                column_names=self._columns or schema.names, use_threads=False, block_size=len(data) + 1
+            ),
             parse_options=self._dialect(),
             convert_options=pa_csv.ConvertOptions(
-                column_types=schema, strings_can_be_null=True, quoted_strings_can_be_null=False, null_values=[""]
+                column_types=schema,
+                include_columns=schema.names,
+                strings_can_be_null=True,
+                quoted_strings_can_be_null=False,
+                null_values=[""],
             ),
         )
 

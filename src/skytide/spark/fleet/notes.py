@@ -5,9 +5,11 @@ has changed meanwhile. Without a folder for notes, the text of an offset holds t
 """
 
 import base64
+import json
 import zlib
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -20,6 +22,7 @@ from skytide.spark.fleet.book import Book, positions_from_columns, positions_to_
 from skytide.spark.fleet.feeds import Range
 
 FOLDER = "notes"
+COUNTS, LEARNED = b"counts", "learned_"
 KEPT = 24
 """How many notes before the latest one are kept: as many as Spark, or a checkpoint that goes back, may need."""
 SWEEP_EVERY = 16  # batches
@@ -37,14 +40,18 @@ class Ranges:
     end: NDArray[np.int64]
     identity: NDArray[np.int64]
     head: NDArray[np.int64]
+    tails: NDArray[np.int64]
+    place: int
     was_behind: NDArray[np.bool_]
     is_behind: NDArray[np.bool_]
+    left_out: str = ""
+    """A stream of which something is kept waiting, and nothing is let in: one split of a batch names one, if there are any."""
 
     def each(self) -> tuple[Range, ...]:
         """Return the ranges one by one."""
         positions = (map(tuple, self.begin.tolist()), map(tuple, self.end.tolist()))
-        rest = (self.identity, self.head, self.was_behind, self.is_behind)
-        return tuple(map(Range, self.names, *positions, *(column.tolist() for column in rest)))
+        known = (self.identity.tolist(), self.head.tolist(), map(tuple, self.tails.tolist()), [self.place] * len(self.names))
+        return tuple(map(Range, self.names, *positions, *known, self.was_behind.tolist(), self.is_behind.tolist()))
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,17 +60,28 @@ class Note:
 
     book: Book
     begin: NDArray[np.int64]
+    begin_tail: NDArray[np.int64]
     was_behind: NDArray[np.bool_]
+    counts: Mapping[str, int] = field(default_factory=dict)
+    """How often something was odd until then, by reason."""
+    learned: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    """What the planner has learned of each stream; only forecasts depend on it."""
 
     def splits(self) -> dict[int, "Ranges"]:
         """Return what each split reads."""
-        moved = np.flatnonzero((self.begin != self.book.at).any(axis=1))
-        rows = moved[np.argsort(self.book.split[moved], kind="stable")]
-        if not len(rows):
+        moved = (self.begin != self.book.at).any(axis=1)
+        rows = np.flatnonzero(moved)
+        rows = rows[np.argsort(self.book.split[rows], kind="stable")]
+        left_out = np.flatnonzero(self.book.behind & ~moved)
+        if not len(rows) and not len(left_out):
             return {}
         numbers, starts = np.unique(self.book.split[rows], return_index=True)
-        parts = np.split(rows, starts[1:])
-        return {number: self._ranges(part) for number, part in zip(numbers.tolist(), parts, strict=True)}
+        parts = zip(numbers.tolist() or [0], np.split(rows, starts[1:]), strict=True)
+        splits = {number: self._ranges(part) for number, part in parts}
+        if len(left_out):
+            first = min(splits)
+            splits[first] = replace(splits[first], left_out=self.book.names[left_out[0]])
+        return splits
 
     def _ranges(self, rows: NDArray[np.int64]) -> "Ranges":
         book = self.book
@@ -73,14 +91,20 @@ class Note:
             end=book.at[rows],
             identity=book.identity[rows],
             head=book.head[rows],
+            tails=np.column_stack([self.begin_tail[rows], book.tail[rows]]),
+            place=book.place,
             was_behind=self.was_behind[rows],
             is_behind=book.behind[rows],
         )
 
-    def packed(self) -> bytes:
-        """Return the note as bytes."""
+    def packed(self, learned: bool = True) -> bytes:
+        """Return the note as bytes, with what was learned or without, which is shorter."""
         table = self.book.to_table()
-        for name, values in (positions_to_columns("begin", self.begin) | {"was_behind": self.was_behind}).items():
+        more = positions_to_columns("begin", self.begin) | {"begin_tail": self.begin_tail, "was_behind": self.was_behind}
+        if learned:
+            more |= {f"{LEARNED}{name}": values for name, values in self.learned.items()}
+        table = table.replace_schema_metadata({**(table.schema.metadata or {}), COUNTS: json.dumps(self.counts)})
+        for name, values in more.items():
             table = table.append_column(name, pa.array(values))
         data = pa.BufferOutputStream()
         with pa.ipc.new_stream(data, table.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as writer:
@@ -91,10 +115,14 @@ class Note:
     def unpacked(data: bytes) -> "Note":
         """Return the note from what `packed` returned."""
         table = pa.ipc.open_stream(data).read_all()
-        return Note(Book.from_table(table), positions_from_columns("begin", table), np.array(table["was_behind"]))
+        book, begin = Book.from_table(table), positions_from_columns("begin", table)
+        tail = np.array(table["begin_tail"]) if "begin_tail" in table.column_names else np.zeros_like(book.tail)
+        counts = json.loads((table.schema.metadata or {}).get(COUNTS, b"{}"))
+        learned = {name.removeprefix(LEARNED): np.array(table[name]) for name in table.column_names if name.startswith(LEARNED)}
+        return Note(book, begin, tail, np.array(table["was_behind"]), counts, learned)
 
 
-NOTHING = Note(Book(), Book().at, np.zeros(0, np.bool_))
+NOTHING = Note(Book(), Book().at, Book().tail, Book().behind)
 
 
 class Notes(ABC):
@@ -117,7 +145,7 @@ class InlineNotes(Notes):
 
     def put(self, sequence: int, note: Note) -> Offset:
         """Return the note, packed for the offset."""
-        return {"note": base64.b64encode(zlib.compress(note.packed(), 1)).decode()}
+        return {"note": base64.b64encode(zlib.compress(note.packed(learned=False), 1)).decode()}
 
     def get(self, offset: Offset) -> Note:
         """Return the note that the offset holds."""

@@ -4,11 +4,13 @@
 in the same splits, whatever the fleet looks like by then.
 """
 
+import logging
 import os
 import time
+import uuid
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -22,22 +24,28 @@ from skytide.admission import STRATEGIES, Admission, Plan, Sample, admit
 from skytide.errors import SkytideError
 from skytide.spark.checkpoint import Files
 from skytide.spark.clock import Clock, time_of_day
+from skytide.spark.fleet.arrived import Arrived
 from skytide.spark.fleet.board import Board, Control
+from skytide.spark.fleet.book import Book
 from skytide.spark.fleet.capacity import Capacity
-from skytide.spark.fleet.feeds import Feed, Look, Range, Records
+from skytide.spark.fleet.feeds import Cut, Feed, Look, NotNowError, Range, Records, Skipped
 from skytide.spark.fleet.notes import NOTHING, FileNotes, InlineNotes, Note, Notes, Offset, Ranges
-from skytide.spark.fleet.reports import Counts, Inbox, Reporter
+from skytide.spark.fleet.reports import Counts, Inbox, Report, Reporter, Wait
 from skytide.spark.fleet.settings import Settings
-from skytide.spark.fleet.standing import standing, streams_table
+from skytide.spark.fleet.standing import FORGOTTEN, MOVED, standing, streams_table
+from skytide.spark.sinks.folder import OwnedFolder
 
 if TYPE_CHECKING:  # the pane level loads the compiled queries, which not every process needs
     from skytide.routing import Router
     from skytide.spark.engine.pane_level import PaneTask, Tuples
 
+OWNER, SPARKS = "owner", "(of a query on fleet.load())"
+"""Where an offset says whose the folder for what cannot be read is, and the checkpoint of such a query, which only Spark knows."""
 STREAMS_EVERY_S = 1.0
 """The minimum time between two reports of how each stream is doing."""
 MIN_PERIOD_S = 1.0
 """The minimum time between two looks at rates and overload."""
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,6 +55,8 @@ class Split(InputPartition):
     split: int
     sequence: int
     columns: Ranges
+    reader: str
+    """The name of the reader that made it, which waits for a report of the task."""
 
     @cached_property
     def ranges(self) -> tuple[Range, ...]:
@@ -65,10 +75,14 @@ class FleetReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._planner = self._admission().build()
         self._latest: tuple[Offset, Note] = {"sequence": 0, "tuples": 0}, NOTHING
         self._waiting = 0
-        self._sampled = self._freezing = False
+        self._freezing = False
         self._frozen: Look | None = None
-        self._odd: Counts = Counter()
-        self._redirections = 0
+        self._name = uuid.uuid4().hex  # several queries may read one fleet
+        self._reports: list[Report] = []
+        self._learned = (0, 0), Book()
+        self._resumed = self._claimed = False
+        self._arrived = Arrived()
+        self._moved = 0  # streams, since the last note
         self._streams_s = 0.0  # when each stream was last reported
 
     def _admission(self) -> Admission:
@@ -89,7 +103,7 @@ class FleetReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @cached_property
     def _inbox(self) -> Inbox | None:
-        reports = _reports(self.settings)
+        reports = _reports(self.settings, self._name)
         return Inbox(reports) if reports else None
 
     def initialOffset(self) -> Offset:
@@ -99,24 +113,37 @@ class FleetReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
         """Look at all streams, plan, let in what the splits can take, and return the offset after that."""
         began, now_s = time.perf_counter(), self.clock()
-        self._collect(now_s)
+        self._resume(start)
+        self._collect(start, now_s)
         control = self._board.control() if self._board else Control()
-        look = self._look(start, control)
+        try:
+            look = self._look(start, control)
+        except NotNowError as error:  # nothing is lost by waiting
+            if self._freezing or self._frozen is not None:  # but a query that takes what is there would end
+                raise SkytideError(f"{error}; start the query again: it goes on where it was") from error
+            _log.warning("%s", error)
+            return start
         waiting = np.where(look.book.suspended, 0, look.waiting)
-        plan = self._planner.plan(_sample(look, now_s), control.profiles, capacity_hz=self._capacity.sustained_hz)
+        plan = self._planner.plan(self._sample(look, now_s), control.profiles, capacity_hz=self._capacity.sustained_hz)
         take = admit(waiting, plan.splits, dict.fromkeys(plan.open, self._capacity.budget), turn=start["sequence"])
-        ends = self.feed.cut(look, take)
+        cut = self.feed.cut(look, take)
         self._waiting = int((waiting - take).sum())
+        self._moved += len(plan.redirected)
+        self._arrived.lost(cut.skipped)
+        counts = self._counted(start, (*look.skipped, *cut.skipped), look.forgotten)
         offset = start
-        begins_late = self._from_latest(start)  # then their positions have to be noted, though nothing is let in
-        if begins_late or (ends != look.book.at).any():
-            after = look.book.with_(at=ends, split=plan.splits, behind=take < waiting)
-            note = Note(after, look.book.at, look.book.behind)
+        news = self._from_latest(start) or look.changed or look.skipped or cut.skipped  # is noted, though nothing may be let in
+        if news or (cut.book.at != cut.begin).any():
+            behind = take < waiting
+            behind[[cut.book.rows[name] for name in cut.unreadable]] = False  # nobody knows for how long
+            after = cut.book.with_(split=plan.splits, behind=behind)
+            note = Note(after, cut.begin, cut.begin_tail, look.book.behind, counts, self._planner.learned())
             offset = {"sequence": start["sequence"] + 1, "tuples": start["tuples"] + int(take.sum())}
+            if self.settings.invalid:
+                offset[OWNER] = start.get(OWNER) or uuid.uuid4().hex
             offset |= self._notes.put(offset["sequence"], note)
-            self._latest = offset, note
-        self._redirections += len(plan.redirected)
-        self._report(look, plan, waiting - take, offset, now_s, time.perf_counter() - began)
+            self._latest, self._moved = (offset, note), 0
+        self._report(look, cut, plan, waiting - take, counts, offset, now_s, time.perf_counter() - began)
         return offset
 
     def reportLatestOffset(self) -> Offset | None:
@@ -129,8 +156,15 @@ class FleetReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._freezing = True
 
     def partitions(self, start: Offset, end: Offset) -> list[Split]:
+        """Return what each split reads, for a query of Spark's own: the folder for what cannot be read is that query's from now on."""
+        if self.settings.invalid and OWNER in end and not self._claimed:
+            OwnedFolder(self.settings.invalid).claim(end[OWNER], SPARKS, start["sequence"] or -1)
+            self._claimed = True
+        return self._splits(end)
+
+    def _splits(self, end: Offset) -> list[Split]:
         """Return what each split reads, by the note of the batch."""
-        return [Split(split, end["sequence"], found) for split, found in self._note(end).splits().items()]
+        return [Split(split, end["sequence"], found, self._name) for split, found in self._note(end).splits().items()]
 
     def commit(self, end: Offset) -> None:
         """Forget the notes of batches long ago."""
@@ -139,32 +173,34 @@ class FleetReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a split."""
         assert isinstance(partition, Split)
-        for records in self.records(partition):
+        for records in self.records(partition, partition.sequence):
             yield from records.named(partition.ranges).to_batches()
 
-    def records(self, split: Split) -> Iterator[Records]:
-        """Yield the records of a split, and report what happened."""
+    def records(self, split: Split, number: int, wait: Callable[[], Wait | None] = lambda: None) -> Iterator[Records]:
+        """Yield the records of a split, and report what happened in the query's batch of a number; `wait` then says what windows wait for."""
         began = time.perf_counter()
         invalid = Files(self.settings.invalid) if self.settings.invalid else None
-        reporter = Reporter(split.ranges, split.sequence, split.split, _reports(self.settings), invalid)
-        for records in self.feed.read(split.ranges):
+        reports = _reports(self.settings, split.reader)
+        reporter = Reporter(split.ranges, split.sequence, split.split, reports, invalid, number)
+        for records in self.feed.read(split.ranges) if split.ranges else ():
             reporter.add(records)
             yield records
-        reporter.write(time.perf_counter() - began)
+        reporter.write(time.perf_counter() - began, wait())
 
     def panes(self, start: Offset, end: Offset, task: "PaneTask", router: "Router") -> list[tuple[int, InputPartition]]:
         """Return the splits of a batch, each a slot of the pane level; the next batch may have as many as the query has slots by then."""
         if task.plan.slots != self.max_splits:
             self.max_splits = task.plan.slots
             self._planner = self._admission().build(self._planner.snapshot())
-        return list(enumerate(self.partitions(start, end)))
+        return list(enumerate(self._splits(end)))
 
     def tuples(self, partition: InputPartition, task: "PaneTask") -> "Iterator[Tuples]":
         """Yield the tuples of a split. Records that cannot be read are tuples without a time."""
         assert isinstance(partition, Split)
-        from skytide.spark.fleet.rows import as_tuples
+        from skytide.spark.fleet.rows import Holding, as_tuples
 
-        yield from as_tuples(self.records(partition), partition.ranges, task)
+        holding = Holding(partition.ranges, task.plan, self.settings.hold_us, partition.columns.left_out)
+        yield from as_tuples(self.records(partition, task.plan.sequence, holding.wait), holding, task)
 
     def times_us(self, start: Offset) -> None:
         """Return None: nobody knows how far streams have come in time."""
@@ -189,48 +225,100 @@ class FleetReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _look(self, start: Offset, control: Control) -> Look:
         """Return a look at the streams, from where a batch starts."""
-        book = self._note(start).book
-        if not self._sampled:
-            self.feed, self._sampled = self.feed.sampled(self.feed.look(book).book), True
-        look = self.feed.look(book, newest=self._from_latest(start))
-        self._odd.update((each.stream, each.reason) for each in look.skipped)
+        look = self.feed.look(self._learned_book(start), newest=self._from_latest(start))
         if self._freezing:
             self._freezing, self._frozen = False, look
         if self._frozen is not None:
             look = look.until(self._frozen)
-        asked = [(row, value) for name, value in control.suspended.items() if (row := look.book.rows.get(name)) is not None]
-        if asked:
-            suspended = look.book.suspended.copy()
-            suspended[[row for row, _ in asked]] = [value for _, value in asked]
-            look = look.with_book(look.book.with_(suspended=suspended))
-        return look
+        return self._as_asked(look, control)
+
+    def _as_asked(self, look: Look, control: Control) -> Look:
+        """Return a look with the streams suspended as people want it."""
+        rows, suspended = look.book.rows, look.book.suspended.copy()
+        for name, value in control.suspended.items():
+            if name in rows:
+                suspended[rows[name]] = value
+        unknown = sorted((control.suspended.keys() | control.profiles.keys()) - rows.keys())
+        if (suspended == look.book.suspended).all():
+            return replace(look, unknown=unknown)
+        return replace(look, book=look.book.with_(suspended=suspended), unknown=unknown, changed=True)
 
     def _from_latest(self, start: Offset) -> bool:
         return self.settings.starting == "latest" and start["sequence"] == 0
 
-    def _collect(self, now_s: float) -> None:
-        reports = self._inbox.new() if self._inbox else []
-        for report in reports:
-            self._odd.update(report.odd)
-        self._capacity.measured(reports, now_s)
+    def _collect(self, start: Offset, now_s: float) -> None:
+        self._reports, new = self._inbox.of(start["sequence"]) if self._inbox else ([], [])
+        self._capacity.measured(new, now_s)
 
-    def _report(self, look: Look, plan: Plan, buffered: NDArray[np.int64], offset: Offset, now_s: float, took_s: float) -> None:
+    def _learned_book(self, start: Offset) -> Book:
+        """Return where streams stand, with what the tasks of the last batch found out about the length of records."""
+        note = self._note(start)
+        if not self._reports:
+            return note.book
+        known = start["sequence"], len(self._reports)
+        if self._learned[0] == known:
+            return self._learned[1]
+        book, splits = note.book, note.splits()
+        for report in self._reports:
+            read = splits.get(report.split)
+            if read is not None and read.names and len(read.names) == len(report.work):
+                rows = np.array([book.rows[name] for name in read.names], np.intp)
+                whole = np.delete(np.arange(len(rows)), report.skipped)
+                lengths = read.end[whole, 0] - read.begin[whole, 0]
+                book = self.feed.measured(book, rows[whole], lengths, np.array(report.work)[whole])
+        self._learned = known, book
+        return book
+
+    def _counted(self, start: Offset, skipped: Iterable[Skipped], forgotten: int) -> Counts:
+        """Return how often something was odd until now: as noted, and since then."""
+        counts = Counter(self._note(start).counts)
+        for report in self._reports:
+            counts.update(report.odd)
+        counts.update(each.reason for each in skipped)
+        counts.update({MOVED: self._moved, FORGOTTEN: forgotten})
+        return +counts
+
+    def _resume(self, start: Offset) -> None:
+        """Go on with what an earlier process has learned about the streams."""
+        if self._resumed:
+            return
+        self._resumed = True
+        note = self._note(start)
+        if note.book.names:
+            self._planner = self._admission().resume(note.book.names, {"split": note.book.split, **note.learned})
+
+    def _sample(self, look: Look, now_s: float) -> Sample:
+        book = look.book
+        return Sample(
+            now_s=now_s, names=book.names, arrived=self._arrived.count(look), waiting=look.waiting, suspended=book.suspended
+        )
+
+    def _report(
+        self,
+        look: Look,
+        cut: Cut,
+        plan: Plan,
+        buffered: NDArray[np.int64],
+        counts: Counts,
+        offset: Offset,
+        now_s: float,
+        took_s: float,
+    ) -> None:
         if self._board is None:
             return
-        status = standing(look, plan, buffered, self._odd, self._redirections, self._capacity.sustained_hz, offset, took_s)
+        status = standing(look, cut, plan, buffered, counts, self._capacity.sustained_hz, offset, took_s)
+        waits = [report.wait for report in self._reports if report.wait]
+        if waits:
+            wait = max(waits, key=lambda wait: wait.behind_s)
+            status |= {"waits_for": wait.stream, "waits_s": wait.behind_s}
         streams = None
         if now_s - self._streams_s >= STREAMS_EVERY_S:
             streams, self._streams_s = streams_table(look.book, plan, buffered), now_s
-        self._board.write_status(status, streams)
+        self._board.write_status(status | {"seen_s": now_s}, streams)
 
 
-def _reports(settings: Settings) -> Files | None:
-    """Return the folder for reports of tasks: one that they can reach, or None."""
+def _reports(settings: Settings, reader: str) -> Files | None:
+    """Return the folder for reports of tasks to a reader: one that they can reach, or None."""
     if settings.notes:
         return Files(settings.notes)
-    return Files(settings.board) if settings.board and os.path.isdir(settings.board) else None
-
-
-def _sample(look: Look, now_s: float) -> Sample:
-    book = look.book
-    return Sample(now_s=now_s, names=book.names, arrived=look.arrived, waiting=look.waiting, suspended=book.suspended)
+    return Files(f"{settings.board}/{reader}") if settings.board and os.path.isdir(settings.board) else None

@@ -3,17 +3,30 @@
 import json
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from skytide.spark.checkpoint import Files
 from skytide.spark.fleet.feeds import Range, Records
+from skytide.spark.sinks.folder import folder_of
 
 FOLDER = "reports"
 BROKEN = "broken"
-REMEMBERED = 1_000  # reports, so that each counts once
+BROKEN_WORK = 32
+"""A record that cannot be read is about as much work as this many others: it has to be found among them."""
 
-Counts = Counter[tuple[str, str]]
-"""How often something was odd, by stream and reason."""
+Counts = Counter[str]
+"""How often something was odd, by reason."""
+
+
+class Wait(NamedTuple):
+    """The stream that windows wait for, and how far it is behind the newest tuple, by the times of tuples."""
+
+    stream: str
+    behind_s: float
 
 
 @dataclass(frozen=True)
@@ -22,61 +35,79 @@ class Report:
 
     sequence: int
     split: int
-    tuples: int
+    work: tuple[int, ...]
+    """How many tuples it read of each range; a broken record counts as several."""
     busy_s: float
     odd: Counts
+    wait: Wait | None = None
+    skipped: tuple[int, ...] = ()
+    """Which ranges it could not read to their end: the work says nothing about them."""
+
+    @staticmethod
+    def from_json(values: Any) -> "Report":
+        """Return a report that was read."""
+        sequence, split, work, busy_s, odd, wait, skipped = values
+        return Report(sequence, split, tuple(work), busy_s, Counter(odd), wait and Wait(*wait), tuple(skipped))
 
 
 class Reporter:
     """Reports for one task, under the name of its batch and split, so that a repeated task counts once."""
 
-    def __init__(self, ranges: Sequence[Range], sequence: int, split: int, reports: Files | None, invalid: Files | None) -> None:
-        """Write to these folders, if there are any."""
+    def __init__(
+        self, ranges: Sequence[Range], sequence: int, split: int, reports: Files | None, invalid: Files | None, number: int
+    ) -> None:
+        """Write to these folders, if there are any; what cannot be read, under the number of the query's batch."""
         self._ranges, self._sequence, self._split = ranges, sequence, split
-        self._reports, self._invalid = reports, invalid
-        self._tuples = 0
+        self._reports, self._invalid, self._number = reports, invalid, number
+        self._work = np.zeros(len(ranges), np.int64)
         self._odd: Counts = Counter()
+        self._skipped: set[str] = set()
         self._kept: list[str] = []
 
     def add(self, records: Records) -> None:
         """Count what was read."""
-        self._tuples += records.rows.num_rows
-        self._odd.update((each.stream, each.reason) for each in records.skipped)
+        self._work += np.bincount(records.ranges, minlength=len(self._work))
+        self._odd.update(each.reason for each in records.skipped)
+        self._skipped.update(each.stream for each in records.skipped)
         for broken in records.broken:
-            stream = self._ranges[broken.part].stream
-            self._odd[stream, BROKEN] += 1
+            self._odd[BROKEN] += 1
+            self._work[broken.part] += BROKEN_WORK
             if self._invalid is not None:
+                stream = self._ranges[broken.part].stream
                 self._kept.append(json.dumps({"stream": stream, "reason": broken.reason, "record": broken.record}))
 
-    def write(self, busy_s: float) -> None:
+    def write(self, busy_s: float, wait: Wait | None = None) -> None:
         """Write the report, and the records that could not be read."""
-        name = f"{self._sequence:012}-{self._split}"
         if self._invalid is not None and self._kept:
-            self._invalid.put(f"{name}.jsonl", ("\n".join(self._kept) + "\n").encode())
+            folder = folder_of(self._number)
+            self._invalid.put(f"{folder}/part-{self._split:05}.jsonl", ("\n".join(self._kept) + "\n").encode())
+            self._invalid.settle([folder])
         if self._reports is not None:
-            odd = [[stream, reason, count] for (stream, reason), count in self._odd.items()]
-            report = [self._sequence, self._split, self._tuples, busy_s, odd]
+            name = f"{self._sequence:012}-{self._split}"
+            skipped = [number for number, each in enumerate(self._ranges) if each.stream in self._skipped]
+            report = [self._sequence, self._split, self._work.tolist(), busy_s, self._odd, wait, skipped]
             self._reports.put(f"{FOLDER}/{name}.json", json.dumps(report).encode(), durable=False)
 
 
 class Inbox:
-    """Reads reports on the driver, each once."""
+    """Reads reports on the driver. Those of a batch stay until the next one is noted, together with what they say: so none is lost, and none counts twice."""
 
     def __init__(self, reports: Files) -> None:
         """Read from a folder."""
         self._reports = reports
-        self._read: dict[str, None] = {}
+        self._read: dict[str, Report] = {}
 
-    def new(self) -> list[Report]:
-        """Return the reports that have come since the last call."""
-        found = []
+    def of(self, sequence: int) -> tuple[list[Report], list[Report]]:
+        """Return the reports of a batch, and those of them that are new; those of other batches are removed."""
+        before = set(self._read)
         for name in self._reports.names(FOLDER):
-            data = self._reports.read_if_there(name)
-            self._reports.delete(name)
-            if data is not None and name not in self._read:
-                self._read[name] = None
-                sequence, split, tuples, busy_s, odd = json.loads(data)
-                found.append(Report(sequence, split, tuples, busy_s, Counter({(stream, why): n for stream, why, n in odd})))
-        while len(self._read) > REMEMBERED:
-            del self._read[next(iter(self._read))]
-        return found
+            if name in self._read and self._read[name].sequence == sequence:
+                continue
+            data = self._reports.read_if_there(name) if f"/{sequence:012}-" in name else None
+            if data is None:
+                self._reports.delete(name)
+                continue
+            with suppress(ValueError):  # of an older version: what it says is not known any more
+                self._read[name] = Report.from_json(json.loads(data))
+        self._read = {name: report for name, report in self._read.items() if report.sequence == sequence}
+        return list(self._read.values()), [report for name, report in self._read.items() if name not in before]

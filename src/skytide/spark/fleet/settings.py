@@ -12,6 +12,9 @@ from skytide.admission import STRATEGIES
 from skytide.errors import InvalidInput
 from skytide.errors.checks import given_if, is_whole, kind_of, one_of, read_real, real, refused, words
 from skytide.errors.limits import MAX_SLOTS
+from skytide.records.secret import Address, Secret
+from skytide.spark.checkpoint import Files
+from skytide.spark.checkpoint.files import real_uri
 from skytide.spark.fleet.feeds import Feed
 from skytide.spark.fleet.feeds.arrow_streams import ArrowFolder
 from skytide.spark.fleet.feeds.kafka import Kafka
@@ -46,16 +49,23 @@ class Settings:
     latency_us: int = 5_000_000
     strategy: str = "drfm"
     capacity_hz: float | None = None
+    hold_us: int | None = None
     invalid: str | None = None
     board: str | None = None
     notes: str | None = None
+    password: Secret | None = None
+    """Of the server; it is no part of the place, and Spark prints options."""
 
     def __post_init__(self) -> None:
         """Refuse settings that make no sense."""
         words("place", self.place, "/data/feeds")
+        address = Address.of(self.place)
+        if address.password is not None:
+            raise refused("place", address.plain, "a password in it would be printed", 'give .option("password", ...) instead')
         words("schema", self.schema, "ts timestamp, x double")
         one_of("starting", self.starting, STARTS)
         self._check_kind()
+        self._check_invalid()
         one_of("strategy", self.strategy, STRATEGIES)
         if self.capacity_hz is not None:
             real("capacity_hz", self.capacity_hz, above=0, meaning="tuples per second that a split takes, more than 0")
@@ -64,11 +74,20 @@ class Settings:
                 "splits", self.splits, "out of range", f"give the maximum number of tasks of a batch, from 1 to {MAX_SLOTS}"
             )
 
+    def _check_invalid(self) -> None:
+        """Refuse a folder for broken records whose files would be streams."""
+        if self.invalid is not None and self.kind == FOLDER:
+            ours, streams = (real_uri(Files(folder).uri) for folder in (self.invalid, self.place))
+            if ours == streams:
+                raise refused("invalid", self.invalid, "the streams are in this folder", "choose another folder")
+
     def _check_kind(self) -> None:
         """Refuse settings that belong to another kind of place."""
         kind = self.kind
         for name, of in (("streams", REDIS), ("topics", KAFKA)):
             given_if(kind == of, name, getattr(self, name), because=f"a fleet in {kind}")
+        if self.password is not None and kind != REDIS:
+            raise refused("place", self.place, f"{kind} is read without a password", "leave the password out")
         if self.format is not None:
             one_of("format", self.format, KINDS[kind])
         if self.header and self.format != CsvFolder.extension:
@@ -90,19 +109,20 @@ class Settings:
         check_readable(schema)
         format = self.format or KINDS[self.kind][0]
         if self.kind == REDIS:
-            return Redis(self.place, str(self.streams), schema, format)
+            return Redis(self.place, str(self.streams), schema, format, self.password)
         if self.kind == KAFKA:
             return Kafka(self.place.removeprefix("kafka://").rstrip("/"), str(self.topics), schema, format)
         path = os.path.abspath(self.place.removeprefix("file://"))
         return CsvFolder(path, schema, header=self.header) if format == "csv" else FOLDERS[format](path, schema)
 
     def options(self) -> dict[str, str]:
-        """Return the settings as options of the source.
+        """Return the settings as options of the source, except the password: Spark prints options.
 
         >>> Settings(place="/data/feeds", schema="ts timestamp, x double", splits=4).options()
         {'path': '/data/feeds', 'schema': 'ts timestamp, x double', 'splits': '4'}
         """
         given = {f.name: getattr(self, f.name) for f in fields(self) if getattr(self, f.name) != f.default}
+        given.pop("password", None)
         return {"path": given.pop("place")} | dict(_option(name, value) for name, value in given.items())
 
     @staticmethod
@@ -138,8 +158,10 @@ def _option(name: str, value: Any) -> tuple[str, str]:
 
 
 def _value(option: str, text: str) -> Any:
-    if option in ("interval", "latency"):
+    if option in ("interval", "latency", "hold"):
         return duration_us(text, option)
+    if option == "password":
+        return Secret(text)
     if option == "capacity_hz":
         return read_real(option, text)
     if option == "splits":

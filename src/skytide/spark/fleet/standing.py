@@ -9,30 +9,35 @@ from numpy.typing import NDArray
 from skytide.admission import Plan
 from skytide.records.fleet import SplitStatus
 from skytide.spark.fleet.book import Book
-from skytide.spark.fleet.feeds import Look
+from skytide.spark.fleet.feeds import Cut, Look
 from skytide.spark.fleet.notes import Offset
 from skytide.spark.fleet.reports import BROKEN, Counts
+
+MOVED, FORGOTTEN = "moved", "forgotten"
+"""What is counted besides losses."""
+MAX_UNKNOWN = 10
+"""How many names that no stream has are shown."""
 
 
 def standing(
     look: Look,
+    cut: Cut,
     plan: Plan,
     buffered: NDArray[np.int64],
-    odd: Counts,
-    redirections: int,
+    counts: Counts,
     capacity_hz: float,
     offset: Offset,
     took_s: float,
 ) -> dict[str, Any]:
     """Return the fields of a `FleetStatus`, as plain values."""
     away = look.book.away > 0
-    reasons: dict[str, int] = {}
-    for (_, reason), count in odd.items():
-        reasons[reason] = reasons.get(reason, 0) + count
+    reasons = dict(counts)
     return {
         "streams": int((~away).sum()),
         "missing": int(away.sum()),
         "suspended": int(look.book.suspended.sum()),
+        "unreadable": len(cut.unreadable),
+        "unknown": look.unknown[:MAX_UNKNOWN],
         "silent": int((~away & plan.observed & (plan.rate_hz == 0)).sum()),
         "splits": len(plan.open),
         "batches": offset["sequence"],
@@ -41,7 +46,8 @@ def standing(
         "rate_hz": float(plan.rate_hz.sum()),
         "expected_hz": float(plan.total_expected_hz),
         "capacity_hz": capacity_hz,
-        "redirections": redirections,
+        "redirections": reasons.pop(MOVED, 0),
+        "forgotten": reasons.pop(FORGOTTEN, 0),
         "invalid": reasons.pop(BROKEN, 0),
         "skipped": reasons,
         "planning_s": took_s,

@@ -10,7 +10,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql.types import StructType
 
 from skytide.errors import InvalidInput
-from skytide.queries import Query
+from skytide.queries import Identity, Query
 from skytide.queries.aggregate import Result
 from skytide.queries.asks import Asks
 from skytide.queries.over import Over
@@ -84,4 +84,6 @@ def asked_over(asked: Continuous, query: Query) -> Continuous:
         names[str(what)] = name
     chained = Over(asked.query, query.over(names), tuple(computed))
     chained.check(columns)
-    return replace(asked, query=chained, wording=f"{query!r} over {asked.wording}")
+    before = asked.identity or asked.query.identity()
+    upper = Identity.of(chained.second, repr(query), stricter=chained.second.stricter())
+    return replace(asked, query=chained, identity=before.over(upper))

@@ -24,6 +24,7 @@ from skytide.queries.measure import FUNCTIONS, SPREADS, default_name
 from skytide.queries.sketches import DEFAULT_ACCURACY
 from skytide.spark.engine.window_level import BOUNDS
 from skytide.spark.query.binding import HELPER
+from skytide.spark.query.unparse import sql_of
 from skytide.spark.types import arrow_type
 
 AGGREGATES = {
@@ -164,7 +165,7 @@ class _Reader:
         condition = None if node.filter().isEmpty() else node.filter().get()
         children = list(_items(function.children()))
         if kind == "CountIf":
-            both = children[0].sql() if condition is None else f"{children[0].sql()} AND {condition.sql()}"
+            both = " AND ".join(self._sql(each) for each in (children[0], condition) if each is not None)
             return Measure("count", f"IF({both}, 1, NULL)", "")
         if kind in EXACT_QUANTILES:
             raise self._refused(
@@ -175,7 +176,7 @@ class _Reader:
             return self._quantile(children, condition)
         if kind == "HyperLogLogPlusPlus" or (kind == "Count" and node.isDistinct()):
             self._check_one(children)
-            return Measure("count_distinct", _text(children[0], condition), "", Distinct())
+            return Measure("count_distinct", self._text(children[0], condition), "", Distinct())
         if kind not in AGGREGATES or node.isDistinct():
             known = ", ".join((*FUNCTIONS, "count(distinct ...)", "percentile_approx"))
             raise self._refused(f"{node.sql()} is not known here", f"use {known}, or skytide.collect with a function of your own")
@@ -184,8 +185,27 @@ class _Reader:
         if AGGREGATES[kind] in SPREADS and _class(of) == "Cast" and is_number(_kind(of.child())):
             of = of.child()  # to double, which happens here, too
         if kind == "Count" and _class(of) == "Literal" and of.value() is not None:
-            return Measure("count", "*" if condition is None else f"IF({condition.sql()}, 1, NULL)", "")
-        return Measure(AGGREGATES[kind], _text(of, condition), "")
+            return Measure("count", "*" if condition is None else f"IF({self._sql(condition)}, 1, NULL)", "")
+        tries = "try_" if kind in ("Sum", "Average") and function.prettyName().startswith("try_") else ""
+        return Measure(f"{tries}{AGGREGATES[kind]}", self._text(of, condition), "")
+
+    def _text(self, node: Any, condition: Any) -> str:
+        """Return what is inside an aggregate: the name of a column, or an expression in SQL."""
+        if condition is not None:
+            return f"IF({self._sql(condition)}, {self._sql(node)}, NULL)"
+        if _class(node) == "Literal":
+            return f"({node.sql()})"  # a word alone would be the name of a column
+        return str(node.name() if _class(node) == "AttributeReference" else self._sql(node))
+
+    def _sql(self, node: Any) -> str:
+        """Return an expression of a row in SQL that means the same when it is read again."""
+        text = sql_of(node, self._df)
+        if text is None:
+            raise self._refused(
+                f"{node.sql()} cannot be written in SQL, as a Python function that is not registered",
+                'compute a column first: df.withColumn("y", ...), and aggregate y',
+            )
+        return text
 
     def _quantile(self, children: list[Any], condition: Any) -> Measure:
         share, accuracy = children[1].eval(None), children[2].eval(None)
@@ -193,7 +213,7 @@ class _Reader:
             raise self._refused("several quantiles at once", "ask for each by itself, with a name of its own")
         return Measure(
             "percentile_approx",
-            _text(children[0], condition),
+            self._text(children[0], condition),
             "",
             Quantile(share, int(accuracy)),
         )
@@ -265,16 +285,8 @@ def _mode(node: Any) -> Mode:
     if _class(node) in WITH_MODE:
         mode: Mode = node.evalMode().toString()
         return mode
-    return "ANSI" if _class(node) not in ("UnaryMinus", "Abs") or node.failOnError() else "LEGACY"
-
-
-def _text(node: Any, condition: Any) -> str:
-    """Return what is inside an aggregate: the name of a column, or an expression in SQL."""
-    if condition is not None:
-        return f"IF({condition.sql()}, {node.sql()}, NULL)"
-    if _class(node) == "Literal":
-        return f"({node.sql()})"  # a word alone would be the name of a column
-    return str(node.name() if _class(node) == "AttributeReference" else node.sql())
+    fails = {"UnaryMinus": "failOnError", "Abs": "failOnError", "Round": "ansiEnabled"}.get(_class(node))
+    return "ANSI" if fails is None or getattr(node, fails)() else "LEGACY"
 
 
 def _quoted(name: str) -> Column:

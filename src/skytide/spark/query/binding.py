@@ -39,7 +39,7 @@ def bind(df: DataFrame, query: Query) -> tuple[DataFrame, Query, list[str]]:
             df = _with_expression(df, name, what)
             helpers.append(name)
         names[str(what)] = name
-    _check_collations(df, names)
+    check_collations(df, names)
     bound = query.over(names)
     bound.check(arrow_schema(df.schema))
     return df, bound, helpers
@@ -94,7 +94,7 @@ def existing(df: DataFrame, what: Any) -> str | None:
     return what if re.fullmatch(r"\w+", what) else None
 
 
-def _check_collations(df: DataFrame, names: dict[str, str]) -> None:
+def check_collations(df: DataFrame, names: dict[str, str]) -> None:
     """Refuse strings with a collation, which may be equal though their bytes differ: Arrow knows nothing of collations."""
     for what, name in names.items():
         kind = df.schema[name].dataType if name in df.columns else None

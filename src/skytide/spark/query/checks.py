@@ -1,5 +1,6 @@
 """Checks before Spark does anything: of columns that could not come out again, and of the arguments of a start."""
 
+import os
 from datetime import timedelta
 from typing import Any
 
@@ -14,9 +15,10 @@ from skytide.queries import Query
 from skytide.routing import strategy_of
 from skytide.spark.engine.window_level import BOUNDS
 from skytide.spark.query.binding import HELPER
+from skytide.spark.sinks.sinks import FILE_FORMATS
 from skytide.spark.types import arrow_schema
 
-BATCH = "batch"  # the partition column of a Parquet folder, which would hide another column of that name
+BATCH = "batch"  # the column that readers make of the folders of batches, which would hide another of that name
 
 
 def check_asked(df: Any, query: Any) -> None:
@@ -83,14 +85,15 @@ def check_start(
         words("name", name, "best_hotels")
         if any(query.name == name for query in df.sparkSession.streams.active):
             raise refused("name", name, "a query of that name runs already", "choose another, or stop that one first")
-    aside = [(argument, isinstance(given, str), df.columns) for argument, given in (("late", late), ("invalid", invalid))]
-    folders = [("sink", isinstance(sink, str) and sink == "parquet", results.names), *aside]
+    path_like = (str, os.PathLike)
+    aside = [(argument, isinstance(given, path_like), df.columns) for argument, given in (("late", late), ("invalid", invalid))]
+    folders = [("sink", sink == "parquet" or sink in FILE_FORMATS, results.names), *aside]
     for argument, written, columns in folders:
         for column in (column for column in columns if written and column.lower() == BATCH):
             raise InvalidInput(
                 value=f"column {column}",
-                reason=f"the Parquet folder of {argument} keeps its batches in folders of that name, which would hide it",
-                remedy="rename it before skytide.stream, or use another sink",
+                reason=f"the folder of {argument} keeps its batches in folders of that name, which would hide it",
+                remedy="rename it, a column before skytide.stream and a result with AS or in its operator, or pass a function as the sink",
             )
 
 

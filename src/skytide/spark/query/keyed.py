@@ -7,6 +7,7 @@ from typing import Any, Generic, NoReturn, TypeVar, cast, overload
 
 import numpy as np
 import pyarrow as pa
+from pyspark import cloudpickle
 from pyspark.sql import Column, DataFrame
 from pyspark.sql.types import StructType
 
@@ -29,10 +30,11 @@ from skytide.keyed.windows import TICK_US
 from skytide.lateness import KSlack, Slack
 from skytide.queries import Aggregate, Measure, Query
 from skytide.queries.asks import Asks
+from skytide.queries.columns import named_twice
 from skytide.queries.extremes import has_order
 from skytide.spark.query.aggregated import AggregatedFrame, aggregated_frame, asked_over, fields_of
 from skytide.spark.query.aggregates import aggregate_of
-from skytide.spark.query.binding import bind, bounded, map_in_arrow, spark_schema
+from skytide.spark.query.binding import bind, bounded, check_collations, map_in_arrow, spark_schema
 from skytide.spark.query.checks import check_asked, check_columns, check_slots
 from skytide.spark.query.continuous import ContinuousQuery, asked
 from skytide.spark.query.run import Run
@@ -78,6 +80,7 @@ def key_columns(df: DataFrame, time: str, keys: tuple[str, ...]) -> tuple[str, .
             raise InvalidInput(value=f"keyed({key!r})", reason="that is the time of the tuples", remedy="choose another column")
         if name in found:
             raise InvalidInput(value=f"keyed({key!r})", reason="named twice", remedy="name each column once")
+        check_collations(df, {key: name})
         found.append(name)
     return tuple(found)
 
@@ -232,11 +235,13 @@ def _asked(
         if isinstance(query, Aggregate) and query.keys:
             raise InvalidInput(value="aggregate(keys=...)", reason="the windows are per key already", remedy="leave keys out")
     check_columns(df, taken=taken)
-    wording = repr(query) if query is not None else f"{operator.name}" if operator else ""
+    written = query  # before expressions become columns
     if query is not None:
         df, query, names = bind(df, query)
         helpers = tuple(names)
     columns = arrow_schema(df.schema)
+    _check_travels(query if query is not None else operator and operator.own)
+    identity = cast(Query | Operator, written or operator).identity()
     answer: OfQuery | OfAggregate | OfOperator | None = None
     if query is not None:
         answer = OfAggregate(query) if isinstance(query, Aggregate) and OfAggregate.can(query, columns) else OfQuery(query)
@@ -245,16 +250,26 @@ def _asked(
     step = KeyedStep(keyed.keys, keyed.time, columns, windows, answer, operator, helpers)
     _check_results(step)
     tick = windows.tick if windows is not None else Windows(TICK_US, TICK_US)
-    tagged = Tagged(keyed.keys)
+    tagged = Tagged(keyed.keys, asked=query)
     if not df.isStreaming:
         return _of_rows(df, step)
-    wording = f"{wording} of {', '.join(keyed.keys) or 'all'}"
-    return KeyedQuery(df, keyed.time, tick, slack, tagged, helpers, keyed.source, wording, step)
+    return KeyedQuery(df, keyed.time, tick, slack, tagged, helpers, keyed.source, identity.of_keys(keyed.keys), step)
+
+
+def _check_travels(given: object) -> None:
+    """Refuse a query or an operator that cannot be copied to workers."""
+    try:
+        cloudpickle.loads(cloudpickle.dumps(given))  # type: ignore[no-untyped-call]
+    except Exception as error:
+        raise InvalidInput(
+            value=f"apply({type(given).__name__}(...))",
+            reason=f"it cannot be copied to workers: {type(error).__name__}: {error}",
+            remedy="create locks, connections, sessions and open files inside its methods, not as attributes",
+        ) from error
 
 
 def _check_results(step: KeyedStep) -> None:
-    names = [name.lower() for name in step.results.names]
-    for name in (name for name in names if names.count(name) > 1):
+    if name := named_twice(step.results.names, step.columns):
         raise InvalidInput(value=f"result {name}", reason="named twice", remedy="let the operator give it another name")
 
 

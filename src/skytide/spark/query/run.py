@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
@@ -25,7 +26,7 @@ from skytide.spark.engine.jobs import SparkJobs
 from skytide.spark.fleet import Fleet
 from skytide.spark.query.checks import check_slots
 from skytide.spark.query.wording import short
-from skytide.spark.session.failure import reason
+from skytide.spark.session.failure import by_end_of_spark, reason
 from skytide.spark.session.interrupt import Interrupt
 from skytide.spark.sinks.outlets import window_table
 from skytide.spark.sinks.sinks import MemorySink
@@ -35,7 +36,7 @@ from skytide.watch.looks import Subject
 from skytide.watch.serving import export, serve
 
 if TYPE_CHECKING:
-    from skytide.watch.metrics import Exporter
+    from skytide.watch.exporter import Exporter
     from skytide.watch.server import Page
 
 QUERY_WIDTH = 100
@@ -43,6 +44,7 @@ LOOK_S = 0.25  # between two checks whether somebody pressed Ctrl-C
 MIN_LOOK_S = 0.001
 BATCH_LOOK_S = 0.05  # between two checks whether a batch has ended
 ENDING = "skytide: Ctrl-C: the query ends after the current batch, and continues from its checkpoint when it is started again"
+JAVA_ENDED = "Java has ended, and Spark with it; its log says why, out of memory for instance"
 
 
 class Run(Printed):
@@ -59,9 +61,11 @@ class Run(Printed):
         self._done = threading.Lock()
         self._flushed = not flush
         self._stopping = False
-        self._failure = ""
+        self._flush_error: Exception | None = None
         self._stop_query, query.stop = query.stop, self._cut_off  # type: ignore[method-assign]
 
+        for run in [run for run in _active if run._has_failed()]:  # and nobody has waited for it
+            run._let_go()
         _active.add(self)
         atexit.unregister(_end_all)  # so that it is called before what Spark has registered meanwhile
         atexit.register(_end_all)
@@ -84,7 +88,7 @@ class Run(Printed):
     @property
     def isActive(self) -> bool:
         """Whether the query runs."""
-        return self.query.isActive
+        return self.query.isActive and not self._spark_ended()
 
     @property
     def lastProgress(self) -> Any:
@@ -117,14 +121,17 @@ class Run(Printed):
 
     def _state(self) -> tuple[str, str]:
         """Return the state of the query, and why it failed if it did."""
-        if self._failure:
-            return "failed", self._failure
+        if self._flush_error:
+            return "failed", reason(f"{type(self._flush_error).__name__}: {self._flush_error}")
         try:
-            if failure := self.query.exception():
+            failure, ended = self.query.exception(), self._spark_ended()
+            if failure and not (ended and by_end_of_spark(str(failure))):
                 return "failed", reason(str(failure))
-            if not self.query.isActive:
+            if ended or not self.query.isActive:
                 return "stopped", ""
             doing = self.query.status
+        except (Py4JNetworkError, ConnectionError):
+            return ("stopped", "") if self._stopping else ("failed", JAVA_ENDED)
         except Exception:  # Spark itself has ended, and its queries with it
             return "stopped", ""
         if self._stopping:
@@ -205,25 +212,36 @@ class Run(Printed):
         if not self._wait(timeout):
             return False
         with self._done:
-            if not self._flushed:
-                try:
-                    self._engine.flush(self._jobs)
-                except Exception as error:
-                    self._failure = reason(f"{type(error).__name__}: {error}")
-                    raise
-                self._flushed = True
-        self._engine.plan.store.release()
-        _active.discard(self)
+            try:
+                self._flush()
+            finally:
+                self._let_go()
         return True
 
     awaitTermination = await_termination
+
+    def _flush(self) -> None:
+        """Let the last windows out, once; if that failed, a later start does it, as another run may have the checkpoint now."""
+        if self._flush_error:
+            raise self._flush_error
+        if self._flushed or not self._read_to_its_end():
+            return
+        try:
+            self._engine.flush(self._jobs)
+        except Exception as error:
+            self._flush_error = error
+            raise
+        self._flushed = True
 
     def _wait(self, timeout: float | None) -> bool:
         """Wait until the query has ended, and return whether it has; end it on Ctrl-C, which would otherwise kill the jobs of a batch."""
         until = None if timeout is None else time.monotonic() + timeout
         with Interrupt() as interrupt:
             interrupt.spark_runs()
-            while not self.query.awaitTermination(self._look_s(until)):  # type: ignore[arg-type]
+            while not self._has_ended(self._look_s(until)):
+                if self._spark_ended():
+                    self._cut_off()
+                    return True
                 if interrupt.asked:
                     print(ENDING, file=sys.stderr, flush=True)
                     self.stop()
@@ -232,18 +250,56 @@ class Run(Printed):
                     return False
         return True
 
+    def _has_ended(self, timeout_s: float) -> bool:
+        """Wait a while for the end of Spark's query, and return whether it has come; raise if it failed by itself."""
+        try:
+            return bool(self.query.awaitTermination(timeout_s))  # type: ignore[arg-type]
+        except StreamingQueryException as failure:
+            if self._spark_ended() and by_end_of_spark(str(failure)):
+                return True
+            self._let_go()
+            raise
+
+    def _spark_ended(self) -> bool:
+        """Return whether Spark was stopped. It leaves its queries as they are then: they say that they wait for their next batch."""
+        return bool(self.query._jsq.sparkSession().sparkContext().isStopped())
+
+    def _read_to_its_end(self) -> bool:
+        """Return whether the query ended by itself, as all there was has been read: a stop, by whomever, leaves the last windows open.
+
+        Spark says neither how a query ended nor how much was available. But it notes when it looked for a further batch and there was none.
+        """
+        try:
+            return bool(self.query._jsq.streamingQuery().noNewData())
+        except Exception:  # Spark itself has ended, and its queries with it
+            return False
+
     @staticmethod
     def _look_s(until: float | None) -> float:
         return LOOK_S if until is None else min(LOOK_S, max(until - time.monotonic(), MIN_LOOK_S))
 
     def stop(self) -> None:
-        """End the query after its current batch; a later start with the same checkpoint continues from there."""
+        """End the query after its current batch; a later start with the same checkpoint continues from there.
+
+        A sink may call it, too. There it returns at once, as the batch ends only after the sink has returned.
+        """
         self._stopping = True
-        stop_after_batch(self.query, lambda: self._engine.status().batch)
+        before = self._engine.status().batch
+
+        def end() -> None:
+            stop_after_batch(self.query, lambda: self._engine.status().batch, before)
+
+        if not self._engine.works_here():
+            end()
+        elif self.query.isActive:  # otherwise this is a flush, and nothing comes after it
+            threading.Thread(target=end, name="skytide stop", daemon=True).start()
 
     def _subjects(self) -> list[Subject]:
         """Return what there is to look at: the query, and the fleet that it reads."""
-        return [query_subject(self, self._engine), *([fleet_subject(self._source)] if isinstance(self._source, Fleet) else [])]
+        return [
+            query_subject(self, self._engine),
+            *([fleet_subject(self._source, self)] if isinstance(self._source, Fleet) else []),
+        ]
 
     def _check_keyed(self, value: str) -> None:
         if self._engine.plan.step is None:
@@ -254,16 +310,29 @@ class Run(Printed):
             )
 
     def _cut_off(self) -> None:
-        """Stop Spark's query for whoever asked: the stream has not ended, so its last windows stay open."""
-        if self.query.isActive:
-            self._flushed = True
-        self._stop_query()
+        """Stop Spark's query for whoever asked, and let others use the checkpoint."""
+        try:
+            self._stop_query()
+        except Exception:  # it has noted the stop before it asks Spark to cancel jobs
+            if not self._spark_ended():
+                raise
+        if not self._engine.works_here():  # a sink asks: whoever called it lets go
+            with self._done:  # not while the last windows come out
+                self._let_go()
+
+    def _let_go(self) -> None:
+        """Let others use the checkpoint, as the query has ended."""
         self._engine.plan.store.release()
         _active.discard(self)
 
+    def _has_failed(self) -> bool:
+        with contextlib.suppress(Exception):  # Spark may be gone
+            return self.query.exception() is not None
+        return False
 
-def stop_after_batch(query: StreamingQuery, latest: Callable[[], int] | None = None) -> None:
-    """Stop a query once its current batch has ended; `latest` returns the latest batch that has, otherwise Spark's progress tells."""
+
+def stop_after_batch(query: StreamingQuery, latest: Callable[[], int] | None = None, before: int | None = None) -> None:
+    """Stop a query once its current batch has ended, the one after `before`; `latest` returns the latest batch that has, otherwise Spark's progress tells."""
 
     def done() -> int:
         return latest() if latest else int((query.lastProgress or {"batchId": -1})["batchId"])
@@ -272,7 +341,7 @@ def stop_after_batch(query: StreamingQuery, latest: Callable[[], int] | None = N
         status = query.status
         return bool(status["isTriggerActive"] and status["isDataAvailable"])
 
-    before = done()
+    before = done() if before is None else before
     while query.isActive and done() == before and in_a_batch():
         query.awaitTermination(BATCH_LOOK_S)  # type: ignore[arg-type]
     query.stop()

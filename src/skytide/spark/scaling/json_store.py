@@ -2,11 +2,15 @@
 
 import json
 import os
+import tempfile
 from pathlib import Path
 from typing import Any
 
 from skytide.errors import InvalidInput
 from skytide.errors.checks import refused
+
+KNOWN = {"controllers", "guard"}
+"""What the state of an auto-scaler consists of; a file with anything else belongs to somebody else."""
 
 
 class JsonStore:
@@ -39,8 +43,10 @@ class JsonStore:
                 reason=f"holds something else ({error})",
                 remedy="name another file, or remove this one to learn again",
             ) from error
-        if not isinstance(state, dict):
-            raise InvalidInput(value=f"store={str(self._path)!r}", reason="holds something else", remedy="name another file")
+        if not isinstance(state, dict) or not state.keys() <= KNOWN:
+            raise InvalidInput(
+                value=f"store={str(self._path)!r}", reason="holds something else, which would be lost", remedy="name another file"
+            )
         return state
 
     def save(self, state: dict[str, Any]) -> None:
@@ -48,6 +54,11 @@ class JsonStore:
         self._write(state)
 
     def _write(self, state: dict[str, Any]) -> None:
-        draft = self._path.with_name(f".{self._path.name}.{os.getpid()}")
-        draft.write_text(json.dumps(state))
-        draft.replace(self._path)
+        number, draft = tempfile.mkstemp(prefix=f".{self._path.name}.", dir=self._path.parent)
+        try:
+            with open(number, "w") as file:
+                file.write(json.dumps(state))
+            os.replace(draft, self._path)
+        except BaseException:
+            os.unlink(draft)
+            raise

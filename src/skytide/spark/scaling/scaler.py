@@ -1,6 +1,7 @@
 """An auto-scaler at work: the common loop over a running query, in a thread of its own."""
 
 import contextlib
+import logging
 import os
 import threading
 from collections import deque
@@ -20,7 +21,7 @@ from skytide.watch.looks import ScalerAbout
 from skytide.watch.serving import export, serve
 
 if TYPE_CHECKING:
-    from skytide.watch.metrics import Exporter
+    from skytide.watch.exporter import Exporter
     from skytide.watch.server import Page
 
 MIN_INTERVAL_S = 10.0
@@ -30,6 +31,7 @@ LOOK_S = 0.1  # between two looks at executors, while some come or go: the first
 MIN_WAIT_S = 0.01
 KEPT = 100_000  # events and observations
 CYCLES_KEPT = 1_000
+_log = logging.getLogger(__name__)
 
 
 class History(list[Observation]):
@@ -151,18 +153,19 @@ class Scaler(Printed):
         self._thread.join(timeout)
         return not self._thread.is_alive()
 
-    def tell(self, at_s: float, text: str) -> None:
-        """Note an event, and pass it on."""
+    def tell(self, at_s: float, text: str, level: int = logging.INFO) -> None:
+        """Note an event, log it, and pass it on."""
         event = Event(at_s, text)
+        _log.log(level, "query %s: %s", self._live.name, text)
         with self._lock:
             self._events.append(event)
         if self._on_event is not None:
             with contextlib.suppress(Exception):  # a listener must do no harm
                 self._on_event(event)
 
-    def say(self, text: str) -> None:
+    def say(self, text: str, level: int = logging.INFO) -> None:
         """Note an event that happens now."""
-        self.tell(self.clock(), text)
+        self.tell(self.clock(), text, level)
 
     def _work(self) -> None:
         next_s = self.clock() + self.interval_s
@@ -181,7 +184,7 @@ class Scaler(Printed):
         finally:
             self._plant.close()
             end = "the auto-scaler was stopped" if self._stopped else "the auto-scaler ends, as its query did"
-            self.say(self._failures.get("end", end))
+            self.say(self._failures.get("end", end), logging.WARNING if "end" in self._failures else logging.INFO)
 
     def _tend(self) -> None:
         self._plant.tend(self.clock())
@@ -216,7 +219,7 @@ class Scaler(Printed):
             failure = f"this {name} failed, the next one comes: {_why(error)}"
             if failure != self._failures.get(name):
                 self._failures[name] = failure
-                self.say(failure)
+                self.say(failure, logging.WARNING)
 
     def _over(self) -> bool:
         """Return whether the query has ended; one that is started again from its checkpoint within an interval has not."""

@@ -14,6 +14,19 @@ def reason(failure: str) -> str:
     return errors[-1] if errors else report.partition("\n")[0]
 
 
+def by_end_of_spark(failure: str) -> bool:
+    """Return whether a query of a Spark that was stopped failed only by that: its messages, other than a stack, are about Spark itself.
+
+    >>> by_end_of_spark("Job 7 cancelled because SparkContext was shut down")
+    True
+    >>> by_end_of_spark("RuntimeError: full\\n\\tat org.apache.spark.SparkContext.runJob(SparkContext.scala)")
+    False
+    """
+    report = failure.partition("=== Streaming Query ===")[0].splitlines()
+    return any(text in line for line in report if not line.strip().startswith("at ") for text in ENDS_OF_SPARK)
+
+
+ENDS_OF_SPARK = ("SparkContext", "RpcEnv already stopped")
 INTERRUPTIONS = ("java.lang.InterruptedException", "java.io.InterruptedIOException", "java.nio.channels.ClosedByInterruptException")
 KEPT_CHARACTERS = 500
 

@@ -6,6 +6,9 @@ import threading
 from types import FrameType
 from typing import Any, Self
 
+_PY4J = logging.getLogger("py4j")
+_NOTHING = logging.CRITICAL + 1
+
 
 class Interrupt:
     """Notes Ctrl-C, as a context around the start of Spark and all that follows. It does nothing outside of the main thread, which alone gets signals."""
@@ -18,6 +21,8 @@ class Interrupt:
 
     def __enter__(self) -> Self:
         """Take over from the present handler. While Spark starts nothing is cut short: its Java process would be left behind."""
+        if _PY4J.level == _NOTHING:  # the program went on after it was aborted
+            _PY4J.setLevel(logging.NOTSET)
         if threading.current_thread() is threading.main_thread():
             self._before = signal.signal(signal.SIGINT, self._on_signal)
         return self
@@ -36,6 +41,11 @@ class Interrupt:
     def _on_signal(self, _: int, __: FrameType | None) -> None:
         if self.asked and self._spark_runs:
             signal.signal(signal.SIGINT, signal.default_int_handler)
-            logging.disable()  # py4j would report the call that is cut short
+            _silence()
             raise KeyboardInterrupt
         self.asked = True
+
+
+def _silence() -> None:
+    """Let py4j, and nobody else, be silent: it would report the call that is cut short, and all that fail as Spark ends."""
+    _PY4J.setLevel(_NOTHING)

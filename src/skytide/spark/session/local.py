@@ -1,6 +1,7 @@
 """A local Spark for tests, benchmarks and first steps: quiet, on loopback only, tuned for small micro-batches."""
 
 import os
+import secrets
 import sys
 import tempfile
 from pathlib import Path
@@ -13,6 +14,7 @@ from skytide.spark.session.java import use_java
 from skytide.spark.session.quick import QUICK_TASKS
 
 SOCKET_TIMEOUT_S = 300  # of both sides: a worker may take long to answer on a busy machine
+_WAREHOUSE = secrets.token_hex(8)  # nobody else can make a folder of that name before
 _STREAMING = "spark.sql.streaming"
 _CHECKPOINTING = "org.apache.spark.sql.execution.streaming.checkpointing"
 
@@ -20,8 +22,8 @@ _CHECKPOINTING = "org.apache.spark.sql.execution.streaming.checkpointing"
 def local_session(name: str, *, cores: int = 2, **settings: str) -> SparkSession:
     """Return a session of a Spark on this machine, or the one that runs already; `settings` override the ones chosen here.
 
-    Settings of the Java process, such as `spark.driver.memory`, count only for the first session of a process. Rows of more than
-    200 KB each need `**{"spark.sql.execution.arrow.maxBytesPerBatch": "67108864"}`: a batch of 10,000 of them is more than Arrow can hold.
+    Settings of the Java process, such as `spark.driver.memory`, count only for the first session of a process. Rows of more than 200 KB
+    each need `**{"spark.sql.execution.arrow.maxBytesPerBatch": "67108864"}`: a batch of 1,000 of them is more than Java's memory holds.
     """
     words("name", name, "first steps")
     whole("cores", cores, 1, MAX_CORES)
@@ -51,7 +53,7 @@ def _settings(cores: int) -> dict[str, str]:
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.sql.shuffle.partitions": str(cores),
         # Spark makes it only when a table is saved.
-        "spark.sql.warehouse.dir": str(Path(tempfile.gettempdir(), f"skytide-warehouse-{os.getpid()}")),
+        "spark.sql.warehouse.dir": str(Path(tempfile.gettempdir(), f"skytide-warehouse-{_WAREHOUSE}")),
         # Plain renames: the log writes of a micro-batch take a third of the time.
         f"{_STREAMING}.checkpointFileManagerClass": f"{_CHECKPOINTING}.FileSystemBasedCheckpointFileManager",
         f"{_STREAMING}.checkpoint.fileChecksum.enabled": "false",

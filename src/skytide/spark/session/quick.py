@@ -1,12 +1,24 @@
 """Settings of Spark that make Python tasks quick: every session that skytide makes has them, and yours should too."""
 
+_JIT = (
+    "-XX:Tier4InvocationThreshold=100000 -XX:Tier4MinInvocationThreshold=50000 "
+    "-XX:Tier4CompileThreshold=150000 -XX:Tier4BackEdgeThreshold=400000"
+)
+"""Few batches per second call the code that plans and schedules them just often enough for Java's second compiler, which then takes more
+processor time than the batches do: it is left the loops over rows."""
+
 QUICK_TASKS = {
     # Workers are forked from a process that has everything imported, and collect no garbage of it after each task.
     "spark.python.daemon.module": "skytide.spark.daemon",
     # Over TCP, small messages wait up to 40 ms for a delayed acknowledgement.
     "spark.python.unix.domain.socket.enabled": "true",
-    # With a lower limit, Spark adds up the size of a batch after every row, which takes longer than sending it; it still has at most 10,000 rows.
+    # With a lower limit, Spark adds up the size of a batch after every row, which takes longer than sending it. So batches are limited by
+    # rows: with long strings, 10,000 of them (Spark's own limit) are more than Java and Arrow can hold.
     "spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1),
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "1000",
+    # Defaults come before extraJavaOptions, so that those of a user win.
+    "spark.driver.defaultJavaOptions": _JIT,
+    "spark.executor.defaultJavaOptions": _JIT,
 }
 
 SECOND_TRIES = {

@@ -1,18 +1,21 @@
 """Where windows go. A sink gets a batch's results under a number, and the same number again if the batch is repeated."""
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 from pyspark.sql.types import StructType
 
 from skytide.errors import InvalidInput
 from skytide.errors.checks import refused
-from skytide.spark.checkpoint import place_of
-from skytide.spark.sinks.parquet import ParquetSink
+from skytide.records.secret import hidden, revealed
+from skytide.spark.checkpoint import Place, place_of
+from skytide.spark.sinks.folder import OwnedFolder, folder_of
+from skytide.spark.sinks.parquet import ParquetSink, codec_of
 from skytide.spark.types import arrow_schema
 
 Sink = Callable[[DataFrame, int], object]
@@ -20,6 +23,7 @@ Sink = Callable[[DataFrame, int], object]
 SideSink = Sink | str | os.PathLike[str]
 """A function, or the path of a Parquet folder."""
 
+REDACTED = "spark.sql.redaction.options.regex"
 FORMATS = ("parquet", "console", "memory")
 FILE_FORMATS = ("avro", "csv", "json", "orc", "text", "xml")
 
@@ -61,82 +65,129 @@ class MemorySink:
             self.frame().createOrReplaceTempView(self._name)
 
 
-class FormatSink:
-    """Any format that Spark can write to.
+class FileSink(OwnedFolder):
+    """Files of any format that Spark can write, in one folder per batch number, so that each window is there once."""
 
-    Files are written into one folder per batch number, so that each window is there once. Other formats get batches appended, with the
-    number as the transaction, which Delta does not apply twice; the rest may have the last batch twice after a crash.
-    """
-
-    def __init__(self, format: str, path: str | None, options: Mapping[str, str], application: str) -> None:
-        """Write to a format, below a path if it has one; `application` distinguishes our transactions from others."""
-        self._format, self._path, self._options, self._application = format, path, dict(options), application
+    def __init__(self, place: Place, format: str, options: Mapping[str, str]) -> None:
+        """Write to a place in a format."""
+        super().__init__(place.uri, place.options)
+        self._format, self._options = format, hidden(options)
 
     def __call__(self, results: DataFrame, batch_id: int) -> None:
         """Write a batch, in place of an earlier attempt at it."""
-        writer = results.write.format(self._format).options(**self._options)
-        if self._format.lower() in FILE_FORMATS:
-            writer.mode("overwrite").save(f"{self._path}/batch={batch_id}")
-        else:
-            writer.options(txnAppId=self._application, txnVersion=str(batch_id)).mode("append").save(self._path)
+        writer = results.write.format(self._format).options(**revealed(self._options))
+        with _unprinted(results.sparkSession):
+            writer.mode("overwrite").save(f"{self.path}/{folder_of(batch_id)}")
 
 
-class TableSink:
-    """A table in Spark's catalog, to which batches are appended as in `FormatSink`."""
+class Appending:
+    """Batches that are appended, with the number as the transaction, which Delta does not apply twice; others may have the last batch twice after a crash."""
 
-    def __init__(self, table: str, format: str | None, options: Mapping[str, str], application: str) -> None:
-        """Append to a table, which is created in this format if it does not exist."""
-        self._table, self._format, self._options, self._application = table, format, dict(options), application
+    def __init__(self, kind: str, options: Mapping[str, str]) -> None:
+        """Use options of the format; `kind` is for people."""
+        self._options, self.identity, self.kind = hidden(options), "", kind
+        """What distinguishes our transactions from others, even of an earlier checkpoint in the same folder."""
+
+    def _writer(self, results: DataFrame, batch_id: int) -> DataFrameWriter:
+        writer = results.write.option("txnAppId", self.identity).options(**revealed(self._options))
+        return writer.option("txnVersion", str(batch_id)).mode("append")
+
+
+class FormatSink(Appending):
+    """Any format that Spark can write to, other than files."""
+
+    def __init__(self, format: str, path: str | None, options: Mapping[str, str]) -> None:
+        """Append to a format, at a path if it has one."""
+        super().__init__(f"format {format}", options)
+        self._format, self._path = format, path
 
     def __call__(self, results: DataFrame, batch_id: int) -> None:
         """Append a batch."""
-        writer = results.write.options(**self._options, txnAppId=self._application, txnVersion=str(batch_id))
-        (writer.format(self._format) if self._format else writer).mode("append").saveAsTable(self._table)
+        with _unprinted(results.sparkSession):
+            self._writer(results, batch_id).format(self._format).save(self._path)
+
+
+class TableSink(Appending):
+    """A table in Spark's catalog."""
+
+    def __init__(self, table: str, format: str | None, options: Mapping[str, str]) -> None:
+        """Append to a table, which is created in this format if it does not exist."""
+        super().__init__(f"table {table}", options)
+        self._table, self._format = table, format
+
+    def __call__(self, results: DataFrame, batch_id: int) -> None:
+        """Append a batch."""
+        writer = self._writer(results, batch_id)
+        with _unprinted(results.sparkSession):
+            (writer.format(self._format) if self._format else writer).saveAsTable(self._table)
+
+
+@contextmanager
+def _unprinted(spark: SparkSession) -> Iterator[None]:
+    """Let no option appear in Spark's plans, whatever its name is; this is the session of the batch."""
+    before = spark.conf.get(REDACTED)
+    spark.conf.set(REDACTED, "(?s).*")
+    try:
+        yield
+    finally:
+        spark.conf.set(REDACTED, before or "")
 
 
 def console_sink(results: DataFrame, batch_id: int) -> None:
-    """Print the results of a batch, in order of windows."""
+    """Print the results of a batch, in order of windows if it has some."""
     print(f"batch {batch_id}")
-    results.orderBy("window_start").show(truncate=False)
+    (results.orderBy("window_start") if "window_start" in results.columns else results).show(truncate=False)
 
 
-def sink_of(
-    sink: Any,
-    path: str | os.PathLike[str] | None,
-    spark: SparkSession,
-    options: Mapping[str, str] | None = None,
-    application: str = "",
-) -> Sink:
-    """Return the sink that a user asked for: a function, or a format by name."""
+def sink_named(sink: Any, spark: SparkSession) -> Any:
+    """Return what a user asked for: a function as it is, a format by the name that Spark has for it."""
+    if callable(sink):
+        return sink
+    name = sink.lower() if isinstance(sink, str) else ""
+    found = name if name in FORMATS else _short_name(sink, spark) if name else None
+    if found is None:
+        raise InvalidInput(
+            value=f"sink={sink!r}",
+            reason="not a sink, nor a format that this Spark knows",
+            remedy=f"pass a function of (results, batch_id), one of {', '.join(map(repr, FORMATS))}, or a format whose package Spark was started with",
+        )
+    return found
+
+
+def sink_of(sink: Any, path: str | os.PathLike[str] | None, spark: SparkSession, options: Mapping[str, str] | None = None) -> Sink:
+    """Return the sink that a user asked for, by its name as `sink_named` returns it."""
+    given = dict(options or {})
+    in_folder = sink == "parquet" or sink in FILE_FORMATS
+    if callable(sink) or sink in ("console", "memory"):
+        for argument in (name for name, value in (("path", path), ("options", options)) if value):
+            remedy = f'leave {argument} out, or choose a sink that takes it, such as "parquet"'
+            raise InvalidInput(value=f"{argument}=...", reason="this sink would ignore it", remedy=remedy)
+    if in_folder and not path:
+        raise InvalidInput(value=f"sink={sink!r}", reason="it needs a folder to write to", remedy='pass path="/data/results"')
     if callable(sink):
         return sink  # type: ignore[no-any-return]
-    if sink == "parquet" and path:
-        return _parquet(spark, path, "path")
     if sink == "console":
         return console_sink
     if sink == "memory":
         return MemorySink(spark)
     if sink == "parquet":
-        raise InvalidInput(value='sink="parquet"', reason="it needs a folder to write to", remedy='pass path="/data/results"')
-    if isinstance(sink, str) and sink.lower() in FILE_FORMATS and not path:
-        raise InvalidInput(value=f"sink={sink!r}", reason="it needs a folder to write to", remedy='pass path="/data/results"')
-    if isinstance(sink, str) and _is_known(sink, spark):
-        return FormatSink(sink, None if path is None else os.fspath(path), options or {}, application)
-    raise InvalidInput(
-        value=f"sink={sink!r}",
-        reason="not a sink, nor a format that this Spark knows",
-        remedy=f"pass a function of (results, batch_id), one of {', '.join(map(repr, FORMATS))}, or a format whose package Spark was started with",
-    )
+        return _parquet(spark, path, "path", codec_of(given))
+    if in_folder:
+        return FileSink(place_of(spark, path, "path"), sink, given)
+    return FormatSink(sink, None if path is None else os.fspath(path), given)
 
 
-def _is_known(format: str, spark: SparkSession) -> bool:
-    """Return whether Spark finds a format."""
+def _short_name(format: str, spark: SparkSession) -> str | None:
+    """Return Spark's short name of a format, or None if Spark does not find it."""
     try:
         sources = spark._jvm.org.apache.spark.sql.execution.datasources.DataSource  # type: ignore[union-attr]
-        sources.lookupDataSource(format, spark._jsparkSession.sessionState().conf())
+        found = sources.lookupDataSource(format, spark._jsparkSession.sessionState().conf())
     except Exception:
-        return False
-    return True
+        return None
+    try:
+        return str(found.newInstance().shortName())
+    except Exception:  # a source that is written in Python, or has no short name
+        return format
 
 
 def side_sink_of(sink: Any, name: str, spark: SparkSession) -> Sink | None:
@@ -152,6 +203,6 @@ def side_sink_of(sink: Any, name: str, spark: SparkSession) -> Sink | None:
     )
 
 
-def _parquet(spark: SparkSession, path: Any, name: str) -> ParquetSink:
+def _parquet(spark: SparkSession, path: Any, name: str, codec: str = "snappy") -> ParquetSink:
     place = place_of(spark, path, name)
-    return ParquetSink(place.uri, place.options)
+    return ParquetSink(place.uri, place.options, compression=codec)

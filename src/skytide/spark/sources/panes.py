@@ -3,7 +3,6 @@
 The source generates the same tuples as for a DataFrame, and hands them to the same task as the pane level of any other DataFrame.
 """
 
-import base64
 import pickle
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -23,6 +22,8 @@ from skytide.spark.clock import time_of_day
 from skytide.spark.engine.engine import Plan
 from skytide.spark.engine.pane_level import REPORT, PaneTask, Tuples
 from skytide.spark.query.binding import spark_schema
+from skytide.spark.sinks.folder import OwnedFolder
+from skytide.spark.sources.private import register_private
 from skytide.spark.sources.quiet_end import end_quietly
 
 FORMAT = "skytide-panes"
@@ -69,15 +70,17 @@ class OwnSource(Protocol):
     def expected_hz(self) -> float | None:
         """Return how many tuples per second it expects soon; None if it cannot say."""
 
+    def folder(self) -> OwnedFolder | None:
+        """Return the folder where it writes what cannot be read, if there is one."""
+
     def reader(self, columns: StructType, notes: Files, trigger_us: int | None) -> OwnReader:
         """Return its reader, which travels to another process, for a query with a folder for notes and a trigger interval."""
 
 
 def load_panes(spark: SparkSession, reader: OwnReader, plan: Plan, pace: Pace | None = None) -> DataFrame:
     """Return the reports of the pane level over a source of our own, as a stream; batches begin at a pace, or whenever Spark asks."""
-    spark.dataSource.register(PaneSource)
-    packed = base64.b64encode(cloudpickle.dumps((reader, plan, pace))).decode()  # type: ignore[no-untyped-call]
-    return _observed(spark.readStream.format(FORMAT).options(packed=packed).load())
+    packed = cloudpickle.dumps((reader, plan, pace))  # type: ignore[no-untyped-call]
+    return _observed(spark.readStream.format(register_private(spark, PaneSource, packed=packed)).load())
 
 
 def _observed(reports: DataFrame) -> DataFrame:
@@ -100,6 +103,9 @@ def _observed(reports: DataFrame) -> DataFrame:
 class PaneSource(DataSource):
     """The format "skytide-panes"; used by skytide itself."""
 
+    packed = b""
+    """The pickled reader, plan and pace: with passwords and keys, if the source or the checkpoint has any."""
+
     @classmethod
     def name(cls) -> str:
         """Return the name of the format."""
@@ -114,7 +120,7 @@ class PaneSource(DataSource):
     def streamReader(self, schema: StructType) -> "PaneReader":
         """Return the reader that Spark's driver keeps for the whole query."""
         end_quietly()
-        return PaneReader(*pickle.loads(base64.b64decode(self.options["packed"])))
+        return PaneReader(*pickle.loads(self.packed))
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from skytide.batch import InSource, Way
 from skytide.errors.checks import is_whole, one_of, refused
 from skytide.routing import EVEN, Splitting
 from skytide.spark.checkpoint import Files
+from skytide.spark.sinks.folder import OwnedFolder
 from skytide.spark.sources.playback import Playback
 from skytide.spark.sources.quiet_end import end_quietly
 from skytide.spark.sources.workload_reader import LATEST_US, WorkloadReader
@@ -40,6 +41,10 @@ class WorkloadStream(Playback):
 
     def expected_hz(self) -> float | None:
         """Return None: a workload does not say what it expects, as a real stream would not."""
+        return None
+
+    def folder(self) -> OwnedFolder | None:
+        """Return None: it writes nothing."""
         return None
 
     def reader(self, columns: StructType, notes: Files, trigger_us: int | None) -> "WorkloadReader":

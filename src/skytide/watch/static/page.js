@@ -23,25 +23,27 @@ function put(element, text) {
 
 /* What the server tells */
 
-function listen() {
-  const events = new EventSource("/events");
-  events.addEventListener("all", (event) => {
-    const content = JSON.parse(event.data);
+function heard(kind, content) {
+  if (kind === "all") {
     view.acts = content.acts;
     subjects.clear();
     for (const subject of content.subjects) subjects.set(subject.id, subject);
-    arrived();
-  });
-  events.addEventListener("news", (event) => {
-    const news = JSON.parse(event.data), known = subjects.get(news.id);
-    subjects.set(news.id, { ...news, trail: news.trail || grown(known ? known.trail : { t: [] }, news.point) });
-    arrived();
-  });
-  events.onerror = () => {
-    link("lost", "connection lost, trying again …");
-    if (events.readyState === EventSource.CLOSED) setTimeout(listen, 2000); // a browser gives up when the server answers with an error
-  };
+  } else {
+    const known = subjects.get(content.id);
+    subjects.set(content.id, { ...content, trail: content.trail || grown(known ? known.trail : { t: [] }, content.point) });
+  }
+  arrived();
 }
+
+const hearer = {
+  opened: () => arrived(),
+  heard,
+  lost: () => link("lost", "connection lost, trying again …"),
+  refused: () => {
+    link("lost", "needs its token");
+    put($("empty"), "This page needs its token: open the whole address that was printed when it was started.");
+  },
+};
 
 function grown(trail, point) {
   if (!point) return trail;
@@ -138,7 +140,7 @@ function drawActions(subject) {
     button.type = "button";
     button.addEventListener("click", async () => {
       button.disabled = true;
-      const answer = await fetch(`/act/${encodeURIComponent(subject.id)}/${action}`, { method: "POST", headers: { "X-Skytide": "act" } }).catch(() => null);
+      const answer = await fetch(`/act/${encodeURIComponent(subject.id)}/${action}`, { method: "POST", headers: headers() }).catch(() => null);
       if (!answer || !answer.ok) link("lost", answer ? `${action}: ${await answer.text()}` : `${action}: no answer`);
       button.disabled = false;
     });
@@ -260,10 +262,12 @@ for (const [text, seconds] of SPANS) {
 $("theme").addEventListener("click", () => setTheme(THEMES[(THEMES.indexOf(view.theme) + 1) % THEMES.length]));
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => setTheme(view.theme));
 addEventListener("hashchange", () => {
+  if (takeToken()) return listen(hearer);
   const wanted = decodeURIComponent(location.hash.slice(2));
   if (!subjects.has(wanted)) return;
   view.chosen = wanted;
   soon();
 });
 setTheme(view.theme);
-listen();
+takeToken();
+listen(hearer);

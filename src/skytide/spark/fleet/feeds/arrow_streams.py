@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -23,10 +23,10 @@ class ArrowFolder(Folder):
 
     extension = "arrow"
 
-    def sampled(self, book: Book) -> "ArrowFolder":
-        """Return the same folder, with the length of a row according to its schema."""
+    def _usual_length(self) -> float:
+        """Return the length of a row according to the schema."""
         widths = [column.type.bit_width / 8 if pa.types.is_primitive(column.type) else TEXT_BYTES for column in self.schema]
-        return replace(self, record_bytes=max(1.0, float(sum(widths))))
+        return max(1.0, float(sum(widths)))
 
     def read(self, ranges: Sequence[Range]) -> Iterator[Records]:
         """Yield the records of ranges, one by one."""
@@ -53,30 +53,43 @@ class ArrowFolder(Folder):
             reason = f"another schema: {str(error).splitlines()[0]}"
             return Records(*nothing, tuple(Broken(number, reason, str(row)) for row in rows.to_pylist()))
 
+    def _begin(self, book: Book, rows: list[int], at: Positions) -> list[int]:
+        """Move positions back to the last complete message."""
+        unreadable = []
+        for row in rows:
+            last = self._last_end(book.names[row], 0, int(at[row, 0]), limited=False)
+            if last is None:
+                unreadable.append(row)
+            else:
+                at[row, 0] = last
+        return unreadable
+
     def _whole_records(self, book: Book, ends: Positions, rows: NDArray[np.int64] | None = None) -> None:
         """Move ends back to the last complete message; a limit shorter than a message lets one in."""
         limited = rows is not None
         for row in (np.flatnonzero(ends[:, 0] > book.at[:, 0]) if rows is None else rows).tolist():
             begin, end = int(book.at[row, 0]), int(ends[row, 0])
             if end > begin:
-                ends[row, 0] = self._last_end(book.names[row], begin, end, limited)
+                last = self._last_end(book.names[row], begin, end, limited)
+                ends[row, 0] = begin if last is None else last
 
-    def _last_end(self, name: str, begin: int, end: int, limited: bool) -> int:
+    def _last_end(self, name: str, begin: int, end: int, limited: bool) -> int | None:
+        """Return where the last complete message before an end ends; None if the file cannot be read now."""
         last = begin
         try:
             number = os.open(self._path(name), os.O_RDONLY)
         except OSError:
-            return last
+            return None
         try:
             size = os.fstat(number).st_size
             for each in _ends(number, begin, size):
                 if each > end and not (limited and last == begin):
                     break
                 last = each
-        except (OSError, ValueError):
-            return (
-                end if last == begin else last
-            )  # what is not an Arrow stream is let in as a whole: the task reports what is wrong with it
+        except OSError:
+            return None
+        except ValueError:  # what is not an Arrow stream is let in as a whole: the task reports what is wrong with it
+            return end if last == begin else last
         finally:
             os.close(number)
         return last

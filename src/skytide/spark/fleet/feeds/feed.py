@@ -15,16 +15,21 @@ from skytide.spark.fleet.formats import Broken
 Positions = NDArray[np.int64]
 """Where streams stand: three numbers each, such as (byte, 0, 0). The first one is a count."""
 Counts = NDArray[np.int64]
+Floats = NDArray[np.float64]
 
 STREAM = "stream"
 """The column with the name of each row's stream."""
-MAX_AWAY = 1_000
-"""How many missing streams keep their place."""
-REPLACED, TRUNCATED, TRIMMED, VANISHED, UNREADABLE = "replaced", "truncated", "trimmed", "vanished", "unreadable"
+MAX_AWAY = 10_000
+"""How many missing streams keep their place, if fewer are there; otherwise, as many as are there."""
+REPLACED, TRUNCATED, TRIMMED, VANISHED = "replaced", "truncated", "trimmed", "vanished"
+
+
+class NotNowError(Exception):
+    """A place that cannot be looked at now; the message says which, and why. Nothing follows from that: not that it is empty either."""
 
 
 class Skipped(NamedTuple):
-    """A part of a stream that can no longer be read, or not now."""
+    """A part of a stream that can no longer be read."""
 
     stream: str
     reason: str
@@ -39,14 +44,20 @@ class Look:
     """How far each stream can be read."""
     waiting: Counts
     """About how many tuples that are."""
-    arrived: Counts
-    """About how many tuples of each have ever come."""
+    reached: Counts
+    """How far each stream has come, in the unit of positions."""
+    lengths: Floats
+    """About how long a tuple of each is in that unit."""
     skipped: tuple[Skipped, ...] = ()
     """Streams that lost something, and begin anew."""
-
-    def with_book(self, book: Book) -> "Look":
-        """Return the same with another book of the same streams."""
-        return replace(self, book=book)
+    unreadable: frozenset[str] = frozenset()
+    """Streams that cannot be read now: they wait."""
+    forgotten: int = 0
+    """How many streams lost their place: they have been missing for long, and too many are."""
+    unknown: Sequence[str] = ()
+    """Names of which people want something, but no stream has them."""
+    changed: bool = False
+    """Whether people want something else of some streams than before."""
 
     def until(self, earlier: "Look") -> "Look":
         """Return this look without anything that an earlier one did not show."""
@@ -58,6 +69,23 @@ class Look:
         return replace(self, ends=ends, waiting=np.where((ends == self.book.at).all(axis=1), 0, self.waiting))
 
 
+@dataclass(frozen=True)
+class Cut:
+    """What a batch lets in: the book after it, and where each stream stands before."""
+
+    book: Book
+    begin: Positions
+    begin_tail: Counts
+    skipped: tuple[Skipped, ...] = ()
+    """Streams that turned out to have lost something: they begin anew with the next batch."""
+    unreadable: frozenset[str] = frozenset()
+
+    @staticmethod
+    def at(look: Look, ends: Positions) -> "Cut":
+        """Return what is let in of streams that need no closer look."""
+        return Cut(look.book.with_(at=ends), look.book.at, look.book.tail)
+
+
 class Range(NamedTuple):
     """The records of a stream that lie in [begin, end)."""
 
@@ -67,6 +95,9 @@ class Range(NamedTuple):
     identity: int
     """What distinguishes the stream from another one of the same name."""
     head: int
+    tails: tuple[int, int] = (0, 0)
+    """Checksums of what comes right before its begin and its end; 0 if nothing is known."""
+    place: int = 0
     was_behind: bool = False
     """Whether we kept something of the stream waiting before this."""
     is_behind: bool = False
@@ -95,17 +126,20 @@ class Feed(ABC):
     def check(self) -> None:
         """Refuse a place that cannot be read at all, before a query starts."""
 
-    def sampled(self, book: Book) -> "Feed":
-        """Return the same place, with what a look into some of its streams shows about their records."""
-        return self
+    def measured(self, book: Book, rows: Counts, lengths: Counts, tuples: Counts) -> Book:
+        """Return the book with what tasks found out: so many tuples were in ranges of some lengths."""
+        return book
 
     @abstractmethod
     def look(self, book: Book, *, newest: bool = False) -> Look:
-        """Return a look at all streams; new ones begin with their oldest record, or with what comes from now on."""
+        """Return a look at all streams; new ones begin with their oldest record, or with what comes from now on.
+
+        Raise `NotNowError` if that is not possible now.
+        """
 
     @abstractmethod
-    def cut(self, look: Look, take: Counts) -> Positions:
-        """Return where streams stand after `take` tuples of each have been let in."""
+    def cut(self, look: Look, take: Counts) -> Cut:
+        """Return what is let in if that is `take` tuples of each stream."""
 
     @abstractmethod
     def read(self, ranges: Sequence[Range]) -> Iterator[Records]:
@@ -126,9 +160,10 @@ def settled(
     return book.with_(at=at, away=away).keeping(kept), kept, skipped
 
 
-def _kept_rows(away: NDArray[np.int32], most: int = MAX_AWAY) -> NDArray[np.bool_]:
-    """Return which streams to keep: of those that are missing, only the `most` that left last."""
+def _kept_rows(away: NDArray[np.int32]) -> NDArray[np.bool_]:
+    """Return which streams to keep: of those that are missing, not many more than are there, and those that left last."""
     missing = away > 0
+    most = max(MAX_AWAY, int((~missing).sum()))
     if missing.sum() <= most:
         return np.ones(len(away), np.bool_)
     latest = np.sort(away[missing])[most - 1]

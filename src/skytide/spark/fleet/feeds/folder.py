@@ -1,50 +1,56 @@
 """A folder with one growing file per stream, whatever the format. The name of a stream is that of its file without the extension.
 
-A replaced file is recognised by its inode, its size, and how it begins: a new file may get the inode of the one before.
+A replaced file is recognised by its inode, its size, how it begins, and what comes right before the position: a new file may get the
+inode of the one before, and begin with the same header. The driver checks each file of which it lets something in, and so does the task,
+which also checks what comes right before the end of its range.
 """
 
-import logging
 import os
+import time
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from skytide.errors import InvalidInput
+from skytide.errors import InvalidInput, SkytideError
 from skytide.spark.fleet.book import Book
 from skytide.spark.fleet.feeds.feed import (
     REPLACED,
     TRUNCATED,
-    UNREADABLE,
     VANISHED,
     Counts,
+    Cut,
     Feed,
     Look,
+    NotNowError,
     Positions,
     Range,
     Skipped,
     settled,
 )
-from skytide.spark.fleet.feeds.listing import Listing
+from skytide.spark.fleet.feeds.listing import Listing, file_of
 
-HEAD_BYTES = 64
+HEAD_BYTES, TAIL_BYTES = 64, 256
 LENGTH_BITS = 8
 """The last bits of a head: how many bytes it is a checksum of."""
-MAX_CHECKED = 256
-"""How many files that have grown are checked each time; tasks check all that they read."""
+RETRY_S = (0.1, 0.3, 1.0, 3.0)
+"""How long a task waits before it tries again to open a file; after that, it fails."""
+SAMPLED, SAMPLE_BYTES = 32, 16_384
+"""In how many new files a look measures records, and in how many bytes of each."""
+PRIOR_RECORDS, MIN_RECORD_BYTES = 4.0, 0.1
+"""As many records count what was known of a stream's records before."""
 LENGTH_MASK = (1 << LENGTH_BITS) - 1
 MISSING = (-1, 0)
 """The size and inode of a file that does not exist."""
-_log = logging.getLogger(__name__)
 
 
 class NotThereError(Exception):
-    """A range that cannot be read; the message is the reason."""
+    """A range of a file that is gone; the message is the reason."""
 
 
 @dataclass(frozen=True)
@@ -53,8 +59,6 @@ class Folder(Feed):
 
     path: str
     schema: pa.Schema
-    record_bytes: float = 100.0
-    """The mean length of a record, to estimate tuples from bytes."""
     _listing: Listing = field(default_factory=Listing, repr=False, compare=False)
 
     extension: ClassVar[str]
@@ -75,78 +79,143 @@ class Folder(Feed):
         known = len(book.names)
         try:
             book, sizes, inodes = self._found(book)
-        except OSError as error:  # nothing is lost by waiting
-            _log.warning("%s cannot be listed now: %s", self.path, error)
-            return self._seen(book, book.at, ())
+        except OSError as error:
+            raise NotNowError(f"{self.path} cannot be listed now: {error}") from error
         there, new = sizes >= 0, np.arange(len(sizes)) >= known
         at, identity, head = book.at.copy(), np.where(there, inodes, book.identity), book.head.copy()
-        skipped = dict.fromkeys(np.flatnonzero(there & ~new & (identity != book.identity)).tolist(), REPLACED)
+        skipped = dict.fromkeys(np.flatnonzero(there & (book.identity != 0) & (identity != book.identity)).tolist(), REPLACED)
         skipped |= {row: TRUNCATED for row in np.flatnonzero(there & (sizes < at[:, 0])).tolist() if row not in skipped}
-        skipped |= {row: REPLACED for row in self._replaced(book, sizes) if row not in skipped}
+        tail, record = book.tail.copy(), book.record.copy()
         for row in skipped:
-            at[row], head[row] = 0, 0
+            at[row], head[row], tail[row], record[row] = 0, 0, 0, 0
         if newest:
-            at[new, 0] = sizes[new]
-        self._fingerprint(book, sizes, head)
-        book, kept, lost = settled(book.with_(identity=identity, head=head), at, there, skipped)
+            at[new, 0] = np.maximum(sizes[new], 0)
+        unreadable = self._begin(book, np.flatnonzero(there & (at[:, 0] > 0) & (tail == 0)).tolist(), at)
+        unreadable += self._fingerprint(book, sizes, head, record)
+        sizes[unreadable] = 0
+        names = frozenset(book.names[row] for row in unreadable)
+        book, kept, lost = settled(book.with_(identity=identity, head=head, tail=tail, record=record), at, there, skipped)
         ends = book.at.copy()
         ends[:, 0] = np.maximum(sizes[kept], book.at[:, 0])
         self._whole_records(book, ends)
-        return self._seen(book, ends, lost)
+        return replace(self._seen(book, ends, lost, names), forgotten=int((~kept).sum()))
 
-    def cut(self, look: Look, take: Counts) -> Positions:
-        """Return where about as many records end; a stream that is let in completely goes to its end."""
+    def cut(self, look: Look, take: Counts) -> Cut:
+        """Return what is let in if about as many records are; a stream that is let in completely goes to its end."""
         less = take < look.waiting
         ends = look.ends.copy()
-        ends[less, 0] = np.minimum(ends[less, 0], look.book.at[less, 0] + np.ceil(take[less] * self.record_bytes).astype(np.int64))
+        ends[less, 0] = np.minimum(ends[less, 0], look.book.at[less, 0] + np.ceil(take[less] * look.lengths[less]).astype(np.int64))
         self._whole_records(look.book, ends, np.flatnonzero(less))
-        return ends
+        return self._checked(look, ends)
+
+    def _checked(self, look: Look, ends: Positions) -> Cut:
+        """Return what is let in up to some ends, without files that are no longer the same, or that cannot be read now."""
+        book = look.book
+        begin, identity, head, tail, end_tail = (
+            column.copy() for column in (book.at, book.identity, book.head, book.tail, book.tail)
+        )
+        record = book.record.copy()
+        moved, unknown = ends[:, 0] != begin[:, 0], (book.tail == 0) & (begin[:, 0] > 0) & (book.away == 0)
+        unknown[[book.rows[name] for name in look.unreadable]] = False
+        skipped, unreadable = [], set(look.unreadable)
+        for row in np.flatnonzero(moved | unknown).tolist():
+            name = book.names[row]
+            wanted = Range(
+                name, tuple(begin[row].tolist()), tuple(ends[row].tolist()), int(identity[row]), int(head[row]), (int(tail[row]), 0)
+            )
+            try:
+                number = os.open(self._path(name), os.O_RDONLY)
+            except OSError:  # it waits; if it is gone, the next look shows it
+                ends[row] = begin[row]
+                unreadable.add(name)
+                continue
+            try:
+                _check_same(number, wanted)
+                tail[row] = wanted.tails[0] or _tail(number, wanted.begin[0])
+                end_tail[row] = _tail(number, wanted.end[0])
+            except NotThereError as error:
+                skipped.append(Skipped(name, str(error)))
+                begin[row], ends[row], head[row], tail[row], end_tail[row], record[row] = 0, 0, 0, 0, 0, 0
+                identity[row] = os.fstat(number).st_ino
+            except OSError:
+                ends[row] = begin[row]
+                unreadable.add(name)
+            finally:
+                os.close(number)
+        book = book.with_(at=ends, identity=identity, head=head, tail=end_tail, record=record)
+        return Cut(book, begin, tail, tuple(skipped), frozenset(unreadable))
+
+    def _begin(self, book: Book, rows: list[int], at: Positions) -> list[int]:
+        """Move positions of which only the size of the file is known to where a range may begin; return the files that cannot be read now.
+
+        With lines, that is anywhere.
+        """
+        return []
 
     def _whole_records(self, book: Book, ends: Positions, rows: NDArray[np.int64] | None = None) -> None:
         """Move the ends of streams to where ranges may end; with lines, that is anywhere."""
 
-    def _seen(self, book: Book, ends: Positions, skipped: tuple[Skipped, ...]) -> Look:
-        return Look(book, ends, self._tuples(ends[:, 0] - book.at[:, 0]), self._tuples(ends[:, 0]), skipped)
+    def _seen(
+        self, book: Book, ends: Positions, skipped: tuple[Skipped, ...] = (), unreadable: frozenset[str] = frozenset()
+    ) -> Look:
+        known = book.record[book.record > 0]
+        lengths = np.where(book.record > 0, book.record, known.mean() if len(known) else self._usual_length())
+        waiting = np.ceil((ends[:, 0] - book.at[:, 0]) / lengths).astype(np.int64)
+        return Look(book, ends, waiting, ends[:, 0].copy(), lengths, skipped, unreadable)
 
-    def _tuples(self, lengths: Counts) -> Counts:
-        found: Counts = np.ceil(lengths / self.record_bytes).astype(np.int64)
-        return found
+    def measured(self, book: Book, rows: Counts, lengths: Counts, tuples: Counts) -> Book:
+        """Return the book with the lengths of records that tasks found; a record that had no end is longer than its range."""
+        record = book.record.copy()
+        before = record[rows]
+        usual = np.where(before > 0, PRIOR_RECORDS, 0.0)
+        mean = (usual * before + lengths) / np.maximum(usual + tuples, 1.0)
+        record[rows] = np.where(tuples > 0, np.maximum(mean, MIN_RECORD_BYTES), np.maximum(before, 2.0 * lengths))
+        return book.with_(record=record)
+
+    def _usual_length(self) -> float:
+        """Return the assumed length of a record as long as none was seen."""
+        return 100.0
+
+    def _length_in(self, data: bytes) -> float:
+        """Return the mean length of the records in how a file begins; 0 if that cannot be told."""
+        return 0.0
 
     def _path(self, name: str) -> str:
-        return f"{self.path}/{name}.{self.extension}"
+        return f"{self.path}/{file_of(name)}.{self.extension}"
 
     def _found(self, book: Book) -> tuple[Book, Counts, Counts]:
         """Return the book with the streams that have joined, and the size and inode of each stream's file."""
         place = os.open(self.path, os.O_RDONLY)  # from here, a file is found faster than by its whole path
         try:
-            book = book.joined(sorted(self._listing.streams(place, self.extension) - book.rows.keys()))
-            files = [f"{name}.{self.extension}" for name in book.names]
+            streams = self._listing.streams(place, self.extension)
+            known = os.fstat(place).st_ino
+            if book.place not in (0, known) and not streams:
+                raise OSError("it is empty, and not the same folder as before: is it mounted?")
+            book = book.joined(sorted(streams - book.rows.keys()))
+            files = [f"{file_of(name)}.{self.extension}" if name in streams else None for name in book.names]
             try:
-                found = [os.stat(file, dir_fd=place) for file in files]
+                found = [file and os.stat(file, dir_fd=place) for file in files]
             except OSError:  # one of them was removed
                 pairs = [_measured(file, place) for file in files]
             else:
-                pairs = [(each.st_size, each.st_ino) for each in found]
+                pairs = [(each.st_size, each.st_ino) if each else MISSING for each in found]
         finally:
             os.close(place)
-        sizes, inodes = np.array(pairs, np.int64).reshape(-1, 2).T
-        return book, sizes, inodes
+        sizes, inodes = np.array(pairs, np.int64).reshape(-1, 2).T.copy()
+        return book.with_(place=known), sizes, inodes
 
-    def _replaced(self, book: Book, sizes: Counts) -> list[int]:
-        """Return which files no longer begin as before, of some that have grown, each time others."""
-        grown = np.flatnonzero((sizes > book.at[:, 0]) & (book.head != 0))
-        turn = int(book.at[:, 0].sum()) // MAX_CHECKED
-        some = np.roll(grown, -turn * MAX_CHECKED)[:MAX_CHECKED] if len(grown) > MAX_CHECKED else grown
-        return [row for row in some.tolist() if not self._begins_with(book.names[row], int(book.head[row]))]
-
-    def _fingerprint(self, book: Book, sizes: Counts, head: NDArray[np.int64]) -> None:
+    def _fingerprint(self, book: Book, sizes: Counts, head: Counts, record: NDArray[np.float64]) -> list[int]:
+        """Note how files begin, and how long records are in some of them; return which cannot be read."""
+        unreadable, samples = [], SAMPLED
         for row in np.flatnonzero((head & LENGTH_MASK) < np.minimum(sizes, HEAD_BYTES)).tolist():
-            data = self._first_bytes(book.names[row], HEAD_BYTES)
-            head[row] = _head(data) if data else 0
-
-    def _begins_with(self, name: str, head: int) -> bool:
-        data = self._first_bytes(name, head & LENGTH_MASK)
-        return data is None or _head(data) == head  # what cannot be read now may be readable again
+            is_sample = samples > 0 and record[row] == 0
+            data = self._first_bytes(book.names[row], SAMPLE_BYTES if is_sample else HEAD_BYTES)
+            head[row] = _head(data[:HEAD_BYTES]) if data else 0
+            if data is None:
+                unreadable.append(row)
+            elif is_sample:
+                record[row], samples = self._length_in(data), samples - 1
+        return unreadable
 
     def _first_bytes(self, name: str, count: int) -> bytes | None:
         try:
@@ -163,35 +232,68 @@ class Folder(Feed):
     @contextmanager
     def _opened(self, wanted: Range) -> Iterator[int]:
         """Yield the open file of a range, if it is still the same file."""
+        number = self._open(wanted)
         try:
-            number = os.open(self._path(wanted.stream), os.O_RDONLY)
-        except FileNotFoundError:
-            raise NotThereError(VANISHED) from None
-        except OSError:
-            raise NotThereError(UNREADABLE) from None
-        try:
-            known = os.fstat(number)
-            if known.st_ino != wanted.identity or (
-                wanted.head and _head(os.pread(number, wanted.head & LENGTH_MASK, 0)) != wanted.head
-            ):
-                raise NotThereError(REPLACED)
-            if known.st_size < wanted.end[0]:
-                raise NotThereError(TRUNCATED)
+            _check_same(number, wanted)
             yield number
-        except OSError:
-            raise NotThereError(UNREADABLE) from None
+        except OSError as error:
+            raise self._not_now(wanted, error) from error
         finally:
             os.close(number)
 
+    def _open(self, wanted: Range) -> int:
+        """Return the open file of a range. Unless it is provably gone, its records are not given up: the task tries again, and then fails."""
+        for wait_s in (*RETRY_S, None):
+            try:
+                return os.open(self._path(wanted.stream), os.O_RDONLY)
+            except OSError as error:
+                if isinstance(error, FileNotFoundError) and self._is_here(wanted):
+                    raise NotThereError(VANISHED) from None
+                if wait_s is None:
+                    raise self._not_now(wanted, error) from error
+            time.sleep(wait_s)
+        raise AssertionError("the last try returns or raises")
 
-def _measured(name: str, place: int) -> tuple[int, int]:
+    def _is_here(self, wanted: Range) -> bool:
+        """Return whether the folder is here, so that a file that is not in it is gone; an unmounted one is empty, and another folder."""
+        try:
+            return os.stat(self.path).st_ino == wanted.place or bool(os.listdir(self.path))
+        except OSError:
+            return False
+
+    def _not_now(self, wanted: Range, error: OSError) -> SkytideError:
+        return SkytideError(
+            f"{self._path(wanted.stream)} cannot be read: {error.strerror}; make it readable, or remove it from its folder if it is not wanted, "
+            "and start the query again: it goes on where it was"
+        )
+
+
+def _check_same(number: int, wanted: Range) -> None:
+    """Refuse an open file that is not, or no longer, the one of a range."""
+    known = os.fstat(number)
+    if known.st_ino != wanted.identity or (wanted.head and _head(os.pread(number, wanted.head & LENGTH_MASK, 0)) != wanted.head):
+        raise NotThereError(REPLACED)
+    if known.st_size < wanted.end[0]:
+        raise NotThereError(TRUNCATED)
+    for place, tail in zip((wanted.begin, wanted.end), wanted.tails, strict=True):
+        if tail and _tail(number, place[0]) != tail:
+            raise NotThereError(REPLACED)
+
+
+def _measured(name: str | None, place: int) -> tuple[int, int]:
     try:
-        found = os.stat(name, dir_fd=place)
+        found = name and os.stat(name, dir_fd=place)
     except OSError:  # removed since
         return MISSING
-    return found.st_size, found.st_ino
+    return (found.st_size, found.st_ino) if found else MISSING
 
 
 def _head(data: bytes) -> int:
     """Return a checksum of how a file begins, with the number of its bytes."""
     return zlib.crc32(data) << LENGTH_BITS | len(data)
+
+
+def _tail(number: int, at: int) -> int:
+    """Return a checksum of what comes right before a place in an open file, which is never 0."""
+    begin = max(0, at - TAIL_BYTES)
+    return zlib.crc32(os.pread(number, at - begin, begin)) + 1

@@ -1,10 +1,9 @@
 """Topics of Kafka: each partition is a stream, and the value of each message a record. Needs `pip install skytide[kafka]`."""
 
-import logging
 import os
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, ClassVar
 
@@ -17,8 +16,10 @@ from skytide.spark.fleet.feeds.feed import (
     REPLACED,
     TRIMMED,
     Counts,
+    Cut,
     Feed,
     Look,
+    NotNowError,
     Positions,
     Range,
     Records,
@@ -36,7 +37,6 @@ POLL_S = 0.1
 POLLED = 1_000
 """The maximum number of messages of one poll."""
 FETCH_WAIT_MS = 20
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -69,8 +69,7 @@ class Kafka(Feed):
         try:
             found = self._found()
         except _module().KafkaException as error:
-            _log.warning("%s cannot be looked at now: %s", self.servers, error)
-            return self._seen(book, book.at, ())
+            raise NotNowError(f"{self.servers} cannot be looked at now: {error.args[0].str()}") from error
         known = len(book.names)
         book = book.joined(sorted(found.keys() - book.rows.keys()))
         seen = np.array([found.get(name, (-1, -1)) for name in book.names], np.int64).reshape(-1, 2)
@@ -85,13 +84,13 @@ class Kafka(Feed):
         book, kept, lost = settled(book, at, there, skipped)
         ends = book.at.copy()
         ends[:, 0] = np.maximum(high[kept], book.at[:, 0])
-        return self._seen(book, ends, lost)
+        return replace(self._seen(book, ends, lost), forgotten=int((~kept).sum()))
 
-    def cut(self, look: Look, take: Counts) -> Positions:
-        """Return offsets that are further by as many tuples, up to the ends."""
+    def cut(self, look: Look, take: Counts) -> Cut:
+        """Return what is let in up to offsets that are further by as many tuples, or the ends."""
         ends = look.ends.copy()
         ends[:, 0] = np.minimum(ends[:, 0], look.book.at[:, 0] + take)
-        return ends
+        return Cut.at(look, ends)
 
     def read(self, ranges: Sequence[Range]) -> Iterator[Records]:
         """Yield the records of all ranges, read by one consumer, some messages at a time."""
@@ -110,17 +109,20 @@ class Kafka(Feed):
         yield _records(parser, parts, gone)
 
     def _seen(self, book: Book, ends: Positions, skipped: tuple[Skipped, ...]) -> Look:
-        return Look(book, ends, ends[:, 0] - book.at[:, 0], ends[:, 0].copy(), skipped)
+        return Look(book, ends, ends[:, 0] - book.at[:, 0], ends[:, 0].copy(), np.ones(len(ends)), skipped)
 
     def _topics(self) -> list[str]:
         return [topic.strip() for topic in self.topics.split(",")]
 
     def _found(self) -> dict[str, tuple[int, int]]:
         kafka, admin = _module(), self._admin()
-        known = admin.list_topics(timeout=TIMEOUT_S).topics
-        places = [
-            kafka.TopicPartition(topic, number) for topic in self._topics() if topic in known for number in known[topic].partitions
-        ]
+        listed = admin.list_topics(timeout=TIMEOUT_S).topics
+        known = [listed[topic] for topic in self._topics() if topic in listed]
+        for topic in known:
+            error = topic.error
+            if error is not None and error.code() != kafka.KafkaError.UNKNOWN_TOPIC_OR_PART:  # its partitions are not known now
+                raise kafka.KafkaException(error)
+        places = [kafka.TopicPartition(topic.topic, number) for topic in known for number in topic.partitions]
         bounds = []
         for spec in (kafka.admin.OffsetSpec.earliest(), kafka.admin.OffsetSpec.latest()):
             asked = admin.list_offsets(dict.fromkeys(places, spec), request_timeout=TIMEOUT_S)

@@ -4,61 +4,78 @@ A record belongs to the range that contains its newline. So a range may end anyw
 one that is still being written waits.
 """
 
+import csv
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
-from skytide.spark.fleet.book import Book
+import numpy as np
+import pyarrow as pa
+
 from skytide.spark.fleet.feeds.feed import TRUNCATED, Range, Records, Skipped
 from skytide.spark.fleet.feeds.folder import Folder, NotThereError
 from skytide.spark.fleet.formats import Csv, JsonLines, LineFormat
 
+Columns = tuple[str, ...]
+
 CHUNK_BYTES = 8 << 20
 """How much is parsed at once."""
-SAMPLED, SAMPLE_BYTES = 32, 16_384  # files, and bytes of each
 FASTER = 64  # by which the step of a search grows
+MAX_HEADER_BYTES = 65_536
 
 
 @dataclass(frozen=True)
 class LinesFolder(Folder):
-    """Files of lines; with a `header`, the first line of each names the columns."""
-
-    header: bool = False
+    """Files of lines."""
 
     parser: ClassVar[type[LineFormat]]
 
-    def sampled(self, book: Book) -> "LinesFolder":
-        """Return the same folder, with the mean length of a record in some of its files."""
-        texts = [self._first_bytes(name, SAMPLE_BYTES) or b"" for name in book.names[:: max(1, len(book.names) // SAMPLED)]]
-        lines = sum(text.count(b"\n") for text in texts)
-        return replace(self, record_bytes=sum(text.rfind(b"\n") + 1 for text in texts) / lines) if lines else self
+    def _length_in(self, data: bytes) -> float:
+        lines = data.count(b"\n")
+        return (data.rfind(b"\n") + 1) / lines if lines else 0.0
 
     def read(self, ranges: Sequence[Range]) -> Iterator[Records]:
         """Yield the records of ranges; those of many small files are parsed together."""
-        parser = self.parser(self.schema)
-        parts: list[tuple[int, bytes]] = []
+        parts: list[tuple[int, Columns, bytes]] = []
         skipped: list[Skipped] = []
         size = 0
         for number, wanted in enumerate(ranges):
             try:
-                for lines in self._lines(wanted):
-                    parts.append((number, lines))
+                for columns, lines in self._lines(wanted):
+                    parts.append((number, columns, lines))
                     size += len(lines)
                     if size >= CHUNK_BYTES:
-                        yield _records(parser, parts, skipped)
+                        yield self._records(parts, skipped)
                         parts, skipped, size = [], [], 0
             except NotThereError as error:
                 skipped.append(Skipped(wanted.stream, str(error)))
         if parts or skipped:
-            yield _records(parser, parts, skipped)
+            yield self._records(parts, skipped)
 
-    def _lines(self, wanted: Range) -> Iterator[bytes]:
-        """Yield the lines whose newlines are in a range, some at a time."""
-        at, end = wanted.begin[0], wanted.end[0]
+    def _records(self, parts: list[tuple[int, Columns, bytes]], skipped: list[Skipped]) -> Records:
+        """Return lines as records, parsed together if their columns are the same."""
+        alike: dict[Columns, list[tuple[int, bytes]]] = {}
+        for number, columns, lines in parts:
+            alike.setdefault(columns, []).append((number, lines))
+        read = [self._parser(columns).parse(some) for columns, some in alike.items()]
+        rows = pa.concat_tables([self.schema.empty_table(), *(each.rows for each in read)])
+        numbers = np.concatenate([np.zeros(0, np.int64), *(each.parts for each in read)])
+        return Records(rows, numbers, tuple(broken for each in read for broken in each.broken), tuple(skipped))
+
+    def _parser(self, columns: Columns) -> LineFormat:
+        return self.parser(self.schema)
+
+    def _columns(self, file: int) -> tuple[Columns, int]:
+        """Return the columns of an open file as it names them itself, if it does, and where its records begin."""
+        return (), 0
+
+    def _lines(self, wanted: Range) -> Iterator[tuple[Columns, bytes]]:
+        """Yield the lines whose newlines are in a range, some at a time, with the columns of the file."""
         with self._opened(wanted) as file:
-            begun = _begun_line(file, at)
-            heading = self.header and at < CHUNK_BYTES and b"\n" not in os.pread(file, at, 0)  # a range may end within it
+            columns, first = self._columns(file)
+            at, end = max(wanted.begin[0], first), wanted.end[0]
+            begun = _begun_line(file, at) if at < end else b""
             while at < end:
                 data = os.pread(file, min(CHUNK_BYTES, end - at), at)
                 if not data:
@@ -69,9 +86,7 @@ class LinesFolder(Folder):
                     begun += data
                     continue
                 lines, begun = begun + data[:last], data[last:]
-                if heading:
-                    lines, heading = lines[lines.find(b"\n") + 1 :], False
-                yield lines
+                yield columns, lines
 
 
 def _begun_line(file: int, at: int) -> bytes:
@@ -88,11 +103,6 @@ def _begun_line(file: int, at: int) -> bytes:
     return begun
 
 
-def _records(parser: LineFormat, parts: list[tuple[int, bytes]], skipped: list[Skipped]) -> Records:
-    read = parser.parse(parts)
-    return Records(read.rows, read.parts, read.broken, tuple(skipped))
-
-
 @dataclass(frozen=True)
 class JsonFolder(LinesFolder):
     """Files of JSON lines."""
@@ -103,7 +113,26 @@ class JsonFolder(LinesFolder):
 
 @dataclass(frozen=True)
 class CsvFolder(LinesFolder):
-    """CSV files."""
+    """CSV files; with a `header`, the first line of each names its columns, in any order."""
+
+    header: bool = False
 
     extension = "csv"
     parser = Csv
+
+    def _parser(self, columns: Columns) -> LineFormat:
+        return Csv(self.schema, columns)
+
+    def _columns(self, file: int) -> tuple[Columns, int]:
+        if not self.header:
+            return (), 0
+        data = os.pread(file, MAX_HEADER_BYTES, 0)
+        length = data.find(b"\n") + 1
+        if not length and len(data) < MAX_HEADER_BYTES:
+            return (), MAX_HEADER_BYTES  # it is still being written
+        text = data[: length or MAX_HEADER_BYTES].decode("utf-8-sig", "replace")
+        names = next(csv.reader([text]), []) or [""]
+        known = {name.casefold(): name for name in self.schema.names}
+        return tuple(
+            name if name in self.schema.names else known.get(name.casefold(), name) for name in map(str.strip, names)
+        ), length

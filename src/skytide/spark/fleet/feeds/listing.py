@@ -5,10 +5,13 @@ while. Some stores never change it: so a folder is listed now and then in any ca
 """
 
 import os
+import re
 import time
 from collections.abc import Callable
 from typing import Any
 
+_ESCAPED = re.compile(rb"\\x([89a-f][0-9a-f]|5c)")
+_LIKE_AN_ESCAPE = re.compile(r"\\(?=x([89a-f][0-9a-f]|5c))")
 SETTLED_NS = 2_000_000_000
 """Two changes of a folder that are this far apart have different times."""
 LIST_EVERY_NS = 10_000_000_000
@@ -33,8 +36,30 @@ class Listing:
         if changed_ns != self._changed_ns or not 0 <= now_ns - self._listed_ns < LIST_EVERY_NS:
             ending = f".{extension}"
             self._streams = frozenset(
-                name.removesuffix(ending) for name in os.listdir(place) if name.endswith(ending) and name[0] not in "._"
+                stream_of(name.removesuffix(ending)) for name in os.listdir(place) if name.endswith(ending) and name[0] not in "._"
             )
             self._changed_ns = changed_ns if now_ns - changed_ns > SETTLED_NS else -1
             self._listed_ns = now_ns
         return self._streams
+
+
+def stream_of(file: str) -> str:
+    """Return the stream of a file's name as the system gives it; bytes that are not UTF-8 are written as `\\xff`.
+
+    >>> stream_of("caf\\udce9")
+    'caf\\\\xe9'
+    """
+    if file.isascii() and "\\" not in file:
+        return file
+    return os.fsencode(_LIKE_AN_ESCAPE.sub(r"\\x5c", file)).decode("utf-8", "backslashreplace")
+
+
+def file_of(stream: str) -> str:
+    """Return the name of the file of a stream.
+
+    >>> file_of(stream_of("caf\\udce9")) == "caf\\udce9"
+    True
+    """
+    if "\\x" not in stream:
+        return stream
+    return os.fsdecode(_ESCAPED.sub(lambda found: bytes.fromhex(found[1].decode()), os.fsencode(stream)))

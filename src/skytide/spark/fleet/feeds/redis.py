@@ -5,11 +5,9 @@ joins the entries of hundreds: a call per stream would cost ten times as much.
 """
 
 import json
-import logging
 import os
-import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, ClassVar
@@ -20,26 +18,29 @@ from numpy.typing import NDArray
 
 from skytide.errors import InvalidInput
 from skytide.errors.limits import MAX_COUNT
+from skytide.records.secret import Secret
 from skytide.spark.fleet.book import Book
 from skytide.spark.fleet.feeds.feed import (
     REPLACED,
     TRIMMED,
     Counts,
+    Cut,
     Feed,
     Look,
+    NotNowError,
     Positions,
     Range,
     Records,
     Skipped,
     settled,
 )
+from skytide.spark.fleet.feeds.listing import file_of, stream_of
 from skytide.spark.fleet.formats import Cells, Csv, JsonLines, LineFormat
 
 KEYS_PER_CALL = 500
 ENTRIES_PER_CALL = 20_000
 TIMEOUT_S = 60
 MIN_VERSION = 7
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -50,17 +51,18 @@ class Redis(Feed):
     pattern: str
     schema: pa.Schema
     format: str = Cells.name
+    password: Secret | None = None
 
     parsers: ClassVar[dict[str, type[LineFormat]]] = {kind.name: kind for kind in (Cells, JsonLines, Csv)}
 
     def check(self) -> None:
         """Refuse a server that does not answer, or is too old."""
-        module, server = _module(), _server(self.url)
+        module, server = _module(), _server(self.url, self.password)
         try:
             version = str(server.info("server")["redis_version"])
         except module.exceptions.RedisError as error:
             raise InvalidInput(
-                value=f"fleet({_without_password(self.url)!r})",
+                value=f"fleet({self.url!r})",
                 reason=f"the server does not answer: {error}",
                 remedy="start it, or name another",
             ) from None
@@ -77,8 +79,7 @@ class Redis(Feed):
         try:
             found = self._found()
         except module.exceptions.RedisError as error:
-            _log.warning("%s cannot be looked at now: %s", _without_password(self.url), error)
-            return self._seen(book, book.at, np.zeros(len(book.names), np.int64), ())
+            raise NotNowError(f"{self.url} cannot be looked at now: {error}") from error
         known = len(book.names)
         book = book.joined(sorted(found.keys() - book.rows.keys()))
         seen = np.array([found.get(name, (-1, 0, 0, 0)) for name in book.names], np.int64).reshape(-1, 4)
@@ -91,10 +92,10 @@ class Redis(Feed):
             at[new] = ends[new]
         book, kept, lost = settled(book, at, there, skipped)
         ends = np.where(there[kept, None], ends[kept], book.at)
-        return self._seen(book, ends, length[kept], lost)
+        return replace(self._seen(book, ends, length[kept], lost), forgotten=int((~kept).sum()))
 
-    def cut(self, look: Look, take: Counts) -> Positions:
-        """Return where as many entries end; of streams that are not let in completely, the server knows."""
+    def cut(self, look: Look, take: Counts) -> Cut:
+        """Return what is let in up to where as many entries end; of streams that are not let in completely, the server knows."""
         ends = look.ends.copy()
         rows = np.flatnonzero(take < look.waiting)
         ends[rows] = look.book.at[rows]
@@ -106,7 +107,7 @@ class Redis(Feed):
                 ends[row] = (look.book.at[row, 0] + int(count), *_numbers(last))
                 if int(count) < take[row]:  # there are fewer than were counted: some were deleted
                     ends[row] = look.ends[row]
-        return ends
+        return Cut.at(look, ends)
 
     def read(self, ranges: Sequence[Range]) -> Iterator[Records]:
         """Yield the records of ranges, hundreds of streams per call."""
@@ -134,7 +135,7 @@ class Redis(Feed):
 
     def _seen(self, book: Book, ends: Positions, length: Counts, skipped: tuple[Skipped, ...]) -> Look:
         waiting = np.minimum(ends[:, 0] - book.at[:, 0], length)
-        return Look(book, ends, waiting, ends[:, 0].copy(), skipped)
+        return Look(book, ends, waiting, ends[:, 0].copy(), np.ones(len(waiting)), skipped)
 
     def _found(self) -> dict[str, tuple[int, ...]]:
         """Return, for each stream, the number of entries ever added, the number that are there, and the last id."""
@@ -142,15 +143,16 @@ class Redis(Feed):
         cursor = "0"
         while True:
             answer = self._call("look", [], [cursor, self.pattern, str(KEYS_PER_CALL)])
-            cursor, keys, numbers = (text.decode() for text in answer)
+            cursor, keys, numbers = (text.decode("utf-8", "surrogateescape") for text in answer)
             if numbers:  # Lua does not write an empty list in JSON
                 rows = np.array(numbers.split(" "), np.uint64).clip(max=MAX_COUNT).astype(np.int64).reshape(-1, 4)
-                found.update(zip(json.loads(keys), map(tuple, rows.tolist()), strict=True))
+                found.update(zip(map(stream_of, json.loads(keys)), map(tuple, rows.tolist()), strict=True))
             if cursor == "0":
                 return found
 
-    def _call(self, script: str, keys: list[str], arguments: list[str]) -> list[bytes]:
-        answer: list[bytes] = _script(self.url, script)(keys=keys, args=arguments)
+    def _call(self, script: str, streams: list[str], arguments: list[str]) -> list[bytes]:
+        keys = [os.fsencode(file_of(stream)) for stream in streams]  # a key is bytes, as the name of a file
+        answer: list[bytes] = _script(self.url, self.password, script)(keys=keys, args=arguments)
         return answer
 
 
@@ -166,22 +168,23 @@ def _module() -> Any:
 
 
 @lru_cache(maxsize=8)
-def _connected(url: str, process: int) -> Any:
-    return _module().Redis.from_url(url, socket_timeout=TIMEOUT_S, socket_connect_timeout=TIMEOUT_S)
+def _connected(url: str, password: Secret | None, process: int) -> Any:
+    given = {} if password is None else {"password": password.reveal()}
+    return _module().Redis.from_url(url, socket_timeout=TIMEOUT_S, socket_connect_timeout=TIMEOUT_S, **given)
 
 
-def _server(url: str) -> Any:
+def _server(url: str, password: Secret | None) -> Any:
     """Return a connection that this process keeps; a forked process must not use that of its parent."""
-    return _connected(url, os.getpid())
+    return _connected(url, password, os.getpid())
 
 
 @lru_cache(maxsize=32)
-def _registered(url: str, name: str, process: int) -> Any:
-    return _server(url).register_script(Path(__file__).with_name(f"redis_{name}.lua").read_text())
+def _registered(url: str, password: Secret | None, name: str, process: int) -> Any:
+    return _server(url, password).register_script(Path(__file__).with_name(f"redis_{name}.lua").read_text())
 
 
-def _script(url: str, name: str) -> Any:
-    return _registered(url, name, os.getpid())
+def _script(url: str, password: Secret | None, name: str) -> Any:
+    return _registered(url, password, name, os.getpid())
 
 
 def _chunks(items: Any) -> Iterator[list[Any]]:
@@ -203,7 +206,3 @@ def _numbers(entry_id: str) -> tuple[int, int]:
 def _after(first: Positions, second: Positions) -> NDArray[np.bool_]:
     """Return where the first ids come after the second ones."""
     return np.asarray((first[:, 0] > second[:, 0]) | ((first[:, 0] == second[:, 0]) & (first[:, 1] > second[:, 1])))
-
-
-def _without_password(url: str) -> str:
-    return re.sub(r"//[^@/]*@", "//", url)

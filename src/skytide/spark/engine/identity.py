@@ -1,0 +1,97 @@
+"""Whether a query is the one that a checkpoint belongs to: exactly, except for expressions over what is kept of panes, and for what ended it."""
+
+import json
+from collections.abc import Iterable
+
+import pyarrow as pa
+
+from skytide.errors import InvalidInput
+from skytide.keyed import KeyedStep
+from skytide.queries import Identity
+from skytide.queries.described import PYTHON, described
+from skytide.queries.identity import strictly, without_expressions
+from skytide.windows import Windows, shown
+
+Texts = dict[str, str]
+QUERY, MEASURES, WINDOWS, RESULTS, CODE, VERSION = "exact query", "measures", "exact windows", "results", "code", "version"
+STRICTER = "stricter queries"
+ANOTHER = "start a changed query with another checkpoint folder"
+
+
+def texts_of(
+    known_as: Identity, windows: Windows, step: KeyedStep | None, time: str, columns: pa.Schema, results: pa.Schema
+) -> Texts:
+    """Return what must not change between two starts. The first four are for people, and for checkpoints that know no others."""
+    of_keys = step.windows if step and step.windows else None
+    found = {
+        "query": known_as.readable,
+        "windows": of_keys.text if of_keys else f"{shown(windows.length_us)} every {shown(windows.slide_us)}",
+        "time": time,
+        "columns": _columns(columns),
+        QUERY: known_as.exact,
+        MEASURES: json.dumps(known_as.measures),
+        CODE: known_as.code,
+        WINDOWS: described(of_keys or windows).text,
+        RESULTS: _columns(results),
+    }
+    stricter = {STRICTER: json.dumps(known_as.stricter)} if known_as.stricter else {}
+    return found | stricter | ({VERSION: str(step.operator.version)} if step and step.operator else {})
+
+
+def check_same(before: Texts, now: Texts, folder: str, *, upgrades: bool = False) -> None:
+    """Refuse to continue from the state of another query; an operator that `upgrades` states may have changed with its version."""
+    if QUERY not in before:
+        _check_readable(before, now, folder)
+        return
+    if upgrades and before.get(VERSION, now.get(VERSION)) != now.get(VERSION):
+        before = before | {name: now[name] for name in (QUERY, CODE)}
+    kept = sorted(json.loads(before[MEASURES])) == sorted(json.loads(now[MEASURES]))
+    if before[QUERY] not in (now[QUERY], *json.loads(now.get(STRICTER, "[]"))) or not kept:
+        raise _another("query", before, now, QUERY if kept else MEASURES, folder)
+    if before[CODE] != now[CODE] and _is_comparable(before[CODE]):
+        reason = "with other code in its functions"
+        raise InvalidInput(value=f"query: {now['query']}", reason=_belongs(folder, reason), remedy=ANOTHER)
+    for what, exactly in (("windows", WINDOWS), ("time", "time"), ("columns", "columns")):
+        if before[exactly] != now[exactly]:
+            raise _another(what, before, now, exactly, folder)
+    if before[RESULTS] != now[RESULTS]:
+        raise InvalidInput(
+            value=f"results: {now[RESULTS]}",
+            reason=_belongs(folder, f"with the results {before[RESULTS]}"),
+            remedy=f"give them the same names and types, as in CAST(... AS double), or {ANOTHER}",
+        )
+
+
+def order_of(before: Texts, now: Texts) -> tuple[int, ...] | None:
+    """Return the order in which the measures of the present query were kept, if it is another one."""
+    theirs, ours = (json.loads(texts.get(MEASURES, "[]")) for texts in (before, now))
+    if not theirs or theirs == ours:
+        return None
+    places = list(range(len(ours)))
+    return tuple(places.pop(next(at for at, place in enumerate(places) if ours[place] == each)) for each in theirs)
+
+
+def _check_readable(before: Texts, now: Texts, folder: str) -> None:
+    """Compare with a checkpoint that has only what people read."""
+    for what in ("query", "windows", "time", "columns"):
+        theirs, ours = (without_expressions(text) for text in (before.get(what, now[what]), now[what]))
+        if theirs not in (ours, strictly(ours)):
+            raise _another(what, before, now, what, folder)
+
+
+def _is_comparable(code: str) -> bool:
+    """Return whether functions were compiled by this version of Python."""
+    return all(number == PYTHON for number in code.split()[::2])
+
+
+def _another(what: str, before: Texts, now: Texts, exactly: str, folder: str) -> InvalidInput:
+    seen = what if before[what] != now[what] else exactly
+    return InvalidInput(value=f"{what}: {now[seen]}", reason=_belongs(folder, f"with {before[seen]}"), remedy=ANOTHER)
+
+
+def _belongs(folder: str, to: str) -> str:
+    return f"the checkpoint {folder} belongs to a query {to}"
+
+
+def _columns(fields: Iterable[pa.Field]) -> str:
+    return ", ".join(f"{field.name} {field.type}" for field in fields)

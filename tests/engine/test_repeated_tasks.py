@@ -1,0 +1,63 @@
+"""Rows that are sent to slots: a task that Spark repeats, with its rows in another order, sends each row to the same slot."""
+
+import random
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from support.engine import COLUMNS, QUERIES, InProcess, Outputs, plan_of, tuples
+
+from skytide.batch import PaneReport, Sent, Way
+from skytide.lateness import KSlack
+from skytide.routing import STRATEGIES, Splitting
+from skytide.spark.engine.engine import Engine
+from skytide.spark.engine.pane_level import PaneTask
+from skytide.windows import Windows
+
+DATA = tuples([[list(range(start, start + 300, 10)), list(range(start, start + 300, 20))] for start in range(0, 2_400, 300)])
+
+
+class Repeating(InProcess):
+    """Jobs whose split tasks run twice, with other borders of batches and rows in another order."""
+
+    def __init__(self) -> None:
+        self.slots_used: list[int] = []
+
+    def panes(self, batch: list[pa.Table], task: PaneTask, way: Way) -> PaneReport:
+        assert isinstance(way, Sent)
+        first, second = (self._routed(parts, task, way) for parts in (batch, [shuffled(part) for part in reversed(batch)]))
+        assert first == second
+        self.slots_used.append(len({slot for _, slot in first}))
+        return super().panes(batch, task, way)
+
+    def _routed(self, batch: list[pa.Table], task: PaneTask, way: Sent) -> list[tuple[Any, int]]:
+        found: list[tuple[Any, int]] = []
+        for part in batch:
+            router = way.splitting.build(task.plan.slots, task.plan.router)
+            for rows in task.split(part.to_batches(max_chunksize=1 + part.num_rows // 3), router):
+                *columns, slots = rows.columns
+                found += zip(zip(*(column.to_pylist() for column in columns), strict=True), slots.to_pylist(), strict=True)
+        return sorted(found)
+
+
+def shuffled(rows: pa.Table) -> pa.Table:
+    order = list(range(rows.num_rows))
+    random.Random(7).shuffle(order)
+    return rows.take(pa.array(order, pa.int64()))
+
+
+@pytest.mark.parametrize("nullable", [True, False], ids=["nullable", "NOT NULL"])
+@pytest.mark.parametrize("query", [QUERIES[0], QUERIES[4]], ids=["skyline", "keys"])
+@pytest.mark.parametrize("splitting", STRATEGIES.values(), ids=STRATEGIES)
+def test_a_row_has_one_slot_in_whatever_order_rows_come(tmp_path: Path, splitting: Splitting, query: Any, nullable: bool) -> None:
+    columns = pa.schema([field.with_nullable(nullable) for field in COLUMNS])
+    plan = replace(plan_of(query, str(tmp_path), Windows(1_000, 200), KSlack(), way=Sent(splitting), pane_slots=3), columns=columns)
+    out, jobs = Outputs(), Repeating()
+    engine, data = Engine(plan, out.sinks), [[part.cast(columns) for part in batch] for batch in DATA]
+    for number, batch in enumerate(data):
+        engine.run_batch(jobs, batch, number)
+    engine.flush(jobs)
+    out.check(data, plan)
+    assert max(jobs.slots_used) > 1
