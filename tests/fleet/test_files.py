@@ -2,6 +2,7 @@
 
 import os
 import resource
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -134,6 +135,56 @@ def test_a_file_that_begins_as_before_and_is_longer_by_now_is_still_another_one(
     asked.all()
     assert asked.given == {"a": [*range(5), *range(100, 140)]}
     assert status(asked)["skipped"] == {"replaced": 1}
+
+
+@pytest.mark.parametrize("how", ["in place", "removed and written", "with its old time"])
+def test_a_file_that_is_written_anew_with_the_same_size_is_read(asked: Asked, how: str) -> None:
+    path = write(asked, "a", 1, 2)
+    asked.all()
+    before = path.stat()
+    for number in range(3, 23, 2):
+        if how == "removed and written":
+            path.unlink()
+        path.write_bytes(record(number % 10) + record((number + 1) % 10))
+        assert path.stat().st_size == before.st_size
+        if how == "with its old time":
+            os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+        asked.all()
+    assert asked.given == {"a": [1, 2, *(number % 10 for number in range(3, 23))]}
+    assert status(asked)["skipped"] == {"replaced": 10}
+
+
+def test_a_file_that_has_not_changed_is_not_opened_at_every_look(asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("a", "b", "c"):
+        write(asked, name, 1, 2)
+    asked.all()
+    feed, book = asked.reader.feed, asked.reader._latest[1].book
+    monkeypatch.setattr(feed._unchanged, "_clock_ns", lambda: time.time_ns() + 10**9)  # a second later
+    feed.look(book)
+    opened: list[str] = []
+    plain = os.open
+    monkeypatch.setattr(os, "open", lambda path, *more, **named: (opened.append(str(path)), plain(path, *more, **named))[1])
+    feed.look(book)
+    assert opened == [asked.settings["place"]]
+    (Path(asked.settings["place"]) / "b.jsonl").touch()
+    opened.clear()
+    feed.look(book)
+    assert [Path(path).name for path in opened[1:]] == ["b.jsonl"]
+
+
+def test_inodes_may_have_64_bits(asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain_stat, plain_fstat = os.stat, os.fstat
+
+    def large(found: os.stat_result) -> os.stat_result:
+        return os.stat_result(
+            (found[0], found.st_ino | 1 << 63, *found[2:10]), {"st_ctime_ns": found.st_ctime_ns, "st_mtime_ns": found.st_mtime_ns}
+        )
+
+    monkeypatch.setattr(os, "stat", lambda *given, **named: large(plain_stat(*given, **named)))
+    monkeypatch.setattr(os, "fstat", lambda *given, **named: large(plain_fstat(*given, **named)))
+    write(asked, "a", 1, 2)
+    asked.all()
+    assert asked.given == {"a": [1, 2]}
 
 
 def test_a_file_replaced_after_the_plan_by_one_that_begins_alike_is_read_from_its_beginning(asked: Asked) -> None:

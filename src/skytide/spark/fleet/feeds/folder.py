@@ -1,8 +1,8 @@
 """A folder with one growing file per stream, whatever the format. The name of a stream is that of its file without the extension.
 
 A replaced file is recognised by its inode, its size, how it begins, and what comes right before the position: a new file may get the
-inode of the one before, and begin with the same header. The driver checks each file of which it lets something in, and so does the task,
-which also checks what comes right before the end of its range.
+inode of the one before, and begin with the same header. The driver checks each file of which it lets something in, and each that has
+changed and still has the size up to which it was read. So does the task, which also checks what comes right before the end of its range.
 """
 
 import os
@@ -33,7 +33,7 @@ from skytide.spark.fleet.feeds.feed import (
     Skipped,
     settled,
 )
-from skytide.spark.fleet.feeds.listing import Listing, file_of
+from skytide.spark.fleet.feeds.listing import Listing, Unchanged, file_of
 
 HEAD_BYTES, TAIL_BYTES = 64, 256
 LENGTH_BITS = 8
@@ -45,8 +45,10 @@ SAMPLED, SAMPLE_BYTES = 32, 16_384
 PRIOR_RECORDS, MIN_RECORD_BYTES = 4.0, 0.1
 """As many records count what was known of a stream's records before."""
 LENGTH_MASK = (1 << LENGTH_BITS) - 1
-MISSING = (-1, 0)
-"""The size and inode of a file that does not exist."""
+MISSING = (-1, 0, 0)
+"""The size, inode and time of change of a file that does not exist."""
+INODE_MASK = 2**63 - 1
+"""Some file systems use all 64 bits for inodes."""
 
 
 class NotThereError(Exception):
@@ -60,6 +62,7 @@ class Folder(Feed):
     path: str
     schema: pa.Schema
     _listing: Listing = field(default_factory=Listing, repr=False, compare=False)
+    _unchanged: Unchanged = field(default_factory=Unchanged, repr=False, compare=False)
 
     extension: ClassVar[str]
 
@@ -78,13 +81,15 @@ class Folder(Feed):
         """Return a look at the files of the folder."""
         known = len(book.names)
         try:
-            book, sizes, inodes = self._found(book)
+            book, sizes, inodes, changed = self._found(book)
         except OSError as error:
             raise NotNowError(f"{self.path} cannot be listed now: {error}") from error
         there, new = sizes >= 0, np.arange(len(sizes)) >= known
         at, identity, head = book.at.copy(), np.where(there, inodes, book.identity), book.head.copy()
         skipped = dict.fromkeys(np.flatnonzero(there & (book.identity != 0) & (identity != book.identity)).tolist(), REPLACED)
         skipped |= {row: TRUNCATED for row in np.flatnonzero(there & (sizes < at[:, 0])).tolist() if row not in skipped}
+        read = np.flatnonzero((sizes == at[:, 0]) & (sizes > 0) & (changed != self._unchanged.known(book.names)))
+        skipped |= dict.fromkeys(self._rewritten(book, changed, [row for row in read.tolist() if row not in skipped]), REPLACED)
         tail, record = book.tail.copy(), book.record.copy()
         for row in skipped:
             at[row], head[row], tail[row], record[row] = 0, 0, 0, 0
@@ -130,13 +135,15 @@ class Folder(Feed):
                 unreadable.add(name)
                 continue
             try:
+                changed_ns = os.fstat(number).st_ctime_ns
                 _check_same(number, wanted)
                 tail[row] = wanted.tails[0] or _tail(number, wanted.begin[0])
                 end_tail[row] = _tail(number, wanted.end[0])
+                self._unchanged.since(name, changed_ns)
             except NotThereError as error:
                 skipped.append(Skipped(name, str(error)))
                 begin[row], ends[row], head[row], tail[row], end_tail[row], record[row] = 0, 0, 0, 0, 0, 0
-                identity[row] = os.fstat(number).st_ino
+                identity[row] = _inode(os.fstat(number))
             except OSError:
                 ends[row] = begin[row]
                 unreadable.add(name)
@@ -144,6 +151,27 @@ class Folder(Feed):
                 os.close(number)
         book = book.with_(at=ends, identity=identity, head=head, tail=end_tail, record=record)
         return Cut(book, begin, tail, tuple(skipped), frozenset(unreadable))
+
+    def _rewritten(self, book: Book, changed: Counts, rows: list[int]) -> list[int]:
+        """Return which files that have just the size up to which they were read are others."""
+        begun = []
+        for row in rows:
+            place = tuple(book.at[row].tolist())
+            wanted = Range(book.names[row], place, place, int(book.identity[row]), int(book.head[row]), (int(book.tail[row]), 0))
+            try:
+                number = os.open(self._path(book.names[row]), os.O_RDONLY)
+            except OSError:  # the next look tries again
+                continue
+            try:
+                _check_same(number, wanted)
+                self._unchanged.since(wanted.stream, int(changed[row]))
+            except NotThereError:
+                begun.append(row)
+            except OSError:
+                pass
+            finally:
+                os.close(number)
+        return begun
 
     def _begin(self, book: Book, rows: list[int], at: Positions) -> list[int]:
         """Move positions of which only the size of the file is known to where a range may begin; return the files that cannot be read now.
@@ -183,12 +211,12 @@ class Folder(Feed):
     def _path(self, name: str) -> str:
         return f"{self.path}/{file_of(name)}.{self.extension}"
 
-    def _found(self, book: Book) -> tuple[Book, Counts, Counts]:
-        """Return the book with the streams that have joined, and the size and inode of each stream's file."""
+    def _found(self, book: Book) -> tuple[Book, Counts, Counts, Counts]:
+        """Return the book with the streams that have joined, and the size, inode and time of change of each stream's file."""
         place = os.open(self.path, os.O_RDONLY)  # from here, a file is found faster than by its whole path
         try:
             streams = self._listing.streams(place, self.extension)
-            known = os.fstat(place).st_ino
+            known = _inode(os.fstat(place))
             if book.place not in (0, known) and not streams:
                 raise OSError("it is empty, and not the same folder as before: is it mounted?")
             book = book.joined(sorted(streams - book.rows.keys()))
@@ -196,13 +224,13 @@ class Folder(Feed):
             try:
                 found = [file and os.stat(file, dir_fd=place) for file in files]
             except OSError:  # one of them was removed
-                pairs = [_measured(file, place) for file in files]
+                facts = [_measured(file, place) for file in files]
             else:
-                pairs = [(each.st_size, each.st_ino) if each else MISSING for each in found]
+                facts = [_facts(each) if each else MISSING for each in found]
         finally:
             os.close(place)
-        sizes, inodes = np.array(pairs, np.int64).reshape(-1, 2).T.copy()
-        return book.with_(place=known), sizes, inodes
+        sizes, inodes, changed = np.array(facts, np.int64).reshape(-1, len(MISSING)).T.copy()
+        return book.with_(place=known), sizes, inodes, changed
 
     def _fingerprint(self, book: Book, sizes: Counts, head: Counts, record: NDArray[np.float64]) -> list[int]:
         """Note how files begin, and how long records are in some of them; return which cannot be read."""
@@ -257,7 +285,7 @@ class Folder(Feed):
     def _is_here(self, wanted: Range) -> bool:
         """Return whether the folder is here, so that a file that is not in it is gone; an unmounted one is empty, and another folder."""
         try:
-            return os.stat(self.path).st_ino == wanted.place or bool(os.listdir(self.path))
+            return _inode(os.stat(self.path)) == wanted.place or bool(os.listdir(self.path))
         except OSError:
             return False
 
@@ -271,7 +299,7 @@ class Folder(Feed):
 def _check_same(number: int, wanted: Range) -> None:
     """Refuse an open file that is not, or no longer, the one of a range."""
     known = os.fstat(number)
-    if known.st_ino != wanted.identity or (wanted.head and _head(os.pread(number, wanted.head & LENGTH_MASK, 0)) != wanted.head):
+    if _inode(known) != wanted.identity or (wanted.head and _head(os.pread(number, wanted.head & LENGTH_MASK, 0)) != wanted.head):
         raise NotThereError(REPLACED)
     if known.st_size < wanted.end[0]:
         raise NotThereError(TRUNCATED)
@@ -280,12 +308,20 @@ def _check_same(number: int, wanted: Range) -> None:
             raise NotThereError(REPLACED)
 
 
-def _measured(name: str | None, place: int) -> tuple[int, int]:
+def _measured(name: str | None, place: int) -> tuple[int, int, int]:
     try:
         found = name and os.stat(name, dir_fd=place)
     except OSError:  # removed since
         return MISSING
-    return (found.st_size, found.st_ino) if found else MISSING
+    return _facts(found) if found else MISSING
+
+
+def _facts(file: os.stat_result) -> tuple[int, int, int]:
+    return file.st_size, _inode(file), file.st_ctime_ns
+
+
+def _inode(file: os.stat_result) -> int:
+    return file.st_ino & INODE_MASK
 
 
 def _head(data: bytes) -> int:

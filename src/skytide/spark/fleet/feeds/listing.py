@@ -7,14 +7,19 @@ while. Some stores never change it: so a folder is listed now and then in any ca
 import os
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 _ESCAPED = re.compile(rb"\\x([89a-f][0-9a-f]|5c)")
 _LIKE_AN_ESCAPE = re.compile(r"\\(?=x([89a-f][0-9a-f]|5c))")
 SETTLED_NS = 2_000_000_000
 """Two changes of a folder that are this far apart have different times."""
 LIST_EVERY_NS = 10_000_000_000
+GRAIN_NS = 50_000_000
+"""Two changes of a file that are this far apart have different times."""
 
 
 class Listing:
@@ -41,6 +46,32 @@ class Listing:
             self._changed_ns = changed_ns if now_ns - changed_ns > SETTLED_NS else -1
             self._listed_ns = now_ns
         return self._streams
+
+
+class Unchanged:
+    """When files had last changed when they were checked. As that time is as coarse as the system's clock, it is believed only after a while."""
+
+    def __init__(self, clock_ns: Callable[[], int] = time.time_ns) -> None:
+        """Begin without any."""
+        self._clock_ns = clock_ns
+        self._changed_ns: dict[str, int] = {}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle nothing: tasks check their own ranges."""
+        return Unchanged, ()
+
+    def since(self, stream: str, changed_ns: int) -> None:
+        """Note that the file of a stream was checked after it had changed at a time."""
+        if self._clock_ns() - changed_ns > GRAIN_NS:
+            self._changed_ns[stream] = changed_ns
+        else:
+            self._changed_ns.pop(stream, None)
+
+    def known(self, streams: Sequence[str]) -> NDArray[np.int64]:
+        """Return when files had changed that were checked since, 0 for others; forget those of streams that are gone, if they are many."""
+        if len(self._changed_ns) > 2 * len(streams):
+            self._changed_ns = {stream: self._changed_ns[stream] for stream in streams if stream in self._changed_ns}
+        return np.fromiter((self._changed_ns.get(stream, 0) for stream in streams), np.int64, len(streams))
 
 
 def stream_of(file: str) -> str:
