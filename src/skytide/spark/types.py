@@ -1,8 +1,9 @@
 """The Arrow counterparts of Spark's types."""
 
 import pyarrow as pa
-from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import DataType, StructType
+
+from skytide.spark.compat import to_arrow
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
@@ -13,6 +14,6 @@ def arrow_schema(schema: StructType) -> pa.Schema:
 def arrow_type(kind: DataType) -> pa.DataType:
     """Return the Arrow type, or null if there is none."""
     try:
-        return to_arrow_type(kind, timezone="UTC")
+        return to_arrow(kind)
     except Exception:
         return pa.null()

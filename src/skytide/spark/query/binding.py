@@ -8,13 +8,13 @@ import pyarrow as pa
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import StringType, StructField, StructType
 
 from skytide.errors import InvalidInput
 from skytide.errors.checks import refused
 from skytide.queries import Query
 from skytide.queries.aggregate import ORIGIN
+from skytide.spark.compat import from_arrow
 from skytide.spark.session.workers import check_workers
 from skytide.spark.types import arrow_schema, arrow_type
 
@@ -53,7 +53,7 @@ def spark_schema(rows: StructType, columns: pa.Schema) -> StructType:
         origin = (column.metadata or {}).get(ORIGIN, column.name.encode()).decode()
         field = own.get((origin, column.type))
         if field is None or field.name == column.name:
-            return field or StructField(column.name, from_arrow_type(column.type))
+            return field or StructField(column.name, from_arrow(column.type))
         return StructField(column.name, field.dataType)
 
     return StructType([found(column) for column in columns])

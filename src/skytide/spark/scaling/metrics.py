@@ -18,6 +18,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from skytide.records import Allocation, Observation
 from skytide.spark.clock import Clock, steady
+from skytide.spark.compat import trigger_s
 from skytide.spark.query.run import Run
 from skytide.spark.scaling.gateway import Executor
 from skytide.spark.scaling.progress import Batch, Means, idle, measure, overdue
@@ -223,11 +224,3 @@ class ProgressListener(StreamingQueryListener):
         """Report that a run has ended."""
         if str(event.id) == self._query_id:
             self._changed()
-
-
-def trigger_s(query: StreamingQuery) -> float | None:
-    """Return the interval of a query's trigger; None if it has none, or it is not known."""
-    try:
-        return float(query._jsq.streamingQuery().trigger().intervalMs()) / 1e3 or None
-    except Exception:  # a trigger of another kind, or another version of Spark
-        return None
