@@ -13,11 +13,11 @@ from pyspark.sql.types import StructType
 from skytide.errors import InvalidInput
 from skytide.errors.checks import refused
 from skytide.records.secret import hidden, revealed
+from skytide.spark.arrow import arrow_schema
 from skytide.spark.checkpoint import Place, place_of
 from skytide.spark.compat import short_name
 from skytide.spark.sinks.folder import OwnedFolder, folder_of
 from skytide.spark.sinks.parquet import ParquetSink, codec_of
-from skytide.spark.types import arrow_schema
 
 Sink = Callable[[DataFrame, int], object]
 """A function of a batch's results and its number; called again with the same number, it must do the same again."""
