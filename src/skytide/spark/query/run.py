@@ -176,7 +176,7 @@ class Run(Printed):
 
     def seconds(self) -> dict[str, float]:
         """Return where the time went so far, in seconds: by step of a batch, and within the tasks of the levels."""
-        return dict(self._engine.seconds)
+        return {str(step): spent_s for step, spent_s in self._engine.seconds.items()}
 
     def expected_hz(self) -> float | None:
         """Return how many tuples per second the source expects soon; None if it cannot say."""

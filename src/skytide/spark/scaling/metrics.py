@@ -16,7 +16,7 @@ from pyspark.sql.streaming.listener import (
 )
 from pyspark.sql.streaming.query import StreamingQuery
 
-from skytide.records import Allocation, Observation
+from skytide.records import TASKS, Allocation, Observation, Step
 from skytide.spark.clock import Clock, steady
 from skytide.spark.compat import trigger_s
 from skytide.spark.query.run import Run
@@ -28,7 +28,6 @@ MIN_BATCHES = 3  # of an observation: a single batch says nothing about rates
 MIN_ELAPSED_S = 1e-3
 QUIET_TRIGGERS = 2  # without a batch for this many, nothing comes
 SMOOTHING = 0.5  # the weight of the latest share
-TASKS = ("pane tasks", "window task", "key tasks")
 
 
 class QueryMetrics:
@@ -190,7 +189,7 @@ class Levels:
         status = self._run.status()
         if status.slots:
             return replace(seen, expected_rate_hz=self._run.expected_hz())
-        before_s, self._window_s = self._window_s, self._run.seconds().get("window level", 0.0)
+        before_s, self._window_s = self._window_s, self._run.seconds().get(Step.WINDOW_LEVEL, 0.0)
         return replace(
             seen,
             pane_utilisation=status.pane_utilisation,
