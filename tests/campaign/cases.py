@@ -166,6 +166,10 @@ class Life:
         """Return whether the query waits for more: that of a fleet does, except in its last life."""
         return isinstance(case.stream, Fleet) and self.blow is not None
 
+    def flushes(self, case: "Case") -> bool:
+        """Return whether the last windows come out with the end of this life: if something is added after it, that would be late."""
+        return self.blow is None or not case.has_tail
+
 
 @dataclass(frozen=True)
 class Case:

@@ -110,7 +110,7 @@ def start(spark: SparkSession, case: cases.Case, life: cases.Life, folder: Path,
         outputs["path"], results = results, case.sink
     if case.sink == "json":
         outputs["options"] = sinks.STAMPS
-    outputs |= {"trigger": "100 ms"} if life.is_endless(case) else {"trigger": "availableNow", "flush": True}
+    outputs |= {"trigger": "100 ms"} if life.is_endless(case) else {"trigger": "availableNow", "flush": life.flushes(case)}
     if case.is_keyed:
         asked = keyed(stream, case)
         outputs["slots"] = life.pane_slots[0]

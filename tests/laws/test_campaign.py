@@ -189,6 +189,13 @@ def test_of_a_stream_that_ends_with_a_tail_nothing_is_late() -> None:
     assert judge(case, parts, replace(found, late=[late])).tuples == 1
 
 
+def test_no_life_flushes_before_the_tail_comes() -> None:
+    some = [drawing.draw(1, number) for number in range(60)]
+    assert all(case.lives[-1].flushes(case) for case in some)
+    assert {life.flushes(case) for case in some if case.has_tail for life in case.lives[:-1]} == {False}
+    assert {life.flushes(case) for case in some if not case.has_tail for life in case.lives} == {True}
+
+
 def test_a_fleet_grows_to_all_of_its_records(tmp_path: Path) -> None:
     case, _ = drawn()
     fleet = Fleet(seed=3, format="jsonl", streams=5, steps=9, tuples=200, span_us=9_000_000)
