@@ -1,61 +1,60 @@
 """The contracts of pyproject.toml hold, and each one catches a guilty specimen."""
 
-import shutil
-import subprocess
-import sys
+from copy import deepcopy
 from pathlib import Path
+from typing import Any
 
+import grimp
 import pytest
+from importlinter.application.use_cases import read_user_options
+from importlinter.configuration import configure
+from importlinter.contracts.layers import LayersContract
+from importlinter.contracts.protected import ProtectedContract
 
-REPOSITORY = Path(__file__).resolve().parents[2]
-LINTER = Path(sys.executable).with_name("lint-imports")
+configure()
+SETTINGS = read_user_options(str(Path(__file__).resolve().parents[2] / "pyproject.toml"))
+KINDS = {"layers": LayersContract, "protected": ProtectedContract}
 LAYERS = "Each layer imports only those below it"
 PYSPARK = "Only skytide.spark imports pyspark"
 NUMBA = "Only skytide.kernels imports numba"
 
 
-def broken_contracts(folder: Path) -> set[str]:
-    output = subprocess.run(
-        [LINTER, "--no-cache", "--no-logo", "--config", REPOSITORY / "pyproject.toml"],
-        cwd=folder,
-        check=False,
-        capture_output=True,
-        text=True,
-    ).stdout
-    verdicts = [line.split() for line in output.splitlines() if line.endswith((" KEPT", " BROKEN"))]
-    assert {" ".join(words) for *words, _ in verdicts} == {LAYERS, PYSPARK, NUMBA}, output
-    return {" ".join(words) for *words, verdict in verdicts if verdict == "BROKEN"}
+def broken_contracts(graph: grimp.ImportGraph) -> set[str]:
+    contracts = [
+        KINDS[options["type"]](options["name"], SETTINGS.session_options, options) for options in SETTINGS.contracts_options
+    ]
+    assert {contract.name for contract in contracts} == {LAYERS, PYSPARK, NUMBA}
+    return {contract.name for contract in contracts if not contract.check(deepcopy(graph), verbose=False).kept}
 
 
-@pytest.fixture
-def copy(tmp_path: Path) -> Path:
-    shutil.copytree(REPOSITORY / "src" / "skytide", tmp_path / "skytide", ignore=shutil.ignore_patterns("__pycache__"))
-    return tmp_path
+@pytest.fixture(scope="module")
+def graph() -> grimp.ImportGraph:
+    graph: Any = grimp.build_graph("skytide", include_external_packages=True, cache_dir=None)
+    return graph
 
 
-def test_the_contracts_hold(copy: Path) -> None:
-    assert broken_contracts(copy) == set()
+def test_the_contracts_hold(graph: grimp.ImportGraph) -> None:
+    assert broken_contracts(graph) == set()
 
 
 @pytest.mark.parametrize(
-    ("module", "line", "broken"),
+    ("module", "imported", "broken"),
     [
-        ("kernels/guilty.py", "import skytide.queries", LAYERS),
-        ("spark/guilty.py", "import skytide.sim", LAYERS),
-        ("sim/guilty.py", "import skytide.spark", LAYERS),
-        ("control/guilty.py", "import skytide.routing", LAYERS),
-        ("admission/guilty.py", "import skytide.control", LAYERS),
-        ("loop/guilty.py", "import skytide.cli", LAYERS),
-        ("routing/guilty.py", "import skytide.keyed", LAYERS),
-        ("nowhere/__init__.py", "", LAYERS),
-        ("__init__.py", "import pyspark", PYSPARK),
-        ("lab/guilty.py", "import pyspark", PYSPARK),
-        ("sim/guilty.py", "from pyspark.sql import SparkSession", PYSPARK),
-        ("windows/guilty.py", "import numba", NUMBA),
+        ("skytide.kernels.guilty", "skytide.queries", LAYERS),
+        ("skytide.spark.guilty", "skytide.sim", LAYERS),
+        ("skytide.sim.guilty", "skytide.spark", LAYERS),
+        ("skytide.control.guilty", "skytide.routing", LAYERS),
+        ("skytide.admission.guilty", "skytide.control", LAYERS),
+        ("skytide.loop.guilty", "skytide.cli", LAYERS),
+        ("skytide.routing.guilty", "skytide.keyed", LAYERS),
+        ("skytide.nowhere", "skytide.errors", LAYERS),
+        ("skytide", "pyspark", PYSPARK),
+        ("skytide.lab.guilty", "pyspark", PYSPARK),
+        ("skytide.windows.guilty", "numba", NUMBA),
     ],
 )
-def test_a_guilty_module_is_caught(copy: Path, module: str, line: str, broken: str) -> None:
-    guilty = copy / "skytide" / module
-    guilty.parent.mkdir(exist_ok=True)
-    guilty.write_text(f"{line}\n")
-    assert broken_contracts(copy) == {broken}
+def test_a_guilty_module_is_caught(graph: grimp.ImportGraph, module: str, imported: str, broken: str) -> None:
+    specimen = deepcopy(graph)
+    specimen.add_module(module)
+    specimen.add_import(importer=module, imported=imported)
+    assert broken_contracts(specimen) == {broken}

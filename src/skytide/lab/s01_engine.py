@@ -14,6 +14,7 @@ from skytide.lab.experiment import Experiment, Findings, Piece, Row
 from skytide.lab.verdict import Claim, of_all
 from skytide.lateness import FixedSlack
 from skytide.queries import low
+from skytide.records import Step
 from skytide.routing import AS_PID, EVEN, PB_RR, Splitting
 from skytide.sim.micro_batch import BatchCosts, run_batches
 from skytide.spark.query.run import Run
@@ -193,8 +194,8 @@ def _seen(run: Run) -> dict[str, float]:
         "batch": status.batch,
         "tuples": status.tuples,
         "windows": status.windows_out,
-        "pane_s": seconds.get("pane tasks", 0.0),
-        "window_s": seconds.get("window task", 0.0),
+        "pane_s": seconds.get(Step.PANE_TASKS, 0.0),
+        "window_s": seconds.get(Step.WINDOW_TASK, 0.0),
     }
 
 

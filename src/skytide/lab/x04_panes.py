@@ -15,6 +15,7 @@ from skytide.lab.verdict import Claim, of_all
 from skytide.lateness import FixedSlack
 from skytide.queries import Query, Skyline, combine, low
 from skytide.queries.unshared import Unshared
+from skytide.records import Step
 from skytide.spark.query.stream import stream
 from skytide.spark.session.local import local_session
 from skytide.spark.sources.workload import workload
@@ -97,7 +98,9 @@ class PanesOrTuples(Experiment):
             run.await_termination()
             busy_s = run.seconds()
             table = pq.read_table(f"{folder}/out", columns=["window_start", "id"])
-        return busy_s["pane tasks"] + busy_s["window task"], table.sort_by([("window_start", "ascending"), ("id", "ascending")])
+        return busy_s[Step.PANE_TASKS] + busy_s[Step.WINDOW_TASK], table.sort_by(
+            [("window_start", "ascending"), ("id", "ascending")]
+        )
 
 
 EXPERIMENT = PanesOrTuples()

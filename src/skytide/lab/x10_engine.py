@@ -25,6 +25,7 @@ from skytide.lab.experiment import Row
 from skytide.lab.scenarios import START_US
 from skytide.lab.verdict import Claim, of_all
 from skytide.lateness import FixedSlack
+from skytide.records import Step
 from skytide.spark.checkpoint import Store
 from skytide.spark.query.run import Run
 from skytide.spark.query.stream import stream
@@ -134,13 +135,13 @@ def _play(
     run = _asked(spark, feed, protocol, seed, setup).start(
         "parquet", path=own / "out", checkpoint=own / "c", trigger="1 second", slots=OLD
     )
-    began = run.seconds().get("key tasks", 0.0), run.status().windows_out
+    began = run.seconds().get(Step.KEY_TASKS, 0.0), run.status().windows_out
     began_s, before = _just_before_a_trigger(), run.routing()
     try:
         _feed(feed, run, began_s, seed, setup)
         run.query.processAllAvailable()
         after = run.routing()
-        busy_s, windows = run.seconds()["key tasks"] - began[0], run.status().windows_out - began[1]
+        busy_s, windows = run.seconds()[Step.KEY_TASKS] - began[0], run.status().windows_out - began[1]
     finally:
         run.stop()
         for file in sorted(feed.glob("*.parquet"))[setup.warm_files :]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from skytide.errors import SkytideError
+from skytide.records import STEPS
 from skytide.watch.looks import OVER, FleetLook, QueryLook, ScalerLook
 from skytide.watch.query_view import is_live
 from skytide.watch.watch import Watched
@@ -92,7 +93,6 @@ FLEET: tuple[Value, ...] = (
 )  # fmt: skip
 
 _log = logging.getLogger(__name__)
-STEPS = ("pane level", "window level", "key level", "sink", "commit")
 
 
 def families(watched: Sequence[Watched]) -> Iterator[Metric]:

@@ -5,7 +5,7 @@ from statistics import median
 
 import numpy as np
 
-from skytide.records import Status, WindowRow
+from skytide.records import Status, Step, WindowRow
 from skytide.records.printing import LIVE_S, moment
 from skytide.watch.looks import OVER, Points, QueryLook
 from skytide.watch.panel import (
@@ -35,7 +35,13 @@ QUIET_S = 2.0  # without a batch for this long, nothing comes in
 MUCH_LATE = 0.01  # of the tuples of a minute
 UNEVEN = 2.0  # times the mean load: a slot above it stands out
 WINDOWS_SHOWN = 12
-STEPS = {"pane level": "panes_s", "window level": "windows_s", "key level": "keys_s", "sink": "sink_s", "commit": "commit_s"}
+FIELDS = {
+    Step.PANE_LEVEL: "panes_s",
+    Step.WINDOW_LEVEL: "windows_s",
+    Step.KEY_LEVEL: "keys_s",
+    Step.SINK: "sink_s",
+    Step.COMMIT: "commit_s",
+}
 
 _LOAD = Chart(
     "Does it keep up?",
@@ -65,13 +71,13 @@ _SLOTS = Chart(
 _STEPS = Chart(
     "Where the time of a batch goes",
     "s",
-    (*(Series(field, name) for name, field in STEPS.items() if name != "key level"),),
+    (*(Series(field, name) for name, field in FIELDS.items() if name != Step.KEY_LEVEL),),
     "stack",
 )
 _KEY_STEPS = Chart(
     "Where the time of a batch goes",
     "s",
-    (*(Series(field, name) for name, field in STEPS.items() if name != "window level"),),
+    (*(Series(field, name) for name, field in FIELDS.items() if name != Step.WINDOW_LEVEL),),
     "stack",
 )
 _KEYS = Chart("Slots of keys", "", (Series("slots", "slots"), Series("imbalance", "most loaded over mean")), "step")
@@ -105,7 +111,7 @@ def point(before: QueryLook | None, now: QueryLook) -> Point | None:
         "pane_slots": status.pane_slots,
         "window_slots": status.window_slots,
         "splitting": status.splitting_factor,
-        **{field: _step_s(before, now, name) / batches for name, field in STEPS.items()},
+        **{field: _step_s(before, now, name) / batches for name, field in FIELDS.items()},
     }
     if status.slots:
         values |= {"slots": status.slots, "imbalance": status.imbalance, "moved": status.moved_groups, "own": status.own_groups}

@@ -3,7 +3,7 @@
 import os
 import re
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 from skytide.errors import InvalidInput
 from skytide.spark.checkpoint.files import Files
 from skytide.spark.checkpoint.options import arrow_options
+from skytide.spark.compat import hadoop_setting, hadoop_settings, hadoop_version, jvm
 
 PROBES = "probe"
 MAX_PROBES = 16
@@ -65,7 +66,7 @@ def checkpoint_place(spark: SparkSession, checkpoint: Any) -> Place:
 def place_of(spark: SparkSession, folder: Any, name: str) -> Place:
     """Return the place of a folder that was given as the option `name`; nothing is written."""
     uri = _qualified(spark, _text(folder, name), name)
-    return Place(uri, arrow_options(uri, _setting(spark)))
+    return Place(uri, arrow_options(uri, hadoop_setting(spark)))
 
 
 def _text(folder: Any, name: str) -> str:
@@ -81,7 +82,7 @@ def _text(folder: Any, name: str) -> str:
 
 def _qualified(spark: SparkSession, text: str, name: str) -> str:
     """Return the full URI, as Hadoop writes it."""
-    conf, hadoop = _hadoop_conf(spark), spark._jvm.org.apache.hadoop.fs  # type: ignore[union-attr]
+    conf, hadoop = hadoop_settings(spark), jvm(spark).org.apache.hadoop.fs
     scheme = _SCHEME.match(text)
     default = hadoop.FileSystem.getDefaultUri(conf).getScheme()
     if (scheme and scheme[1].lower() == "file") or (not scheme and default == "file"):
@@ -98,7 +99,7 @@ def _not_sparks(spark: SparkSession, value: str, scheme: str, error: Exception) 
     if scheme in ("s3", "s3n"):
         remedy = "write s3a:// instead"
     elif package:
-        version = spark._jvm.org.apache.hadoop.util.VersionInfo.getVersion()  # type: ignore[union-attr]
+        version = hadoop_version(spark)
         remedy = (
             f'start Spark with it: .config("spark.jars.packages", "{package}:{version}"), or choose a folder that all hosts share'
         )
@@ -110,8 +111,8 @@ def _not_sparks(spark: SparkSession, value: str, scheme: str, error: Exception) 
 def _check_spark_sees(spark: SparkSession, file: str) -> None:
     """Refuse a place where Spark does not see what we wrote: its notes and ours would be in two places."""
     try:
-        path = spark._jvm.org.apache.hadoop.fs.Path(file)  # type: ignore[union-attr]
-        if path.getFileSystem(_hadoop_conf(spark)).exists(path):
+        path = jvm(spark).org.apache.hadoop.fs.Path(file)
+        if path.getFileSystem(hadoop_settings(spark)).exists(path):
             return
         reason = "Spark does not see what skytide writes there"
     except Exception as error:
@@ -154,15 +155,6 @@ def _probed(files: Files, token: str, number: int) -> tuple[int, str, str | None
     except OSError as error:
         return number, host, str(error).splitlines()[0]
     return number, host, None
-
-
-def _hadoop_conf(spark: SparkSession) -> Any:
-    return spark._jsparkSession.sessionState().newHadoopConf()
-
-
-def _setting(spark: SparkSession) -> Callable[[str], str | None]:
-    conf = _hadoop_conf(spark)
-    return lambda key: conf.get(key, None)
 
 
 def _java_reason(error: Exception) -> str:

@@ -36,7 +36,7 @@ from skytide.batch import (
 from skytide.errors import InvalidInput
 from skytide.keyed import KeyedStep
 from skytide.queries import Identity, Query
-from skytide.records import Status, WindowRow
+from skytide.records import Status, Step, WindowRow
 from skytide.spark.checkpoint import SparkNotes, Store
 from skytide.spark.checkpoint.sink_notes import note_sinks
 from skytide.spark.clock import Clock, time_of_day
@@ -170,7 +170,7 @@ class Engine:
         """The latest output that had results, and its number."""
         self._noticed = False
         self._worker: int | None = None
-        self.seconds: dict[str, float] = {}
+        self.seconds: dict[Step, float] = {}
         """Where the time of all batches went: by step, and within the tasks of the levels."""
 
     def run_batch(self, jobs: Jobs, batch: Any, batch_id: int) -> None:
@@ -231,34 +231,34 @@ class Engine:
         store, rules = self.plan.store, self.plan.rules
         match instruction:
             case RunPanes():
-                with self._timed("pane level"):
+                with self._timed(Step.PANE_LEVEL):
                     report = jobs.panes(batch, self.plan.pane_task(instruction), rules.way)
-                self._spent("pane tasks", sum(task.busy_s for task in report.tasks))
+                self._spent(Step.PANE_TASKS, sum(task.busy_s for task in report.tasks))
                 return [PanesReported(report, self._clock())]
             case ReadAgain():
-                with self._timed("pane level"):
+                with self._timed(Step.PANE_LEVEL):
                     jobs.read(batch)
                 return []
             case RunWindows():
-                with self._timed("window level"):
+                with self._timed(Step.WINDOW_LEVEL):
                     found = run_windows(jobs, self.plan.window_task(instruction, self.sinks.parquet))
-                self._spent("window task", found.busy_s)
+                self._spent(Step.WINDOW_TASK, found.busy_s)
                 return [WindowsReported(found, self._clock())]
             case RunKeys():
-                with self._timed("key level"):
+                with self._timed(Step.KEY_LEVEL):
                     reports = jobs.keys(self.plan.key_task(instruction, self.sinks.parquet))
-                self._spent("key tasks", sum(report.busy_s for report in reports))
+                self._spent(Step.KEY_TASKS, sum(report.busy_s for report in reports))
                 return [KeysReported(reports, self._clock())]
             case Record(state):
-                with self._timed("commit"):
+                with self._timed(Step.COMMIT):
                     store.record(replace(state, identity=self._identity))
                 return []
             case Emit(sequence, output):
-                with self._timed("sink"):
+                with self._timed(Step.SINK):
                     self._outlet.emit(jobs, output, sequence)
                 return []
             case Commit(state):
-                with self._timed("commit"):
+                with self._timed(Step.COMMIT):
                     store.mark_emitted(state.sequence)
                     for folder in self.sinks.folders:
                         folder.clean(state.sequence)
@@ -269,10 +269,10 @@ class Engine:
                 return [Committed(state, self._clock())]
 
     @contextmanager
-    def _timed(self, step: str) -> Iterator[None]:
+    def _timed(self, step: Step) -> Iterator[None]:
         began = time.perf_counter()
         yield
         self._spent(step, time.perf_counter() - began)
 
-    def _spent(self, step: str, seconds: float) -> None:
+    def _spent(self, step: Step, seconds: float) -> None:
         self.seconds[step] = self.seconds.get(step, 0.0) + seconds

@@ -11,13 +11,13 @@ from pyspark.sql.types import StructType
 from skytide.batch import InSource, PaneReport, Sent, Way
 from skytide.keyed import SlotReport
 from skytide.records import Status
+from skytide.spark.arrow import map_in_arrow, spark_schema
 from skytide.spark.checkpoint import Files
 from skytide.spark.engine import pane_level, window_level
 from skytide.spark.engine.key_level import KeyTask
 from skytide.spark.engine.pane_level import REPORT, PaneTask
 from skytide.spark.engine.pinning import Pins
 from skytide.spark.engine.tasks import one_task, tasks
-from skytide.spark.query.binding import map_in_arrow, spark_schema
 
 DESCRIPTION = "spark.job.description"
 STANDING = "\nso far "

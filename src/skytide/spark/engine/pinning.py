@@ -8,6 +8,8 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
+from skytide.spark.compat import located, numbers_of, scala_context
+
 
 def places(before: Mapping[int, str], executors: Sequence[str], slots: int) -> dict[int, str]:
     """Return an executor for each slot: the one it had, as long as no executor gets more slots than necessary.
@@ -34,8 +36,7 @@ class Pins:
 
     def __init__(self, spark: SparkSession) -> None:
         """Look at the cluster of a session."""
-        self._context = spark.sparkContext
-        self._scala = self._context._jsc.sc()
+        self._scala = scala_context(spark)
         self.local = bool(self._scala.isLocal())
         """Whether there is no cluster: tasks run on the machine of the driver."""
         self._hosts: dict[str, str] = {}
@@ -49,10 +50,8 @@ class Pins:
             return spark.range(0, slots, 1, slots)
         at = places(self._at, executors, slots)
         if at != self._at or self._numbers is None:
-            self._at, self._numbers = at, self._pinned([f"executor_{self._hosts[name]}_{name}" for name in at.values()])
-        session = spark._jsparkSession
-        kind = session.parseDataType('{"type":"struct","fields":[{"name":"id","type":"integer","nullable":false,"metadata":{}}]}')
-        return DataFrame(session.createDataFrame(self._numbers, kind), spark)
+            self._at, self._numbers = at, located(spark, [f"executor_{self._hosts[name]}_{name}" for name in at.values()])
+        return numbers_of(spark, self._numbers)
 
     def _executors(self) -> list[str]:
         """Return the executors that take tasks."""
@@ -64,14 +63,3 @@ class Pins:
             seen = [listed.apply(place) for place in range(listed.size())]
             self._hosts |= {one.id(): one.hostPort().rpartition(":")[0] for one in seen}
         return [name for name in active if name in self._hosts]
-
-    def _pinned(self, locations: Sequence[str]) -> Any:
-        jvm: Any = self._context._jvm
-        gateway: Any = self._context._gateway
-        rows = []
-        for number, location in enumerate(locations):
-            values = gateway.new_array(jvm.java.lang.Object, 1)
-            values[0] = number
-            rows.append(jvm.scala.Tuple2(jvm.org.apache.spark.sql.RowFactory.create(values), jvm.PythonUtils.toSeq([location])))
-        any_class = getattr(jvm.scala.reflect, "ClassTag$").__getattr__("MODULE$").Any()
-        return self._scala.makeRDD(jvm.PythonUtils.toSeq(rows), any_class).toJavaRDD()

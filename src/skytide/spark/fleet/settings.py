@@ -13,6 +13,7 @@ from skytide.errors import InvalidInput
 from skytide.errors.checks import given_if, is_whole, kind_of, one_of, read_real, real, refused, words
 from skytide.errors.limits import MAX_SLOTS
 from skytide.records.secret import Address, Secret
+from skytide.spark.arrow import arrow_schema
 from skytide.spark.checkpoint import Files
 from skytide.spark.checkpoint.files import real_uri
 from skytide.spark.fleet.feeds import Feed
@@ -21,7 +22,6 @@ from skytide.spark.fleet.feeds.kafka import Kafka
 from skytide.spark.fleet.feeds.lines import CsvFolder, JsonFolder
 from skytide.spark.fleet.feeds.redis import Redis
 from skytide.spark.fleet.formats import check_readable
-from skytide.spark.types import arrow_schema
 from skytide.windows import duration_us
 
 FOLDER, REDIS, KAFKA = "a folder", "Redis", "Kafka"

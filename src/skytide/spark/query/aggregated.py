@@ -14,12 +14,12 @@ from skytide.queries import Identity, Query
 from skytide.queries.aggregate import Result
 from skytide.queries.asks import Asks
 from skytide.queries.over import Over
+from skytide.spark.arrow import HELPER, arrow_schema, bounded, spark_schema
 from skytide.spark.engine.window_level import BOUNDS, result_columns
 from skytide.spark.query.aggregates import expression_of
-from skytide.spark.query.binding import HELPER, bounded, existing, spark_schema
+from skytide.spark.query.binding import existing
 from skytide.spark.query.checks import check_asked
 from skytide.spark.query.continuous import ContinuousQuery
-from skytide.spark.types import arrow_schema
 
 Continuous = TypeVar("Continuous", bound=ContinuousQuery)
 

@@ -22,10 +22,10 @@ from skytide.queries.arithmetic import Mode, can_cast, is_number
 from skytide.queries.expressions import Call, Constant, Expression, Field
 from skytide.queries.measure import FUNCTIONS, SPREADS, default_name
 from skytide.queries.sketches import DEFAULT_ACCURACY
+from skytide.spark.arrow import HELPER, arrow_type
+from skytide.spark.compat import analysed_plan, is_connect, jvm
 from skytide.spark.engine.window_level import BOUNDS
-from skytide.spark.query.binding import HELPER
 from skytide.spark.query.unparse import sql_of
-from skytide.spark.types import arrow_type
 
 AGGREGATES = {
     "Count": "count",
@@ -150,9 +150,9 @@ class _Reader:
         """Return Spark's plan of what was written, with all names and types known."""
         try:
             found = select(F.expr(self._written) if isinstance(self._written, str) else self._written)
-            if not hasattr(found, "_jdf"):
+            if is_connect(found):
                 raise self._refused("over Spark Connect only functions of one column are known", "compute the column first")
-            return found._jdf.queryExecution().analyzed()
+            return analysed_plan(found)
         except (AnalysisException, ParseException) as error:
             if error.getCondition() in ("MISSING_GROUP_BY", "MISSING_AGGREGATION"):
                 raise self._refused("there is no aggregate in it", f"write one of {', '.join(FUNCTIONS)} of a column") from None
@@ -250,7 +250,7 @@ class _Reader:
         return Constant(value if value is None or isinstance(value, int | float | bool) else value.toString(), _kind(node))
 
     def _is_replaceable(self, node: Any) -> bool:
-        classes = self._df.sparkSession._jvm.java.lang.Class  # type: ignore[union-attr]
+        classes = jvm(self._df.sparkSession).java.lang.Class
         return bool(classes.forName("org.apache.spark.sql.catalyst.expressions.RuntimeReplaceable").isInstance(node))
 
     def _has_aggregate(self, node: Any) -> bool:

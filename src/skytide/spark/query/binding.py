@@ -1,25 +1,18 @@
 """From what a user wrote (names, SQL expressions and Columns) to columns that exist."""
 
 import re
-from collections.abc import Callable, Iterator
 from typing import Any
 
-import pyarrow as pa
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import from_arrow_type
-from pyspark.sql.types import StringType, StructField, StructType
+from pyspark.sql.types import StringType
 
 from skytide.errors import InvalidInput
 from skytide.errors.checks import refused
 from skytide.queries import Query
-from skytide.queries.aggregate import ORIGIN
+from skytide.spark.arrow import HELPER, arrow_schema
 from skytide.spark.session.workers import check_workers
-from skytide.spark.types import arrow_schema, arrow_type
-
-HELPER = "__skytide_"
-Batches = Iterator[pa.RecordBatch]
 
 
 def bind(df: DataFrame, query: Query) -> tuple[DataFrame, Query, list[str]]:
@@ -43,41 +36,6 @@ def bind(df: DataFrame, query: Query) -> tuple[DataFrame, Query, list[str]]:
     bound = query.over(names)
     bound.check(arrow_schema(df.schema))
     return df, bound, helpers
-
-
-def spark_schema(rows: StructType, columns: pa.Schema) -> StructType:
-    """Return the Spark schema of some Arrow columns: fields of the rows as they are, and others by their Arrow type."""
-    own = {(field.name, arrow_type(field.dataType)): field for field in rows.fields}
-
-    def found(column: pa.Field) -> StructField:
-        origin = (column.metadata or {}).get(ORIGIN, column.name.encode()).decode()
-        field = own.get((origin, column.type))
-        if field is None or field.name == column.name:
-            return field or StructField(column.name, from_arrow_type(column.type))
-        return StructField(column.name, field.dataType)
-
-    return StructType([found(column) for column in columns])
-
-
-def bounded(rows: StructType, time: str) -> StructType:
-    """Return the schema with the bounds of a window, which have the type of a tuple's time."""
-    kind = rows[time].dataType
-    return StructType([StructField("window_start", kind), StructField("window_end", kind), *rows.fields])
-
-
-def map_in_arrow(df: DataFrame, work: Callable[[Batches], Batches], schema: StructType) -> DataFrame:
-    """Return `df.mapInArrow(work, schema)`, for columns of any name: PySpark reads `a.b` as the field b of a column a."""
-    plain, names = plainly_named(df), df.columns
-    if plain is df:
-        return df.mapInArrow(work, schema)
-    return plain.mapInArrow(lambda batches: work(batch.rename_columns(names) for batch in batches), schema)
-
-
-def plainly_named(df: DataFrame) -> DataFrame:
-    """Return a DataFrame whose columns have plain names, in the same order: itself, if they are plain already."""
-    if all(re.fullmatch(r"\w+", name) for name in df.columns):
-        return df
-    return df.toDF(*(f"{HELPER}column{number}" for number in range(len(df.columns))))
 
 
 def existing(df: DataFrame, what: Any) -> str | None:

@@ -13,10 +13,9 @@ from skytide.errors.checks import brief, kind_of, refused, whole, words, yes_or_
 from skytide.errors.limits import MAX_SLOTS
 from skytide.queries import Query
 from skytide.routing import strategy_of
+from skytide.spark.arrow import HELPER, arrow_schema
 from skytide.spark.engine.window_level import BOUNDS
-from skytide.spark.query.binding import HELPER
 from skytide.spark.sinks.sinks import FILE_FORMATS
-from skytide.spark.types import arrow_schema
 
 BATCH = "batch"  # the column that readers make of the folders of batches, which would hide another of that name
 

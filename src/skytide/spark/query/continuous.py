@@ -16,12 +16,13 @@ from skytide.keyed import KeyedStep, Tagged, TimeWindows
 from skytide.lateness import Slack
 from skytide.queries import Identity, Query
 from skytide.routing import EVEN, TB_RR, Splitting, strategy_of
+from skytide.spark.arrow import arrow_schema, bounded, spark_schema
 from skytide.spark.checkpoint import SparkNotes, Store, checkpoint_place, place_of
 from skytide.spark.checkpoint.sink_notes import SinkNote, note_sinks
 from skytide.spark.engine.engine import Engine, Plan
 from skytide.spark.engine.jobs import SparkJobs, describe
 from skytide.spark.engine.pinning import Pins
-from skytide.spark.query.binding import bind, bounded, spark_schema
+from skytide.spark.query.binding import bind
 from skytide.spark.query.checks import check_asked, check_start, check_streamed
 from skytide.spark.query.folders import check_folders
 from skytide.spark.query.retained import has_state, notes_retained
@@ -33,7 +34,6 @@ from skytide.spark.sinks.outlets import Sinks
 from skytide.spark.sinks.parquet import ParquetSink
 from skytide.spark.sinks.sinks import MemorySink, SideSink, Sink, TableSink, side_sink_of, sink_named, sink_of
 from skytide.spark.sources.panes import OwnSource, load_panes
-from skytide.spark.types import arrow_schema
 from skytide.windows import Duration, Windows, duration_us
 
 AVAILABLE_NOW, AUTO = "availableNow", "auto"

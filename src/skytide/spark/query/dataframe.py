@@ -13,10 +13,11 @@ from pyspark.sql.types import StructType
 from skytide.errors import InvalidInput
 from skytide.queries import Asks, Expression, Query
 from skytide.queries.query import stands_for_window
+from skytide.spark.arrow import arrow_schema, map_in_arrow, spark_schema
+from skytide.spark.compat import optimised_plan
 from skytide.spark.engine.tasks import answer, keep, share, whole
-from skytide.spark.query.binding import bind, map_in_arrow, spark_schema
+from skytide.spark.query.binding import bind
 from skytide.spark.query.checks import check_asked, check_columns
-from skytide.spark.types import arrow_schema
 
 SMALL_BYTES = 4 * 2**20  # as Spark estimates them: up to that, a second stage costs more than a second core saves
 MAX_FILES = 16  # however small they are, each takes time to open
@@ -111,7 +112,7 @@ def _is_small(df: DataFrame) -> bool:
     """Return whether Spark expects few rows, by the sizes of files, and little work; it does not know the size of all that can be a DataFrame."""
     try:
         # A plan of its own: that of the DataFrame itself would be fixed, and not notice if it is cached later.
-        plan: Any = df.select("*")._jdf.queryExecution().optimizedPlan()
+        plan = optimised_plan(df.select("*"))
         return int(str(plan.stats().sizeInBytes())) <= SMALL_BYTES and _is_cheap(plan)
     except Exception:  # Spark Connect does not say, nor do sources that are not files
         return False

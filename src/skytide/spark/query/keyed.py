@@ -32,15 +32,15 @@ from skytide.queries import Aggregate, Measure, Query
 from skytide.queries.asks import Asks
 from skytide.queries.columns import named_twice
 from skytide.queries.extremes import has_order
+from skytide.spark.arrow import arrow_schema, bounded, map_in_arrow, spark_schema
 from skytide.spark.query.aggregated import AggregatedFrame, aggregated_frame, asked_over, fields_of
 from skytide.spark.query.aggregates import aggregate_of
-from skytide.spark.query.binding import bind, bounded, check_collations, map_in_arrow, spark_schema
+from skytide.spark.query.binding import bind, check_collations
 from skytide.spark.query.checks import check_asked, check_columns, check_slots
 from skytide.spark.query.continuous import ContinuousQuery, asked
 from skytide.spark.query.run import Run
 from skytide.spark.sinks.sinks import SideSink, Sink
 from skytide.spark.sources.panes import OwnSource
-from skytide.spark.types import arrow_schema
 from skytide.trading import Candlesticks
 from skytide.windows import Duration, Windows, duration_us, sliding
 

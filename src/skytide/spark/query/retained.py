@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pyspark.sql import DataFrame
 
 from skytide.spark.checkpoint.retention import KEPT, OLDER_US
+from skytide.spark.compat import analysed_plan
 
 RETAINED = "spark.sql.streaming.minBatchesToRetain"
 MAX_RETAINED = 1_000
@@ -18,7 +19,7 @@ _lock = threading.Lock()
 
 def has_state(rows: DataFrame) -> bool:
     """Return whether Spark keeps state of its own for a stream; a join with rows that do not stream counts, too."""
-    return _WITH_STATE.search(rows._jdf.queryExecution().analyzed().toString()) is not None
+    return _WITH_STATE.search(analysed_plan(rows).toString()) is not None
 
 
 @contextmanager

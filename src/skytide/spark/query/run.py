@@ -11,7 +11,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
@@ -21,6 +20,7 @@ from skytide.errors.checks import real
 from skytide.keyed import RoutingTable
 from skytide.records import Status, WindowRow
 from skytide.records.printing import Printed
+from skytide.spark.compat import JAVA_GONE, found_nothing_new, spark_ended
 from skytide.spark.engine.engine import Engine
 from skytide.spark.engine.jobs import SparkJobs
 from skytide.spark.fleet import Fleet
@@ -88,7 +88,7 @@ class Run(Printed):
     @property
     def isActive(self) -> bool:
         """Whether the query runs."""
-        return self.query.isActive and not self._spark_ended()
+        return self.query.isActive and not spark_ended(self.query)
 
     @property
     def lastProgress(self) -> Any:
@@ -124,13 +124,13 @@ class Run(Printed):
         if self._flush_error:
             return "failed", reason(f"{type(self._flush_error).__name__}: {self._flush_error}")
         try:
-            failure, ended = self.query.exception(), self._spark_ended()
+            failure, ended = self.query.exception(), spark_ended(self.query)
             if failure and not (ended and by_end_of_spark(str(failure))):
                 return "failed", reason(str(failure))
             if ended or not self.query.isActive:
                 return "stopped", ""
             doing = self.query.status
-        except (Py4JNetworkError, ConnectionError):
+        except JAVA_GONE:
             return ("stopped", "") if self._stopping else ("failed", JAVA_ENDED)
         except Exception:  # Spark itself has ended, and its queries with it
             return "stopped", ""
@@ -176,7 +176,7 @@ class Run(Printed):
 
     def seconds(self) -> dict[str, float]:
         """Return where the time went so far, in seconds: by step of a batch, and within the tasks of the levels."""
-        return dict(self._engine.seconds)
+        return {str(step): spent_s for step, spent_s in self._engine.seconds.items()}
 
     def expected_hz(self) -> float | None:
         """Return how many tuples per second the source expects soon; None if it cannot say."""
@@ -239,7 +239,7 @@ class Run(Printed):
         with Interrupt() as interrupt:
             interrupt.spark_runs()
             while not self._has_ended(self._look_s(until)):
-                if self._spark_ended():
+                if spark_ended(self.query):
                     self._cut_off()
                     return True
                 if interrupt.asked:
@@ -255,24 +255,17 @@ class Run(Printed):
         try:
             return bool(self.query.awaitTermination(timeout_s))  # type: ignore[arg-type]
         except StreamingQueryException as failure:
-            if self._spark_ended() and by_end_of_spark(str(failure)):
+            if spark_ended(self.query) and by_end_of_spark(str(failure)):
                 return True
             self._let_go()
             raise
-
-    def _spark_ended(self) -> bool:
-        """Return whether Spark was stopped. It leaves its queries as they are then: they say that they wait for their next batch."""
-        return bool(self.query._jsq.sparkSession().sparkContext().isStopped())
 
     def _read_to_its_end(self) -> bool:
         """Return whether the query ended by itself, as all there was has been read: a stop, by whomever, leaves the last windows open.
 
         Spark says neither how a query ended nor how much was available. But it notes when it looked for a further batch and there was none.
         """
-        try:
-            return bool(self.query._jsq.streamingQuery().noNewData())
-        except Exception:  # Spark itself has ended, and its queries with it
-            return False
+        return found_nothing_new(self.query)
 
     @staticmethod
     def _look_s(until: float | None) -> float:
@@ -314,7 +307,7 @@ class Run(Printed):
         try:
             self._stop_query()
         except Exception:  # it has noted the stop before it asks Spark to cancel jobs
-            if not self._spark_ended():
+            if not spark_ended(self.query):
                 raise
         if not self._engine.works_here():  # a sink asks: whoever called it lets go
             with self._done:  # not while the last windows come out

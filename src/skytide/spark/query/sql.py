@@ -16,9 +16,8 @@ from pyspark.sql.udtf import AnalyzeArgument, AnalyzeResult, PartitioningColumn,
 from skytide.errors import InvalidInput
 from skytide.errors.checks import kind_of
 from skytide.queries import QUERIES, Asks, Query, parse_preferences
+from skytide.spark.arrow import HELPER, arrow_schema, spark_schema
 from skytide.spark.engine.tasks import BUFFER_ROWS
-from skytide.spark.query.binding import HELPER, spark_schema
-from skytide.spark.types import arrow_schema
 
 ROW = "__skytide_row"
 

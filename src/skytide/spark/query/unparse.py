@@ -7,6 +7,8 @@ from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from skytide.spark.compat import analysed_plan, jvm, scala_list
+
 _PIECE = "__skytide_piece{}_"
 
 
@@ -18,7 +20,7 @@ def sql_of(node: Any, df: DataFrame) -> str | None:
         return str(node.sql())
     text = _Unparser(df).text(node)
     try:
-        again = df.select(F.expr(text).alias("again"))._jdf.queryExecution().analyzed().projectList().apply(0).child()
+        again = analysed_plan(df.select(F.expr(text).alias("again"))).projectList().apply(0).child()
     except (AnalysisException, ParseException):
         return None
     # A function may have the name of another one, which would be called instead.
@@ -29,7 +31,7 @@ class _Unparser:
     """Writes an expression in pieces: what Spark writes badly is written here, and stands in the rest as a column of a name to be replaced."""
 
     def __init__(self, df: DataFrame) -> None:
-        self._jvm: Any = df.sparkSession._jvm
+        self._spark, self._java = df.sparkSession, jvm(df.sparkSession)
         self._columns = {name.lower() for name in df.columns}
         self._pieces: list[str] = []
         self._variables: dict[str, str] = {}
@@ -51,7 +53,7 @@ class _Unparser:
             return str(node.sql())
         before = len(self._pieces)
         stand_ins = [self._stand_in(child) for child in children]
-        text = str(node.withNewChildren(self._jvm.PythonUtils.toSeq(stand_ins)).sql())
+        text = str(node.withNewChildren(scala_list(self._spark, stand_ins)).sql())
         for number in reversed(range(before, len(self._pieces))):
             text = text.replace(_PIECE.format(number), self._pieces[number])
         del self._pieces[before:]
@@ -64,9 +66,9 @@ class _Unparser:
             return child
         text = self.text(child)
         self._pieces.append(text)
-        types = self._jvm.org.apache.spark.sql.types
+        types = self._java.org.apache.spark.sql.types
         field = types.StructField(_PIECE.format(len(self._pieces) - 1), child.dataType(), True, types.Metadata.empty())
-        return self._jvm.org.apache.spark.sql.catalyst.types.DataTypeUtils.toAttribute(field)
+        return self._java.org.apache.spark.sql.catalyst.types.DataTypeUtils.toAttribute(field)
 
     def _variable(self, node: Any) -> str:
         """Return the name of a lambda's variable: by its place, as Spark counts those of Columns anew in each session."""

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 from pyspark.sql import SparkSession
 
 from skytide.errors import InvalidInput
+from skytide.spark.compat import jvm, scala_context, scala_list
 
 DRIVER = "driver"
 GONE_KEPT = 1_000  # executors that are remembered after they are gone
@@ -54,8 +55,7 @@ class SparkCluster:
     def __init__(self, spark: SparkSession) -> None:
         """Begin with the cluster of a session."""
         self._context = spark.sparkContext
-        self._scala = self._context._jsc.sc()
-        self._jvm: Any = self._context._jvm
+        self._spark, self._scala, self._java = spark, scala_context(spark), jvm(spark)
         self._gone: dict[str, Executor] = {}
         self._lock = threading.Lock()  # several auto-scalers may look at once
         self.drains = self._context.getConf().get("spark.decommission.enabled", "false") == "true"
@@ -103,11 +103,11 @@ class SparkCluster:
 
     def request(self, total: int) -> bool:
         """Set the size that the cluster manager aims for, and return whether it was accepted."""
-        return bool(self._scala.requestTotalExecutors(total, 0, self._jvm.PythonUtils.toScalaMap({})))
+        return bool(self._scala.requestTotalExecutors(total, 0, self._java.PythonUtils.toScalaMap({})))
 
     def decommission(self, executor: str) -> bool:
         """Decommission an executor, and return whether that was accepted; if decommissioning is switched off, Spark still gives it no more tasks, and kills it when it is idle."""
-        why = self._jvm.org.apache.spark.scheduler.ExecutorDecommissionInfo("fewer are needed", self._jvm.scala.Option.empty())
+        why = self._java.org.apache.spark.scheduler.ExecutorDecommissionInfo("fewer are needed", self._java.scala.Option.empty())
         accepted = bool(self._scala.schedulerBackend().decommissionExecutor(executor, why, False, False))
         if not self.drains:  # spark.decommission.enabled
             self._end(executor, force=False)
@@ -118,7 +118,7 @@ class SparkCluster:
         self._end(executor, force=True)
 
     def _end(self, executor: str, force: bool) -> None:
-        self._scala.schedulerBackend().killExecutors(self._jvm.PythonUtils.toSeq([executor]), False, False, force)
+        self._scala.schedulerBackend().killExecutors(scala_list(self._spark, [executor]), False, False, force)
 
     def _manager_stopped(self) -> bool:
         """Return whether Spark's own allocation was on at the start, to get a first size, and then stopped: only its thread shows that."""

@@ -5,15 +5,14 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from pyspark import SparkContext
-from pyspark.sql import SparkSession
-from pyspark.sql.streaming.query import StreamingQuery, StreamingQueryManager
+from pyspark.sql.streaming.query import StreamingQuery
 
 from skytide.errors import InvalidInput
 from skytide.errors.checks import refused
 from skytide.loop.ports import Plant
 from skytide.records import Allocation, Observation, Outcome
 from skytide.spark.clock import Clock
+from skytide.spark.compat import queries_beside, session_of
 from skytide.spark.query.run import Run
 from skytide.spark.scaling.gateway import SparkCluster
 from skytide.spark.scaling.metrics import ProgressListener, QueryMetrics
@@ -31,10 +30,10 @@ class LiveQuery:
         self.query: StreamingQuery = asked.query if isinstance(asked, Run) else asked
         with _all_lock:
             _check(self.query)
-            self.spark = SparkSession(SparkContext._active_spark_context, self.query._jsq.sparkSession())  # type: ignore[arg-type]
+            self.spark = session_of(self.query)
             self.cluster = SparkCluster(self.spark)
             self.metrics = QueryMetrics(self.query, self.cluster.executors, run=self.run, local=self.cluster.local, clock=clock)
-            self._manager = StreamingQueryManager(self.query._jsq.sparkSession().streams())
+            self._manager = queries_beside(self.query)
             self._listener: ProgressListener | None = None
             _all.append(self)
 

@@ -16,8 +16,9 @@ from pyspark.sql.streaming.listener import (
 )
 from pyspark.sql.streaming.query import StreamingQuery
 
-from skytide.records import Allocation, Observation
+from skytide.records import TASKS, Allocation, Observation, Step
 from skytide.spark.clock import Clock, steady
+from skytide.spark.compat import trigger_s
 from skytide.spark.query.run import Run
 from skytide.spark.scaling.gateway import Executor
 from skytide.spark.scaling.progress import Batch, Means, idle, measure, overdue
@@ -27,7 +28,6 @@ MIN_BATCHES = 3  # of an observation: a single batch says nothing about rates
 MIN_ELAPSED_S = 1e-3
 QUIET_TRIGGERS = 2  # without a batch for this many, nothing comes
 SMOOTHING = 0.5  # the weight of the latest share
-TASKS = ("pane tasks", "window task", "key tasks")
 
 
 class QueryMetrics:
@@ -189,7 +189,7 @@ class Levels:
         status = self._run.status()
         if status.slots:
             return replace(seen, expected_rate_hz=self._run.expected_hz())
-        before_s, self._window_s = self._window_s, self._run.seconds().get("window level", 0.0)
+        before_s, self._window_s = self._window_s, self._run.seconds().get(Step.WINDOW_LEVEL, 0.0)
         return replace(
             seen,
             pane_utilisation=status.pane_utilisation,
@@ -223,11 +223,3 @@ class ProgressListener(StreamingQueryListener):
         """Report that a run has ended."""
         if str(event.id) == self._query_id:
             self._changed()
-
-
-def trigger_s(query: StreamingQuery) -> float | None:
-    """Return the interval of a query's trigger; None if it has none, or it is not known."""
-    try:
-        return float(query._jsq.streamingQuery().trigger().intervalMs()) / 1e3 or None
-    except Exception:  # a trigger of another kind, or another version of Spark
-        return None

@@ -8,22 +8,17 @@ reuses a Python worker only for tasks of the same kind. A query that has tasks w
 import logging
 import threading
 from collections.abc import Iterator
-from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
+from skytide.spark.compat import located, numbers_of
 from skytide.spark.scaling.gateway import Executor
 
 
 def warm(spark: SparkSession, executor: Executor) -> None:
     """Run one task per core of an executor, and wait for them; if it is busy meanwhile they run elsewhere, which does no harm."""
-    jvm: Any = spark.sparkContext._jvm
-    place = jvm.PythonUtils.toSeq([f"executor_{executor.host}_{executor.id}"])
-    tasks = [jvm.scala.Tuple2(str(core), place) for core in range(executor.cores)]
-    kind = jvm.scala.reflect.ClassTag.apply(jvm.java.lang.Class.forName("java.lang.String"))
-    rows = spark.sparkContext._jsc.sc().makeRDD(jvm.PythonUtils.toSeq(tasks), kind)
-    texts = spark._jsparkSession.createDataset(rows, jvm.org.apache.spark.sql.Encoders.STRING())
+    cores = numbers_of(spark, located(spark, [f"executor_{executor.host}_{executor.id}"] * executor.cores))
 
     def first_task(
         batches: Iterator[pa.RecordBatch],
@@ -32,9 +27,9 @@ def warm(spark: SparkSession, executor: Executor) -> None:
 
         import_module("pandas")  # and numpy with it
         for batch in batches:
-            yield pa.RecordBatch.from_pydict({"value": batch.column(0).to_pylist()})
+            yield pa.RecordBatch.from_pydict({"core": batch.column(0)})
 
-    DataFrame(texts.toDF(), spark).mapInArrow(first_task, "value string").collect()
+    cores.mapInArrow(first_task, "core int").collect()
 
 
 def warm_behind(spark: SparkSession, executor: Executor) -> None:

@@ -9,9 +9,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
 from skytide.errors import InvalidInput, SkytideError
+from skytide.spark.arrow import arrow_schema
 from skytide.spark.checkpoint import fresh_name, sequence_of
 from skytide.spark.sinks.folder import OWN, OwnedFolder, folder_of
-from skytide.spark.types import arrow_schema
 
 SPARK_TYPES = "org.apache.spark.sql.parquet.row.metadata"
 """Where Spark's own Parquet files say what Parquet has no type for, such as intervals, variants and collations."""

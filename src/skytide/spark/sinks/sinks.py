@@ -13,10 +13,11 @@ from pyspark.sql.types import StructType
 from skytide.errors import InvalidInput
 from skytide.errors.checks import refused
 from skytide.records.secret import hidden, revealed
+from skytide.spark.arrow import arrow_schema
 from skytide.spark.checkpoint import Place, place_of
+from skytide.spark.compat import short_name
 from skytide.spark.sinks.folder import OwnedFolder, folder_of
 from skytide.spark.sinks.parquet import ParquetSink, codec_of
-from skytide.spark.types import arrow_schema
 
 Sink = Callable[[DataFrame, int], object]
 """A function of a batch's results and its number; called again with the same number, it must do the same again."""
@@ -144,7 +145,7 @@ def sink_named(sink: Any, spark: SparkSession) -> Any:
     if callable(sink):
         return sink
     name = sink.lower() if isinstance(sink, str) else ""
-    found = name if name in FORMATS else _short_name(sink, spark) if name else None
+    found = name if name in FORMATS else short_name(spark, sink) if name else None
     if found is None:
         raise InvalidInput(
             value=f"sink={sink!r}",
@@ -175,19 +176,6 @@ def sink_of(sink: Any, path: str | os.PathLike[str] | None, spark: SparkSession,
     if in_folder:
         return FileSink(place_of(spark, path, "path"), sink, given)
     return FormatSink(sink, None if path is None else os.fspath(path), given)
-
-
-def _short_name(format: str, spark: SparkSession) -> str | None:
-    """Return Spark's short name of a format, or None if Spark does not find it."""
-    try:
-        sources = spark._jvm.org.apache.spark.sql.execution.datasources.DataSource  # type: ignore[union-attr]
-        found = sources.lookupDataSource(format, spark._jsparkSession.sessionState().conf())
-    except Exception:
-        return None
-    try:
-        return str(found.newInstance().shortName())
-    except Exception:  # a source that is written in Python, or has no short name
-        return format
 
 
 def side_sink_of(sink: Any, name: str, spark: SparkSession) -> Sink | None:

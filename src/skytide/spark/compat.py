@@ -1,0 +1,147 @@
+"""Every call into Spark's private parts: the only module that knows the Java objects behind sessions, DataFrames and queries.
+
+What differs between versions of Spark belongs here, too. Java objects that are returned have the type Any.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pyarrow as pa
+from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]
+from pyspark import SparkContext
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_type, to_arrow_type
+from pyspark.sql.streaming.query import StreamingQuery, StreamingQueryManager
+from pyspark.sql.types import DataType
+
+JAVA_GONE = (Py4JNetworkError, ConnectionError)
+"""What calls raise if the Java process of this session has ended."""
+# Types
+
+
+def to_arrow(kind: DataType) -> pa.DataType:
+    """Return the Arrow type of a type of Spark's; raise what Spark raises if there is none."""
+    return to_arrow_type(kind, timezone="UTC")
+
+
+def from_arrow(kind: pa.DataType) -> DataType:
+    """Return the type of Spark's for an Arrow type."""
+    return from_arrow_type(kind)
+
+
+# Sessions
+
+
+def jvm(spark: SparkSession) -> Any:
+    """Return the packages of Java, as attributes."""
+    return spark._jvm
+
+
+def scala_context(spark: SparkSession) -> Any:
+    """Return the SparkContext of Java's side."""
+    return spark.sparkContext._jsc.sc()
+
+
+def scala_list(spark: SparkSession, values: Sequence[Any]) -> Any:
+    """Return a sequence of Scala's."""
+    return jvm(spark).PythonUtils.toSeq(list(values))
+
+
+def hadoop_settings(spark: SparkSession) -> Any:
+    """Return the settings of Hadoop's file systems, those of this session included."""
+    return spark._jsparkSession.sessionState().newHadoopConf()
+
+
+def hadoop_setting(spark: SparkSession) -> Callable[[str], str | None]:
+    """Return a function that looks up a setting of Hadoop's file systems."""
+    settings = hadoop_settings(spark)
+    return lambda key: settings.get(key, None)
+
+
+def hadoop_version(spark: SparkSession) -> str:
+    """Return the version of Hadoop's libraries that Spark has."""
+    return str(jvm(spark).org.apache.hadoop.util.VersionInfo.getVersion())
+
+
+def short_name(spark: SparkSession, format: str) -> str | None:
+    """Return Spark's short name of a format, or None if Spark does not find it."""
+    try:
+        sources = jvm(spark).org.apache.spark.sql.execution.datasources.DataSource
+        source = sources.lookupDataSource(format, spark._jsparkSession.sessionState().conf())
+    except Exception:
+        return None
+    try:
+        return str(source.newInstance().shortName())
+    except Exception:  # a source that is written in Python, or has no short name
+        return format
+
+
+def located(spark: SparkSession, locations: Sequence[str]) -> Any:
+    """Return one row per location as an RDD of Java's: the number of the location in a partition that prefers it."""
+    java, array = jvm(spark), spark.sparkContext._gateway.new_array  # type: ignore[union-attr]
+    rows = []
+    for number, location in enumerate(locations):
+        values = array(java.java.lang.Object, 1)
+        values[0] = number
+        rows.append(java.scala.Tuple2(java.org.apache.spark.sql.RowFactory.create(values), scala_list(spark, [location])))
+    any_class = getattr(java.scala.reflect, "ClassTag$").__getattr__("MODULE$").Any()
+    return scala_context(spark).makeRDD(scala_list(spark, rows), any_class).toJavaRDD()
+
+
+def numbers_of(spark: SparkSession, rows: Any) -> DataFrame:
+    """Return what `located` returned as a DataFrame with the column `id`."""
+    session = spark._jsparkSession
+    kind = session.parseDataType('{"type":"struct","fields":[{"name":"id","type":"integer","nullable":false,"metadata":{}}]}')
+    return DataFrame(session.createDataFrame(rows, kind), spark)
+
+
+# DataFrames
+
+
+def is_connect(df: DataFrame) -> bool:
+    """Return whether a DataFrame belongs to a session of Spark Connect, which shows no plans."""
+    return not hasattr(df, "_jdf")
+
+
+def analysed_plan(df: DataFrame) -> Any:
+    """Return the plan of a DataFrame with all names and types known."""
+    return df._jdf.queryExecution().analyzed()
+
+
+def optimised_plan(df: DataFrame) -> Any:
+    """Return the plan of a DataFrame after Spark's optimiser; it is fixed then, and does not notice a cache that comes later."""
+    return df._jdf.queryExecution().optimizedPlan()
+
+
+# Queries that run
+
+
+def session_of(query: StreamingQuery) -> SparkSession:
+    """Return the session that a query runs in."""
+    return SparkSession(SparkContext._active_spark_context, query._jsq.sparkSession())  # type: ignore[arg-type]
+
+
+def queries_beside(query: StreamingQuery) -> StreamingQueryManager:
+    """Return the manager of all queries of a query's session."""
+    return StreamingQueryManager(query._jsq.sparkSession().streams())
+
+
+def spark_ended(query: StreamingQuery) -> bool:
+    """Return whether the Spark of a query was stopped. It leaves its queries as they are then: they say that they wait for their next batch."""
+    return bool(query._jsq.sparkSession().sparkContext().isStopped())
+
+
+def found_nothing_new(query: StreamingQuery) -> bool:
+    """Return whether a query has looked for a further batch, and there was none; False if Spark itself has ended."""
+    try:
+        return bool(query._jsq.streamingQuery().noNewData())
+    except Exception:
+        return False
+
+
+def trigger_s(query: StreamingQuery) -> float | None:
+    """Return the interval of a query's trigger; None if it has none, or it is not known."""
+    try:
+        return float(query._jsq.streamingQuery().trigger().intervalMs()) / 1e3 or None
+    except Exception:  # a trigger of another kind
+        return None
