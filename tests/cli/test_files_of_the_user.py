@@ -28,6 +28,19 @@ def test_a_store_replaces_no_file_of_somebody_else(tmp_path: Path, content: obje
     assert json.loads(mine.read_text()) == content and list(tmp_path.iterdir()) == [mine]
 
 
+def test_a_store_replaces_no_device_and_no_link(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="not a plain file"):
+        JsonStore("/dev/null")
+    assert Path("/dev/null").is_char_device()
+    target, link = tmp_path / "target.json", tmp_path / "state.json"
+    target.write_text("{}")
+    target.chmod(0o640)
+    link.symlink_to(target)
+    JsonStore(link).save({"guard": {}})
+    assert link.is_symlink() and json.loads(target.read_text()) == {"guard": {}}
+    assert target.stat().st_mode & 0o777 == 0o640
+
+
 def test_a_store_continues_with_its_own_file(tmp_path: Path) -> None:
     JsonStore(tmp_path / "state.json").save({"controllers": {"Mpc": {"level": 3.5}}, "guard": {}})
     assert JsonStore(tmp_path / "state.json").load() == {"controllers": {"Mpc": {"level": 3.5}}, "guard": {}}

@@ -297,6 +297,40 @@ def test_a_window_without_a_result_does_not_end_the_checkpoint(remedy: str, wrap
         assert {start: ratio for start, ratio in found.items() if ratio} == {s: r for s, r in expected.items() if r}
 
 
+def over_sums(name: str, mode: Any, right: Expression = TOTAL) -> Aggregate:
+    return ratio((COUNT, SUM), Call(name, (N, right), pa.int64(), mode), f"{name} {mode} {right}")
+
+
+NOT_ZERO = Call("case", (Call("equal", (TOTAL, ZERO), pa.bool_()), Constant(None, pa.int64()), TOTAL), pa.int64())  # nullif
+HUGE = Constant(2**62, pa.int64())
+
+
+@pytest.mark.parametrize(
+    ("fails", "message", "works"),
+    [
+        (over_sums("divide_whole", "ANSI"), r"by zero; write a div nullif\(b, 0\)", over_sums("divide_whole", "ANSI", NOT_ZERO)),
+        (over_sums("remainder", "ANSI"), r"by zero; write a % nullif\(b, 0\)", over_sums("remainder", "ANSI", NOT_ZERO)),
+        (over_sums("multiply", "ANSI", HUGE), "overflows int64; use a try_ function", over_sums("multiply", "TRY", HUGE)),
+    ],
+    ids=["div", "%", "*"],
+)
+def test_the_remedy_keeps_the_type_of_the_result(fails: Aggregate, message: str, works: Aggregate) -> None:
+    data = tuples([[[10, 60, 110]], [[410, 460]]])
+    data[0][0] = data[0][0].set_column(1, "a", pa.array([0] * 3))
+    with tempfile.TemporaryDirectory() as folder:
+        out = Outputs()
+        engine = Engine(plan_of(fails, folder, Windows(200, 200), FixedSlack(0)), out.sinks)
+        with pytest.raises(InvalidInput, match=message):
+            for number, batch in enumerate(data):
+                engine.run_batch(InProcess(), batch, number)
+        failed = engine.plan.store.latest().batch + 1
+        engine.plan.store.release()
+        engine = Engine(plan_of(works, folder, Windows(200, 200), FixedSlack(0)), out.sinks)
+        for number in range(failed, len(data)):
+            engine.run_batch(InProcess(), data[number], number)
+    assert out.results.rows()[0]["ratio"] is None
+
+
 def forget_exact(folder: str) -> None:
     """Leave the checkpoint as older versions wrote it: with what people read, and aggregates in the order they were written."""
     state = Store(folder).latest()

@@ -106,3 +106,11 @@ def test_another_version_without_upgrade_is_refused_at_the_start() -> None:
             start(second())
         start(InPlace())  # the remedies
         start(upgraded())
+
+
+@pytest.mark.parametrize("version", [-1, 2**32, 1.5, "2", None, True])
+def test_a_version_is_a_whole_number(version: Any) -> None:
+    operator = InPlace()
+    operator.version = version  # type: ignore[attr-defined]
+    with pytest.raises(InvalidInput, match="version of InPlace"):
+        Operator(operator)

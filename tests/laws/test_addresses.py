@@ -90,3 +90,11 @@ def test_folders_are_no_addresses(folder: str) -> None:
 def test_the_search_finds_what_it_should() -> None:
     with pytest.raises(AssertionError):
         address_of(f"/data/{FIRST}")
+
+
+@given(secret=secrets)
+def test_what_follows_an_ampersand_in_a_password_is_not_shown(secret: str) -> None:
+    plain = secret.replace("=", "").replace("?", "")
+    for text in (f"redis://h?password=ab&{plain}", f"redis://h?x=1?password={secret}", f"redis://h/0?password%3D{plain}"):
+        address_of(text)
+    assert address_of(f"file://u:{secret.replace('/', '')}@h/x") is None

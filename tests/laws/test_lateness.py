@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from skytide.errors import InvalidInput
 from skytide.lateness import Arrivals, Clock, DropRatio, FixedSlack, KSlack, Slack, SlackLogic, observe
+from skytide.lateness.clock import MAX_OUT
 from skytide.lateness.crowds import FEW
 from skytide.lateness.delays import BUCKETS, bucket, bucket_end_us
 from skytide.lateness.slack import Slack as SlackBase
@@ -280,3 +281,12 @@ def test_what_is_no_slack_is_refused() -> None:
     for build in (lambda: DropRatio(0), lambda: DropRatio(1.5), lambda: FixedSlack("soon")):
         with pytest.raises(InvalidInput):
             build()
+
+
+def test_a_window_that_came_out_ahead_is_not_forgotten_however_many_there_are() -> None:
+    clock = Clock(newest_us=0, next_window=0)
+    for number in range(1, 2 * MAX_OUT):
+        clock = clock.emitted(range(0), [range(10 * number, 10 * number + 2)])
+    assert len(clock.out) == MAX_OUT
+    assert not any(clock.not_out(range(10 * number, 10 * number + 2)) for number in range(1, 2 * MAX_OUT))
+    assert clock.not_out(range(12, 20)) == [range(12, 20)]

@@ -67,6 +67,14 @@ def test_a_lambda_has_one_identity_however_its_variables_are_called(rows: DataFr
     assert identity(columns[0]) == identity(columns[1])
 
 
+def test_what_spark_itself_cannot_write_in_sql_is_refused_with_a_remedy(rows: DataFrame) -> None:
+    rows = rows.withColumn("k", F.format_string("k%d", F.col("x1").cast("int")))
+    with pytest.raises(InvalidInput, match=r"cannot be written in SQL.*compute a column first"):
+        skytide.stream(rows).window("1 hour").aggregate("count_if(k LIKE ANY ('%1', '%2')) AS n")
+    ours, theirs = values(rows.withColumn("y", F.expr("k LIKE ANY ('%1', '%2')")), ["count_if(y) AS n"])
+    assert ours == theirs
+
+
 def test_python_functions_without_a_registered_name_are_refused_with_a_remedy(rows: DataFrame) -> None:
     for function in (
         F.udf(upper, "double", useArrow=False),

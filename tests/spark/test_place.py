@@ -81,6 +81,7 @@ def test_a_path_without_a_scheme_is_on_sparks_default_file_system(spark: SparkSe
         ("abfss://c@a.dfs.core.windows.net/ck", r"Spark cannot use it: .*hadoop-azure"),
         ("nowhere://x/ck", r'Spark cannot use it: .*No FileSystem for scheme "nowhere"; choose a folder that all hosts share'),
         ("hdfs://127.0.0.1:1/ck", r"(libhdfs|libjvm|HDFS).*; set HADOOP_HOME and CLASSPATH"),
+        ("s3a://key:Zq7@bucket/ck", r"^checkpoint=\*\*\*: it has a password in it"),
         (None, "not the name of a folder; name one"),
         ("", "not the name of a folder"),
         ("  ", "not the name of a folder"),

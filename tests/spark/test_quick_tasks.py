@@ -69,6 +69,24 @@ def test_rows_of_100_kilobytes_fit(spark: SparkSession, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_who_waits_for_a_query_whose_java_ends_by_itself_hears_of_it(tmp_path: Path) -> None:
+    program = f"""
+import threading
+import skytide
+from skytide.spark import local_session
+spark = local_session("ends early")
+run = skytide.stream(spark.readStream.format("rate").load(), time="timestamp").window("1 second").aggregate("count(*)").start(
+    "memory", checkpoint={str(tmp_path / "checkpoint")!r})
+java = spark.sparkContext._gateway.proc
+threading.Thread(target=lambda: spark._jvm.System.exit(52), daemon=True).start()  # as Spark itself does when there is no memory left
+run.await_termination()
+print("ended in peace")
+"""
+    done = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 1 and "ended in peace" not in done.stdout, done.stderr[-2_000:]
+
+
+@pytest.mark.slow
 def test_a_query_whose_java_has_ended_says_that_it_failed(tmp_path: Path) -> None:
     program = f"""
 import skytide

@@ -150,7 +150,7 @@ class Machine:
             return []
         keying, windows = self.rules.keying, self.rules.windows
         leap_us = latest.clock.leap_us(windows)
-        reached = reached_us(latest, windows, leap_us, all_held=keying is not None)
+        reached = reached_us(latest, windows, leap_us, with_held=keying is not None)
         clock = latest.clock.flushed((keying and keying.windows) or windows, reached)
         state = replace(latest, sequence=latest.sequence + 1, flushed=True, clock=clock, output=Output())
         left = () if keying else windows_ahead((pane for pane in latest.open if clock.is_ahead(pane, windows)), windows, leap_us)

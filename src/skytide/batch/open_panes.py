@@ -43,13 +43,17 @@ def copies_of(file: str) -> str:
     return f"suspects/{file.rpartition('/')[2]}"
 
 
-def reached_us(state: State, windows: Windows, leap_us: int, all_held: bool) -> int | None:
-    """Return how far a stream has come that has ended: over all windows with no more than a leap between them, and on request to all that is held."""
+def reached_us(state: State, windows: Windows, leap_us: int, with_held: bool) -> int | None:
+    """Return how far a stream has come that has ended: over all windows with no more than a leap between them, and on request to what is held.
+
+    A held time that is implausibly far ahead stays held: behind it, all that comes later would be late.
+    """
     reached = state.clock.newest_us
     for pane in sorted(state.open):
         start_us = windows.pane_start_us(pane)
         near = reached is not None and start_us - windows.end_us(windows.last_of_pane(windows.pane_of(reached))) <= leap_us
-        if near or (all_held and (reached is None or state.clock.is_held(pane, windows))):
+        held = with_held and (reached is None or state.clock.is_held(pane, windows))
+        if near or (held and (reached is None or state.clock.is_plausible(start_us - reached))):
             reached = max(start_us, start_us if reached is None else reached)
     return reached
 

@@ -16,7 +16,7 @@ KEPT_DISTANCES = LEAP_DISTANCES + 1
 STAY_US = -(2**63)
 """Holds the punctuation where it is: nothing is known of the tuples that are kept waiting."""
 MAX_OUT = 1_000
-"""How many stretches of windows that came out ahead of the stream are remembered, the next ones."""
+"""How many stretches of windows that came out ahead of the stream are remembered; the last of them reaches over all that follow."""
 
 Stretch = tuple[int, int]
 """Some windows in a row, or a time: the first, and the first after it."""
@@ -43,6 +43,11 @@ class Clock:
         by_windows = min(max(windows.slide_us, MIN_LEAP_US), MAX_LEAP_US)
         by_tuples = sum(self.distances_us) - max(self.distances_us, default=0)  # without the longest: one silence is not usual
         return max(by_windows, min(by_tuples, FAR_US))
+
+    def is_plausible(self, distance_us: int) -> bool:
+        """Return whether tuples may be so far apart: few distances are known, or it is no longer than those usual here, or than any delay."""
+        usual_us = sum(self.distances_us) - max(self.distances_us, default=0)
+        return len(self.distances_us) < KEPT_DISTANCES or distance_us <= max(usual_us, FAR_US)
 
     def advance(
         self, arrivals: Arrivals, windows: Windows, slack: SlackLogic, hold_us: int | None = None, min_slack_us: int = 0
@@ -107,7 +112,10 @@ class Clock:
         """Return the clock after some windows have come out, and others `ahead` of the stream."""
         next_window = out.stop if out else self.next_window
         known = [(first, stop) for first, stop in self.out if next_window is None or stop > next_window]
-        return replace(self, next_window=next_window, out=tuple(sorted([*known, *((w.start, w.stop) for w in ahead)])[:MAX_OUT]))
+        stretches = sorted([*known, *((w.start, w.stop) for w in ahead)])
+        last = stretches[MAX_OUT - 1 :]  # as one: windows that are out must not come again
+        joined_up = [(last[0][0], max(stop for _, stop in last))] if last else []
+        return replace(self, next_window=next_window, out=(*stretches[: MAX_OUT - 1], *joined_up))
 
     def not_out(self, ended: range) -> list[range]:
         """Return the windows of `ended` that have not come out yet, in order."""

@@ -32,12 +32,16 @@ class NoResult(ArithmeticError):
 def _overflow(kind: pa.DataType) -> NoResult:
     return NoResult(
         f"a value overflows {kind}",
-        "use a try_ function, which returns NULL there, or compute in a wider type, as in CAST(... AS double)",
+        "use a try_ function, such as try_multiply, try_cast or try_sum, which returns NULL there; "
+        "a wider type, as in CAST(... AS double), needs another checkpoint folder",
     )
 
 
-def _by_zero() -> NoResult:
-    return NoResult("a division by zero", "write try_divide(a, b) or a / nullif(b, 0), which return NULL there")
+def _by_zero(operator: str = "/") -> NoResult:
+    remedy = (
+        "try_divide(a, b) or a / nullif(b, 0), which return" if operator == "/" else f"a {operator} nullif(b, 0), which returns"
+    )
+    return NoResult("a division by zero", f"write {remedy} NULL there")
 
 
 def _each(work: Callable[..., Any], operands: Sequence[pa.Array], kind: pa.DataType, mode: Mode) -> pa.Array:
@@ -115,7 +119,7 @@ def _whole_quotient(a: Any, b: Any) -> int:
 def _divide_whole(operands: Sequence[pa.Array], kind: pa.DataType, mode: Mode) -> pa.Array:
     def work(a: Any, b: Any) -> int:
         if b == 0:
-            raise _by_zero()
+            raise _by_zero("div")
         return _within(_whole_quotient(a, b), kind, mode)
 
     return _each(work, operands, kind, mode)
@@ -124,7 +128,7 @@ def _divide_whole(operands: Sequence[pa.Array], kind: pa.DataType, mode: Mode) -
 def _remainder(operands: Sequence[pa.Array], kind: pa.DataType, mode: Mode) -> pa.Array:
     def work(a: Any, b: Any) -> Any:
         if b == 0:
-            raise _by_zero()
+            raise _by_zero("%")
         if isinstance(a, float):
             return math.fmod(a, b) if math.isfinite(a) and not math.isnan(b) else math.nan
         return _fitted(_EXACT.remainder(a, b), kind) if isinstance(a, decimal.Decimal) else a - _whole_quotient(a, b) * b

@@ -13,6 +13,7 @@ HIDDEN = "***"
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*", re.IGNORECASE)
 _NO_FOLDER = re.compile(r"[a-z][a-z0-9+.-]+:|.*:.*@|.*[?&#;][^/]*=", re.IGNORECASE | re.DOTALL)
 _OPTION = re.compile(r"([?&#;])([^=&?#;@/]*)=([^&]*)")
+_PLAIN_OPTION = re.compile(r"[^=?]+=[^=?]*")
 _HOST = re.compile(r"(\[[^\[\]]*\]|[^:\[\]]*)(:\d+)?")
 _SECRETS = re.compile(r"pass|pwd|secret|token|auth|cred|api.?key", re.IGNORECASE)
 
@@ -82,7 +83,9 @@ class Address:
         ('p@ss/w?rd', Address(plain='/data/me@home', password=None))
         """
         scheme, found, rest = text.partition("://")
-        if scheme == "file" or not (found or _NO_FOLDER.match(text)):
+        if scheme.lower() == "file" and "@" in rest.partition("/")[0]:
+            raise _refused("a folder of this machine has no user and password", "write file:///data/name")
+        if scheme.lower() == "file" or not (found or _NO_FOLDER.match(text)):
             return Address(text)
         if not found or not _SCHEME.fullmatch(scheme):
             raise _refused(
@@ -106,8 +109,11 @@ class Address:
         if colon:
             passwords.append(given)
         rest = f"{user}@{host}" if user else host
-        if "#" in rest or not all(map(_HOST.fullmatch, re.split("[/?]", host)[0].split(","))):
+        if re.search("[?&;#]", user) or "#" in rest or not all(map(_HOST.fullmatch, re.split("[/?]", host)[0].split(","))):
             raise _refused("not host:port after the password, if there is one", "write redis://user:password@host:6379/0")
+        options = host.partition("?")[2]
+        if options and not all(map(_PLAIN_OPTION.fullmatch, re.split("[&;]", options))):
+            raise _refused("not options after the question mark", "write ?name=value&name=value, and & in a password as %26")
         return Address(f"{scheme}://{rest}", Secret(unquote(passwords[-1])) if passwords else None)
 
 

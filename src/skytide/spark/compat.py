@@ -131,6 +131,14 @@ def spark_ended(query: StreamingQuery) -> bool:
     return bool(query._jsq.sparkSession().sparkContext().isStopped())
 
 
+def java_ends() -> bool:
+    """Return whether the Java process of this session ends, or has ended: then nobody stopped Spark in it."""
+    try:
+        return bool(SparkContext._jvm.org.apache.spark.util.ShutdownHookManager.inShutdown())  # type: ignore[union-attr]
+    except JAVA_GONE:
+        return True
+
+
 def found_nothing_new(query: StreamingQuery) -> bool:
     """Return whether a query has looked for a further batch, and there was none; False if Spark itself has ended."""
     try:

@@ -10,6 +10,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from skytide.errors import InvalidInput
+from skytide.records.secret import HIDDEN
 from skytide.spark.checkpoint.files import Files
 from skytide.spark.checkpoint.options import arrow_options
 from skytide.spark.compat import hadoop_setting, hadoop_settings, hadoop_version, jvm
@@ -77,7 +78,24 @@ def _text(folder: Any, name: str) -> str:
             reason="not the name of a folder",
             remedy=f'name one that stays, such as {name}="/data/{name}"',
         )
+    if _has_password(text):
+        raise InvalidInput(
+            value=f"{name}={HIDDEN}",
+            reason="it has a password in it, which everything that names the folder would show",
+            remedy="leave it out, and give it to the file system: spark.hadoop.fs.s3a.secret.key, spark.hadoop.fs.ftp.password.HOST and their like",
+        )
     return text
+
+
+def _has_password(uri: str) -> bool:
+    """Return whether a folder is named with a user and a password.
+
+    >>> [_has_password(uri) for uri in ("ftp://me:secret@host:21/x", "abfss://box@account:443/x", "hdfs://host:8020/a@b", "/data/a:b@c")]
+    [True, False, False, False]
+    """
+    _, scheme, rest = uri.partition("://")
+    port = rest.partition("/")[0].partition(":")[2]
+    return bool(scheme and port and not port.isdigit() and "@" in rest)
 
 
 def _qualified(spark: SparkSession, text: str, name: str) -> str:

@@ -8,14 +8,22 @@ from skytide.errors import InvalidInput
 from skytide.spark.checkpoint.files import real_uri
 from skytide.spark.sinks.folder import OWN
 
-_HIDDEN = re.compile(rf"(?!{OWN}(/|$))[_.]")
-"""How a name begins that readers ignore, other than that of our own notes."""
+_HIDDEN = re.compile(rf"(?!{OWN}(/|$)|_(common_)?metadata)(\.|_[^=/]*(/|$))")
+"""Names that readers ignore, other than that of our own notes: Spark reads those of metadata, and takes others with = for partitions."""
 
 
 def check_folders(folders: Mapping[str, str]) -> None:
     """Refuse folders, given by argument and full URI, that would get in each other's way.
 
     >>> check_folders({"path": "file:///data/out", "windows": "file:///data/out/_windows", "checkpoint": "file:///data/state"})
+    >>> check_folders({"path": "file:///data/out", "late": "file:///data/out/_metadata"})
+    Traceback (most recent call last):
+    ...
+    skytide.errors.InvalidInput: late=file:///data/out/_metadata: it lies inside path=file:///data/out; choose folders beside each other; what this query wrote can be moved there
+    >>> check_folders({"path": "file:///data/out", "late": "file:///data/out/_x=1/late"})
+    Traceback (most recent call last):
+    ...
+    skytide.errors.InvalidInput: late=file:///data/out/_x=1/late: it lies inside path=file:///data/out; choose folders beside each other; what this query wrote can be moved there
     >>> check_folders({"path": "file:///data/out", "late": "file:///data/out/late"})
     Traceback (most recent call last):
     ...

@@ -15,12 +15,12 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
-from skytide.errors import InvalidInput
+from skytide.errors import InvalidInput, SkytideError
 from skytide.errors.checks import real
 from skytide.keyed import RoutingTable
 from skytide.records import Status, WindowRow
 from skytide.records.printing import Printed
-from skytide.spark.compat import JAVA_GONE, found_nothing_new, spark_ended
+from skytide.spark.compat import JAVA_GONE, found_nothing_new, java_ends, spark_ended
 from skytide.spark.engine.engine import Engine
 from skytide.spark.engine.jobs import SparkJobs
 from skytide.spark.fleet import Fleet
@@ -127,6 +127,8 @@ class Run(Printed):
             failure, ended = self.query.exception(), spark_ended(self.query)
             if failure and not (ended and by_end_of_spark(str(failure))):
                 return "failed", reason(str(failure))
+            if ended and not self._stopping and java_ends():
+                return "failed", JAVA_ENDED
             if ended or not self.query.isActive:
                 return "stopped", ""
             doing = self.query.status
@@ -241,6 +243,7 @@ class Run(Printed):
             while not self._has_ended(self._look_s(until)):
                 if spark_ended(self.query):
                     self._cut_off()
+                    self._check_java()
                     return True
                 if interrupt.asked:
                     print(ENDING, file=sys.stderr, flush=True)
@@ -256,9 +259,16 @@ class Run(Printed):
             return bool(self.query.awaitTermination(timeout_s))  # type: ignore[arg-type]
         except StreamingQueryException as failure:
             if spark_ended(self.query) and by_end_of_spark(str(failure)):
+                self._check_java()
                 return True
             self._let_go()
             raise
+
+    def _check_java(self) -> None:
+        """Raise if Spark ended with its Java process, as when that has no memory left: nobody stopped it."""
+        if not self._stopping and java_ends():
+            self._let_go()
+            raise SkytideError(JAVA_ENDED)
 
     def _read_to_its_end(self) -> bool:
         """Return whether the query ended by itself, as all there was has been read: a stop, by whomever, leaves the last windows open.

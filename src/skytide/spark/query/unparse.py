@@ -16,15 +16,14 @@ def sql_of(node: Any, df: DataFrame) -> str | None:
     """Return an expression over the rows of a DataFrame in SQL, or None if there is none, as for a Python function without a registered name."""
     classes = {str(each.getClass().getSimpleName()) for each in _nodes(node)}
     functions = classes & {"PythonUDF", "ScalaUDF"}
-    if not functions and not classes & {"LambdaFunction", "Extract"}:
-        return str(node.sql())
-    text = _Unparser(df).text(node)
+    plain = not functions and not classes & {"LambdaFunction", "Extract"}
+    text = str(node.sql()) if plain else _Unparser(df).text(node)
     try:
         again = analysed_plan(df.select(F.expr(text).alias("again"))).projectList().apply(0).child()
     except (AnalysisException, ParseException):
         return None
     # A function may have the name of another one, which would be called instead.
-    return text if again.semanticEquals(node) else None
+    return text if plain or again.semanticEquals(node) else None
 
 
 class _Unparser:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,9 @@ class JsonStore:
         """Refuse a file that cannot be written, now rather than in the middle of the night."""
         if not isinstance(path, str | os.PathLike) or not os.fspath(path):
             raise refused("store", path, "not a path", "name a file in a folder of yours")
-        self._path = Path(path)
+        self._path = Path(os.path.realpath(path))
+        if self._path.exists() and not self._path.is_file():
+            raise refused("store", str(path), "not a plain file", "name a file in a folder of yours")
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             self._write(self.load())
@@ -58,6 +61,8 @@ class JsonStore:
         try:
             with open(number, "w") as file:
                 file.write(json.dumps(state))
+            if self._path.exists():
+                shutil.copymode(self._path, draft)
             os.replace(draft, self._path)
         except BaseException:
             os.unlink(draft)
