@@ -64,13 +64,13 @@ def check_collations(df: DataFrame, names: dict[str, str]) -> None:
             )
 
 
-def _with_expression(df: DataFrame, name: str, what: Any) -> DataFrame:
-    if not isinstance(what, str | Column):
-        raise refused("column", what, "not a column", "give a column's name, an SQL expression or a Column")
+def _with_expression(df: DataFrame, name: str, column: Any) -> DataFrame:
+    if not isinstance(column, str | Column):
+        raise refused("column", column, "not a column", "give a column's name, an SQL expression or a Column")
     try:
-        extended = df.withColumn(name, F.expr(what) if isinstance(what, str) else what)
+        extended = df.withColumn(name, F.expr(column) if isinstance(column, str) else column)
         _ = extended.schema
     except (AnalysisException, ParseException) as error:
         reason = str(error).strip().partition("\n")[0]
-        raise InvalidInput(value=str(what), reason=reason, remedy=f"use columns of {', '.join(df.columns)}") from error
+        raise InvalidInput(value=str(column), reason=reason, remedy=f"use columns of {', '.join(df.columns)}") from error
     return extended

@@ -21,10 +21,10 @@ class JsonStore:
         """Refuse a file that cannot be written, now rather than in the middle of the night."""
         if not isinstance(path, str | os.PathLike) or not os.fspath(path):
             raise refused("store", path, "not a path", "name a file in a folder of yours")
-        self._path = Path(os.path.realpath(path))
-        if self._path.exists() and not self._path.is_file():
-            raise refused("store", str(path), "not a plain file", "name a file in a folder of yours")
         try:
+            self._path = Path(os.path.realpath(path))
+            if self._path.exists() and not self._path.is_file():
+                raise refused("store", str(path), "not a plain file", "name a file in a folder of yours")
             self._path.parent.mkdir(parents=True, exist_ok=True)
             self._write(self.load())
         except InvalidInput:
