@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from skytide.control.controllers.sarsa import Sarsa
 from skytide.control.controllers.thresholds import GlobalThresholds, LocalThresholds
-from skytide.control.hosts.judging import Judge, WorkersByLoad, worker_loads
+from skytide.control.judging import Judge, WorkersByLoad, worker_loads
 from skytide.errors import InvalidInput
 from skytide.records import Allocation, Evaluation, Observation
 
