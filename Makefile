@@ -9,6 +9,9 @@ PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check
 export PIP_CONSTRAINT := constraints.txt
 export PIP_BUILD_CONSTRAINT := constraints.txt
 
+# Tests start hundreds of Pythons: each would compile all modules again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help venv run fleet trading hotels test test-all check docs bench bench-bursts bench-fleet bench-keyed bench-peers bench-scaling bench-stream soak campaign clean
 
 help: ## list the targets

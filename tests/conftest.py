@@ -8,6 +8,7 @@ import hypothesis
 import pytest
 from pyspark.sql import SparkSession
 from support.classes import java_options
+from support.examples import ALL, QUICK
 
 from skytide.spark.session.local import local_session
 
@@ -17,8 +18,8 @@ MEMORY = Path("/dev/shm")
 if os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > 4 << 30 and not os.statvfs(MEMORY).f_flag & os.ST_NOEXEC:
     tempfile.tempdir = str(MEMORY)  # they write and force thousands of small files; that a disk gets them is tested for itself
 
-hypothesis.settings.register_profile("skytide", derandomize=True, deadline=None, max_examples=40)
-hypothesis.settings.register_profile("quick", hypothesis.settings.get_profile("skytide"), max_examples=12)
+hypothesis.settings.register_profile("skytide", derandomize=True, deadline=None, max_examples=ALL)
+hypothesis.settings.register_profile("quick", hypothesis.settings.get_profile("skytide"), max_examples=QUICK)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "skytide"))
 
 
