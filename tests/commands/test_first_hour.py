@@ -79,7 +79,7 @@ def until_interrupted(folder: Path, windows: int) -> tuple[int, str, str]:
     return status, "".join(printed), "".join(errors)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_first_hour(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert find_java()
     write(tmp_path / "trades", range(10))

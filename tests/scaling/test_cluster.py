@@ -11,7 +11,7 @@ import pytest
 from support import autoscale_job
 
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.long,
     pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="finds processes in /proc"),
 ]
 DEADLINE_S = 570
