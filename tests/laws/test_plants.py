@@ -73,7 +73,7 @@ def cluster() -> Site:
 
     def pass_time(now_s: float) -> None:
         made.settle()
-        plant.tend(now_s)
+        plant.track(now_s)
 
     return Site(plant, pass_time)
 

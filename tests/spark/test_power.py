@@ -88,9 +88,9 @@ def test_everything_else_is_left_to_the_plant_below(root: Path) -> None:
     below = executors(cluster, live=live)
     power = Power(below, root)
     power.request(Allocation(3, frequency_ghz=2.0), 0)
-    assert (power.lead_s, power.waits, power.what) == (FIRST_LEAD_S, True, "executors")
+    assert (power.lead_s, power.is_changing, power.what) == (FIRST_LEAD_S, True, "executors")
     cluster.settle()
-    power.tend(1)
+    power.track(1)
     power.keep(Allocation(2))
     assert power.size().workers == 3 and below._pool.wishes == {below: 2}
     power.request(Allocation(3, frequency_ghz=1.2), 2)

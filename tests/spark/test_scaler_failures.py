@@ -44,7 +44,7 @@ class Plant(Share):
         return self.seen(now_s)
 
     @property
-    def waits(self) -> bool:
+    def is_changing(self) -> bool:
         return self.under_way()
 
 

@@ -21,13 +21,13 @@ class TestExecutors:
         assert plant.request(Allocation(3), now_s=100) == Outcome("asked", "asked for 2 more executors: 3 in all")
         assert (plant.size(), plant.lead_s, cluster.requested) == (Allocation(1), FIRST_LEAD_S, [3])
         cluster.settle()
-        plant.tend(105)
+        plant.track(105)
         assert (plant.size(), plant.lead_s, warmed) == (Allocation(3), FIRST_LEAD_S, ["1", "2"])
-        assert plant.waits
+        assert plant.is_changing
         cluster.change("1", finished_tasks=1), cluster.change("2", finished_tasks=1)
-        plant.tend(116)
+        plant.track(116)
         assert plant.lead_s + 3 > 11 and FIRST_LEAD_S < plant.lead_s < 16
-        assert not plant.waits
+        assert not plant.is_changing
 
     @given(st.lists(st.tuples(st.integers(0, 2), st.floats(0, 9)), min_size=1, max_size=8), st.integers(1, 8))
     def test_no_busy_one_goes_while_an_idle_one_stays(self, states: list[tuple[int, float]], wanted: int) -> None:
@@ -58,12 +58,12 @@ class TestExecutors:
         cluster = FakeCluster(2)
         plant = executors(cluster, reported)
         plant.request(Allocation(1), now_s=0)
-        plant.tend(DRAIN_S)
+        plant.track(DRAIN_S)
         assert (cluster.killed, plant.size()) == ([], Allocation(1))
-        plant.tend(DRAIN_S + 1)
+        plant.track(DRAIN_S + 1)
         assert cluster.killed == ["0"] and "it is killed" in reported[0]
-        plant.tend(DRAIN_S + 2)
-        assert (len(reported), plant.waits) == (1, False)
+        plant.track(DRAIN_S + 2)
+        assert (len(reported), plant.is_changing) == (1, False)
 
     @pytest.mark.parametrize("deaf", ["it says so", "it fails"])
     def test_one_that_was_never_told_to_go_is_never_killed(self, deaf: str) -> None:
@@ -80,7 +80,7 @@ class TestExecutors:
         with contextlib.suppress(OSError):
             plant.request(Allocation(1), now_s=0)
         for now_s in (1, DRAIN_S + 1, 3 * DRAIN_S):
-            plant.tend(now_s)
+            plant.track(now_s)
         assert set(cluster.killed) <= set(cluster.told_to_go)
         assert "0" in cluster.active() and plant.size().workers >= 1
         cluster.decommission = right  # type: ignore[method-assign]
@@ -101,7 +101,7 @@ class TestExecutors:
                 cluster.decommission = right  # type: ignore[method-assign]
             with contextlib.suppress(OSError):
                 plant.request(Allocation(wanted), now_s)
-            plant.tend(now_s)
+            plant.track(now_s)
             if mood == 3:
                 cluster.settle()
             assert set(cluster.killed) <= set(cluster.told_to_go)
@@ -112,10 +112,10 @@ class TestExecutors:
         cluster.change("0", active_tasks=1), cluster.change("1", active_tasks=1)
         plant = executors(cluster)
         plant.request(Allocation(1), now_s=0)
-        plant.tend(1)
+        plant.track(1)
         assert cluster.told_to_go == ["0"]
         cluster.change("0", active_tasks=0)
-        plant.tend(2)
+        plant.track(2)
         assert cluster.told_to_go == ["0", "0"]
 
     def test_a_cluster_that_gives_too_few_is_noticed_and_asked_for_no_more(self) -> None:
@@ -124,16 +124,16 @@ class TestExecutors:
         plant = executors(cluster, reported)
         plant.request(Allocation(4), now_s=0)
         cluster.settle()
-        plant.tend(SHORT_AFTER * FIRST_LEAD_S)
+        plant.track(SHORT_AFTER * FIRST_LEAD_S)
         assert reported == []
-        plant.tend(SHORT_AFTER * FIRST_LEAD_S + 1)
+        plant.track(SHORT_AFTER * FIRST_LEAD_S + 1)
         assert reported == ["the cluster gives 3 of the 4 executors asked for; the request stands"]
         limited = plant.request(Allocation(8), now_s=30)
         assert limited.kind == "limited" and "not for 8" in limited.text
         assert (cluster.requested[-1], len(reported)) == (4, 1)
         cluster.room = 100
         cluster.settle()
-        plant.tend(40)
+        plant.track(40)
         assert reported[1:] == ["the cluster now gives all 4 executors that were asked for"]
         plant.request(Allocation(8), now_s=41)
         assert cluster.requested[-1] == 8
@@ -144,11 +144,11 @@ class TestExecutors:
         plant = executors(cluster, reported)
         plant.request(Allocation(2), now_s=0)
         cluster.change("2", active=False, why_gone="killed by somebody")
-        plant.tend(1)
+        plant.track(1)
         assert reported == ["executor 2 is gone unexpectedly: killed by somebody"]
         assert (cluster.requested[-1], plant.size()) == (2, Allocation(1))
         cluster.settle()
-        plant.tend(2)
+        plant.track(2)
         assert (len(reported), plant.size()) == (1, Allocation(2))
 
     def test_a_cluster_that_fails_once_leaves_nothing_wrong(self) -> None:
@@ -158,9 +158,9 @@ class TestExecutors:
         cluster.change("1", active=False)
         right, cluster.request = cluster.request, _fails  # type: ignore[method-assign]
         with pytest.raises(OSError):
-            plant.tend(1)
+            plant.track(1)
         cluster.request = right  # type: ignore[method-assign]
-        plant.tend(2)
+        plant.track(2)
         assert len(reported) == 1
 
     def test_of_several_queries_the_one_that_needs_most_decides(self) -> None:
@@ -175,7 +175,7 @@ class TestExecutors:
         two.request(Allocation(2), 2)
         assert (cluster.requested[-1], len(cluster.told_to_go)) == (2, 2)
         cluster.change("3", active=False)
-        two.tend(3)
+        two.track(3)
         assert (len(heard[0]), len(heard[1])) == (0, 1)
 
     def test_a_query_that_is_content_keeps_what_it_has(self) -> None:
@@ -198,13 +198,13 @@ class TestExecutors:
         assert (kind(5, 1), kind(5, 2), kind(4, 3)) == ("asked", "kept", "asked")
         cluster.settle()
         cluster.change("2", finished_tasks=1)
-        plant.tend(4)
+        plant.track(4)
         late_s = 4 + SHORT_AFTER * FIRST_LEAD_S
         assert (kind(4, late_s), kind(9, late_s)) == ("limited", "limited")
         assert (kind(3, late_s), kind(3, late_s)) == ("done", "kept")  # what never came is no longer asked for
         cluster.accepts = False
         assert (kind(7, late_s), kind(1, late_s)) == ("refused", "refused")
-        assert (plant.size(), cluster.told_to_go, plant.waits) == (Allocation(3), [], False)
+        assert (plant.size(), cluster.told_to_go, plant.is_changing) == (Allocation(3), [], False)
         cluster.accepts = True
         assert (kind(7, late_s), kind(3, late_s), kind(1, late_s)) == ("asked", "done", "done")
         cluster.decommission = lambda executor: False  # type: ignore[method-assign]
@@ -217,15 +217,15 @@ class TestExecutors:
         one, two = (Share(FakeLive(), pool, [].append) for _ in range(2))  # type: ignore[arg-type]
         one.request(Allocation(6), 0)
         cluster.settle()
-        one.tend(1)
+        one.track(1)
         two.keep(Allocation(1))
         assert cluster.requested == [6], "another query still wants them"
         one.keep(Allocation(3))
         assert cluster.requested == [6, 3] and cluster.told_to_go == []
         for name in ("1", "2"):
             cluster.change(name, finished_tasks=1)
-        one.tend(2)
-        assert (one.size(), one.waits) == (Allocation(3), False)
+        one.track(2)
+        assert (one.size(), one.is_changing) == (Allocation(3), False)
         one.keep(Allocation(2))
         assert cluster.requested == [6, 3], "what is there stays until less of it is requested"
 
@@ -235,11 +235,11 @@ class TestExecutors:
         for now_s, workers in ((0, 2), (10, 3), (20, 4)):
             plant.request(Allocation(workers), now_s)
         cluster.give(1, finished_tasks=1)
-        plant.tend(15)  # the one that was asked for at 0
+        plant.track(15)  # the one that was asked for at 0
         assert plant.lead_s == pytest.approx(0.7 * FIRST_LEAD_S + 0.3 * 15)
         before_s = plant.lead_s
         cluster.give(1, finished_tasks=1)
-        plant.tend(16)  # the one that was asked for at 10
+        plant.track(16)  # the one that was asked for at 10
         assert plant.lead_s == pytest.approx(0.7 * before_s + 0.3 * 6)
 
     def test_whoever_is_told_may_stop_another_query(self) -> None:
@@ -258,7 +258,7 @@ class TestExecutors:
 
         plant = Share(FakeLive(), pool, tell)  # type: ignore[arg-type]
         cluster.change("1", active=False)
-        plant.tend(1)
+        plant.track(1)
         assert free == [True], "the executors were locked meanwhile"
 
     def test_pane_slots_follow_the_executors_that_are_there(self) -> None:
@@ -272,10 +272,10 @@ class TestExecutors:
         cluster.give(2, cores=2)
         plant = Share(FakeLive(), Pool(cluster), [].append, slots)  # type: ignore[arg-type]
         plant.request(Allocation(5), 0)
-        plant.tend(1)
+        plant.track(1)
         assert slots.sizes == (), "nothing has come yet"
         cluster.settle()
-        plant.tend(2)
+        plant.track(2)
         assert slots.sizes == (6,)
         cluster.accepts = False
         plant.request(Allocation(1), 3)
@@ -292,8 +292,8 @@ class TestExecutors:
         first.close()
         cluster.change("0", active=False), cluster.change("1", active=False)
         later = Share(FakeLive(), pool, reported.append)  # type: ignore[arg-type]
-        later.tend(10_000)
-        assert (later.size(), reported, cluster.requested, later.waits) == (Allocation(1), [], [4], False)
+        later.track(10_000)
+        assert (later.size(), reported, cluster.requested, later.is_changing) == (Allocation(1), [], [4], False)
 
     def test_an_executor_that_was_refused_for_hours_says_nothing_of_the_lead_time(self) -> None:
         cluster = FakeCluster(1, room=1)
@@ -301,9 +301,9 @@ class TestExecutors:
         plant.request(Allocation(2), 0)
         cluster.room = 2
         cluster.settle()
-        plant.tend(7_200)
+        plant.track(7_200)
         cluster.change("1", finished_tasks=1)
-        plant.tend(7_201)
+        plant.track(7_201)
         assert plant.lead_s < 20
 
 
@@ -331,7 +331,7 @@ class TestBadDays:
         loop, seen, cluster, plant = self.loop()
         seen.utilisation = None
         for now_s in range(0, 600, 10):
-            plant.tend(now_s)
+            plant.track(now_s)
             loop.cycle(now_s)
         assert cluster.requested == []
         seen.utilisation = 1.2
@@ -345,7 +345,7 @@ class TestBadDays:
         for jump_s, utilisation, gives in steps:
             now_s += 10 + jump_s
             seen.utilisation = utilisation
-            plant.tend(now_s)
+            plant.track(now_s)
             loop.cycle(now_s)
             if gives:
                 cluster.settle()
@@ -356,7 +356,7 @@ class TestBadDays:
         loop, seen, cluster, plant = self.loop()
         seen.utilisation = 0.7
         for now_s in (1e6, 1e6 + 10, 1e6 - 3600, 1e6 + 7200, 1e6 + 7210):
-            plant.tend(now_s)
+            plant.track(now_s)
             loop.cycle(now_s)
         assert cluster.requested == []
         seen.utilisation = 1.2

@@ -6,7 +6,7 @@ from skytide.records import Allocation, Observation, Outcome
 
 
 class Plant(Protocol):
-    """Whatever runs a query: it is watched, and resized. One whose workers need no care has no `keep`, `tend` and `close` of its own."""
+    """Whatever runs a query: it is watched, and resized. One whose workers need no care has no `keep`, `track` and `close` of its own."""
 
     what: str = "workers"
     """What its workers are called."""
@@ -16,8 +16,8 @@ class Plant(Protocol):
         """How long it takes until an added worker works, as far as is known."""
 
     @property
-    def waits(self) -> bool:
-        """Whether something is under way that `tend` should see soon."""
+    def is_changing(self) -> bool:
+        """Whether something is under way that `track` should see soon."""
         return False
 
     def observe(self, now_s: float) -> Observation | None:
@@ -33,7 +33,7 @@ class Plant(Protocol):
         """Note that what is there, or was asked for, is still wanted: others who use it must not take it away. What is not wanted any more, and did not come, is called off."""
         return None
 
-    def tend(self, now_s: float) -> None:
+    def track(self, now_s: float) -> None:
         """Look after workers that come and go."""
         return None
 

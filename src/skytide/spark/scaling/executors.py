@@ -23,7 +23,7 @@ Tell = Callable[[str], None]
 
 
 class Pool:
-    """Keeps as many executors as were asked for last. Only `tend` looks at what is there; in between, nothing changes."""
+    """Keeps as many executors as were asked for last. Only `track` looks at what is there; in between, nothing changes."""
 
     def __init__(self, cluster: Cluster, warm: Callable[[Executor], None] | None = None) -> None:
         """Begin with what is there. `warm` is called with each executor that comes later."""
@@ -50,8 +50,8 @@ class Pool:
         self._looked_s: float | None = None
 
     @property
-    def waits(self) -> bool:
-        """Whether something is under way that `tend` should see soon."""
+    def is_changing(self) -> bool:
+        """Whether something is under way that `track` should see soon."""
         return bool(self._leaving or self._came) or (self._target or 0) > self.size()
 
     def size(self) -> int:
@@ -65,7 +65,7 @@ class Pool:
 
     def request(self, total: int, now_s: float) -> Outcome:
         """Ask for executors, or let some go: idle ones first, and never more than necessary."""
-        self.tend(now_s)
+        self.track(now_s)
         staying, before = self._staying(), self.size() if self._target is None else self._target
         workers, refused = total, ""
         if self._ceiling is not None and workers > self._ceiling:
@@ -105,7 +105,7 @@ class Pool:
         news, self._news = self._news, []
         return news
 
-    def tend(self, now_s: float) -> None:
+    def track(self, now_s: float) -> None:
         """Find out which executors came, left, died, or are overdue."""
         kept = 0.5 ** (max(0.0, now_s - (now_s if self._looked_s is None else self._looked_s)) / LOAD_HALVES_S)
         self._looked_s = now_s
@@ -211,9 +211,9 @@ class Share(Watched):
         return self._pool.lead_s
 
     @property
-    def waits(self) -> bool:
+    def is_changing(self) -> bool:
         """Whether executors come or go."""
-        return self._pool.waits
+        return self._pool.is_changing
 
     def size(self) -> Allocation:
         """Return the executors of the application."""
@@ -237,10 +237,10 @@ class Share(Watched):
             self._pool.wishes[self] = wanted.workers
             self._pool.call_off(max(self._pool.wishes.values()))
 
-    def tend(self, now_s: float) -> None:
+    def track(self, now_s: float) -> None:
         """Look after executors that come and go."""
         with self._pool.lock:
-            self._pool.tend(now_s)
+            self._pool.track(now_s)
         self._after_a_look()
 
     def _after_a_look(self) -> None:

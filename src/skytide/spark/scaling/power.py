@@ -45,9 +45,9 @@ class Power(Plant):
         return self._plant.lead_s
 
     @property
-    def waits(self) -> bool:
+    def is_changing(self) -> bool:
         """Whether workers come or go."""
-        return self._plant.waits
+        return self._plant.is_changing
 
     @property
     def frequencies_ghz(self) -> tuple[float, ...]:
@@ -94,9 +94,9 @@ class Power(Plant):
         """Let the other plant note it."""
         self._plant.keep(wanted)
 
-    def tend(self, now_s: float) -> None:
+    def track(self, now_s: float) -> None:
         """Let the other plant look after its workers."""
-        self._plant.tend(now_s)
+        self._plant.track(now_s)
 
     def close(self) -> None:
         """Close the other plant; the frequency stays."""

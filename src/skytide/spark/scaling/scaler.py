@@ -172,11 +172,11 @@ class Scaler(Printed):
         try:
             while not self._stopped and not self._over():
                 at_s = self.clock()
-                self._safely("look at the executors", self._tend)
+                self._safely("look at the executors", self._track)
                 if self._away_s is None and at_s >= next_s:
                     self._safely("cycle", self._cycle)
                     next_s = max(next_s + self.interval_s, at_s + self.interval_s / 2)  # missed cycles are not made up for
-                soon_s = LOOK_S if self._away_s is not None or self._plant.waits else self.interval_s
+                soon_s = LOOK_S if self._away_s is not None or self._plant.is_changing else self.interval_s
                 self._wake.wait(soon_s if self._away_s is not None else min(max(next_s - self.clock(), MIN_WAIT_S), soon_s))
                 self._wake.clear()
         except Exception as error:
@@ -186,8 +186,8 @@ class Scaler(Printed):
             end = "the auto-scaler was stopped" if self._stopped else "the auto-scaler ends, as its query did"
             self.say(self._failures.get("end", end), logging.WARNING if "end" in self._failures else logging.INFO)
 
-    def _tend(self) -> None:
-        self._plant.tend(self.clock())
+    def _track(self) -> None:
+        self._plant.track(self.clock())
 
     def _cycle(self) -> None:
         cycle = self._loop.cycle(self.clock())
