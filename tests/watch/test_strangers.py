@@ -67,7 +67,7 @@ def test_those_without_the_token_make_room(page: Page, watch: Watch, query: Talk
         late = opened.enter_context(closing(Viewer(page, BEARER)))
         assert late.event() == "all"
         query.batch()
-        watch.see()
+        watch.refresh()
         assert trusted.event() == late.event() == "news"
 
 

@@ -19,7 +19,7 @@ class SplitLoad:
 
 
 @dataclass(frozen=True)
-class FleetLook:
+class FleetSnapshot:
     """A fleet and its query at one moment, in seconds since its streams began."""
 
     at_s: float
@@ -32,7 +32,7 @@ class FleetLook:
 class FleetHistory:
     """What views and pictures of a fleet are made of."""
 
-    looks: tuple[FleetLook, ...] = ()
+    looks: tuple[FleetSnapshot, ...] = ()
     query: History = field(default_factory=History)
 
     def after(
@@ -42,11 +42,11 @@ class FleetHistory:
         if not fleet.streams + fleet.missing or (self.looks and (fleet, status) == (self.looks[-1].fleet, self.looks[-1].query)):
             return self
         loads = tuple(SplitLoad(each.split, len(each.streams), each.rate_hz, each.buffered) for each in splits)
-        look = FleetLook(at_s, fleet, loads, status)
+        look = FleetSnapshot(at_s, fleet, loads, status)
         return replace(self, looks=(*self.looks, look), query=self.query.after(status, windows))
 
     @property
-    def latest(self) -> FleetLook | None:
+    def latest(self) -> FleetSnapshot | None:
         """The latest look."""
         return self.looks[-1] if self.looks else None
 

@@ -9,7 +9,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from skytide.dashboard.fleet_history import FleetHistory, FleetLook
+from skytide.dashboard.fleet_history import FleetHistory, FleetSnapshot
 from skytide.dashboard.live import AROUND, MAX_WIDTH, NAME, NUMBER, UNIT, gauge, sparkline
 from skytide.records import Status
 from skytide.records.fleet import FleetStatus
@@ -54,7 +54,7 @@ def line(history: FleetHistory, *, progress: str) -> str:
     )
 
 
-def _loads(look: FleetLook) -> str:
+def _loads(look: FleetSnapshot) -> str:
     """Return how full the splits are."""
     return ", ".join(f"{load.rate_hz / look.fleet.capacity_hz:.0%}" for load in look.splits[:SPLITS_SHOWN]) + (
         ", ..." if len(look.splits) > SPLITS_SHOWN else ""
@@ -89,7 +89,7 @@ def plural(count: int, word: str) -> str:
     return word if count == 1 else f"{word}s"
 
 
-def _numbers(history: FleetHistory, latest: FleetLook, bars: int) -> RenderableType:
+def _numbers(history: FleetHistory, latest: FleetSnapshot, bars: int) -> RenderableType:
     fleet, query, looks = latest.fleet, latest.query, history.looks[-bars:]
     table = Table.grid(padding=(0, 1))
     table.add_column(style="dim", width=NAME)

@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from skytide.dashboard.fleet_history import FleetHistory, FleetLook
+from skytide.dashboard.fleet_history import FleetHistory, FleetSnapshot
 from skytide.dashboard.fleet_live import plural
 from skytide.dashboard.picture import INPUT, QUIET, START, title
 
@@ -60,9 +60,9 @@ def _first_batch_s(history: FleetHistory) -> float:
     return next((look.at_s for look in history.looks if look.query.batch >= 0), 0.0)
 
 
-def _first_looks(history: FleetHistory) -> list[FleetLook]:
+def _first_looks(history: FleetHistory) -> list[FleetSnapshot]:
     """Return the first look after each batch of the query."""
-    found: dict[int, FleetLook] = {}
+    found: dict[int, FleetSnapshot] = {}
     for look in history.looks:
         if look.query.batch >= 0:
             found.setdefault(look.query.batch, look)

@@ -7,8 +7,8 @@ from typing import Any
 
 from skytide.errors import SkytideError
 from skytide.records import STEPS
-from skytide.watch.looks import OVER, FleetLook, QueryLook, ScalerLook
 from skytide.watch.query_view import is_live
+from skytide.watch.snapshots import OVER, FleetSnapshot, QuerySnapshot, ScalerSnapshot
 from skytide.watch.watch import Watched
 
 try:
@@ -24,7 +24,7 @@ class Value:
     name: str
     help: str
     of: Callable[[Any], float | None]
-    """Returns its value in a look; None if it is not known."""
+    """Returns its value in a snapshot; None if it is not known."""
 
     @property
     def is_counter(self) -> bool:
@@ -97,7 +97,7 @@ _log = logging.getLogger(__name__)
 
 def families(watched: Sequence[Watched]) -> Iterator[Metric]:
     """Return all metrics of what was seen; what cannot be told of one subject is left out for that subject only."""
-    queries, scalers, fleets = (_seen(watched, kind) for kind in (QueryLook, ScalerLook, FleetLook))
+    queries, scalers, fleets = (_seen(watched, kind) for kind in (QuerySnapshot, ScalerSnapshot, FleetSnapshot))
     for values, seen, label in ((QUERY, queries, "query"), (SCALER, scalers, "query"), (FLEET, fleets, "fleet")):
         for value in values:
             kind = CounterMetricFamily if value.is_counter else GaugeMetricFamily
@@ -116,7 +116,7 @@ def families(watched: Sequence[Watched]) -> Iterator[Metric]:
 
 def _number(value: Value, each: Watched) -> float | None:
     try:
-        number = value.of(each.look)
+        number = value.of(each.latest)
         return None if number is None else float(number)
     except Exception:
         _log.warning("%s of %r is not known now", value.name, each.subject.name, exc_info=True)
@@ -131,11 +131,11 @@ def _of_queries(queries: Mapping[str, Watched]) -> Iterable[Metric]:
     )
     spent = CounterMetricFamily("skytide_query_step_seconds_total", "Where the time of batches went.", labels=["query", "step"])
     for name, each in queries.items():
-        if is_live(each.look.status):
+        if is_live(each.latest.status):
             latency.add_metric([name], each.latencies.buckets(), each.latencies.sum_s)
         for step in STEPS:
-            if step in each.look.seconds:
-                spent.add_metric([name, step.replace(" ", "_")], each.look.seconds[step])
+            if step in each.latest.seconds:
+                spent.add_metric([name, step.replace(" ", "_")], each.latest.seconds[step])
     return [family for family in (latency, spent) if family.samples]
 
 
@@ -146,7 +146,7 @@ def _of_fleets(fleets: Mapping[str, Watched]) -> Iterable[Metric]:
     )
     lost = CounterMetricFamily("skytide_fleet_lost_total", "How often something of a stream was lost.", labels=["fleet", "reason"])
     for name, each in fleets.items():
-        status = each.look.status
+        status = each.latest.status
         talking = status.streams - status.silent
         for state, number in (
             ("talking", talking),
@@ -156,7 +156,7 @@ def _of_fleets(fleets: Mapping[str, Watched]) -> Iterable[Metric]:
             ("unreadable", status.unreadable),
         ):
             streams.add_metric([name, state], number)
-        for split in each.look.splits:
+        for split in each.latest.splits:
             if status.capacity_hz:
                 loads.add_metric([name, str(split.split)], split.rate_hz / status.capacity_hz)
         for reason, number in sorted(status.skipped.items()):
@@ -166,7 +166,7 @@ def _of_fleets(fleets: Mapping[str, Watched]) -> Iterable[Metric]:
 
 def _seen(watched: Sequence[Watched], kind: type) -> dict[str, Watched]:
     """Return those of a kind by name; of several with the same name the latest, as their metrics could not be distinguished."""
-    return {_label(each.subject.name): each for each in watched if isinstance(each.look, kind)}
+    return {_label(each.subject.name): each for each in watched if isinstance(each.latest, kind)}
 
 
 def _label(name: str) -> str:
@@ -174,6 +174,6 @@ def _label(name: str) -> str:
     return name.encode(errors="replace").decode()
 
 
-def _expected(look: ScalerLook, name: str) -> float | None:
-    expected = look.cycles[-1].decided.expected if look.cycles else None
+def _expected(seen: ScalerSnapshot, name: str) -> float | None:
+    expected = seen.cycles[-1].decided.expected if seen.cycles else None
     return None if expected is None else float(getattr(expected, name))

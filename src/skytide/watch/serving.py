@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from skytide.errors.checks import refused
-from skytide.watch.looks import Subject
+from skytide.watch.snapshots import Subject
 from skytide.watch.watch import Watch
 
 if TYPE_CHECKING:

@@ -32,8 +32,8 @@ from skytide.spark.sinks.outlets import window_table
 from skytide.spark.sinks.sinks import MemorySink
 from skytide.spark.sources.panes import OwnSource
 from skytide.spark.watching import fleet_subject, query_subject
-from skytide.watch.looks import Subject
 from skytide.watch.serving import export, serve
+from skytide.watch.snapshots import Subject
 
 if TYPE_CHECKING:
     from skytide.watch.exporter import Exporter
@@ -298,7 +298,7 @@ class Run(Printed):
             threading.Thread(target=end, name="skytide stop", daemon=True).start()
 
     def _subjects(self) -> list[Subject]:
-        """Return what there is to look at: the query, and the fleet that it reads."""
+        """Return what there is to watch: the query, and the fleet that it reads."""
         return [
             query_subject(self, self._engine),
             *([fleet_subject(self._source, self)] if isinstance(self._source, Fleet) else []),

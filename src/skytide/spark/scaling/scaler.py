@@ -17,8 +17,8 @@ from skytide.records.printing import Printed, seconds
 from skytide.spark.clock import Clock, steady
 from skytide.spark.scaling.live import LiveQuery
 from skytide.spark.watching import scaler_subject
-from skytide.watch.looks import ScalerAbout
 from skytide.watch.serving import export, serve
+from skytide.watch.snapshots import ScalerAbout
 
 if TYPE_CHECKING:
     from skytide.watch.exporter import Exporter

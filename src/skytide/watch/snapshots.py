@@ -1,4 +1,4 @@
-"""What one look at something that runs shows: the records that pages and metrics are made of."""
+"""Snapshots of what runs: the records that pages and metrics are made of."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -23,7 +23,7 @@ class Points:
 
 
 @dataclass(frozen=True)
-class QueryLook:
+class QuerySnapshot:
     """A continuous query at one moment."""
 
     at_s: float
@@ -50,7 +50,7 @@ class ScalerAbout:
 
 
 @dataclass(frozen=True)
-class ScalerLook:
+class ScalerSnapshot:
     """An auto-scaler at one moment."""
 
     at_s: float
@@ -75,7 +75,7 @@ class StreamRow:
 
 
 @dataclass(frozen=True)
-class FleetLook:
+class FleetSnapshot:
     """A fleet at one moment."""
 
     at_s: float
@@ -89,7 +89,7 @@ class FleetLook:
 
 @dataclass(frozen=True)
 class Subject:
-    """Something to look at."""
+    """Something to watch."""
 
     id: str
     kind: str
@@ -97,7 +97,7 @@ class Subject:
     name: str
     about: str
     """What it does, in one line."""
-    look: Callable[[], Any]
-    """Returns a look of its kind; if it fails, the next one may succeed."""
+    snapshot: Callable[[], Any]
+    """Returns a snapshot of its kind; if it fails, the next one may succeed."""
     actions: Mapping[str, Callable[[], None]] = field(default_factory=dict)
     """What people may ask of it."""
