@@ -154,7 +154,7 @@ def test_who_comes_back_gets_what_came_meanwhile(setting: Setting) -> None:
         setting.query.batch(tuples=tuples)
         setting.watch.refresh()
     came = setting.events(known, count=2)
-    assert [(kind, news["point"]["input_hz"]) for kind, _, news in came] == [("news", 4_000), ("news", 6_000)]
+    assert [(kind, update["point"]["input_hz"]) for kind, _, update in came] == [("update", 4_000), ("update", 6_000)]
     assert setting.events("another-7")[0][0] == "all"
 
 

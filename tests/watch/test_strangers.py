@@ -68,7 +68,7 @@ def test_those_without_the_token_make_room(page: Page, watch: Watch, query: Talk
         assert late.event() == "all"
         query.batch()
         watch.refresh()
-        assert trusted.event() == late.event() == "news"
+        assert trusted.event() == late.event() == "update"
 
 
 def test_who_shows_the_token_everywhere_keeps_their_place(page: Page) -> None:

@@ -88,8 +88,8 @@ def _two_columns(engine: "Engine") -> tuple[str, str] | None:
     return (compared[0], compared[1]) if drawn else None
 
 
-def _is_number(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+def _is_number(column_type: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(column_type) or pa.types.is_floating(column_type) or pa.types.is_decimal(column_type))
 
 
 def _points(results: pa.Table, columns: tuple[str, str]) -> Points:

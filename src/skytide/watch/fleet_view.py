@@ -126,8 +126,8 @@ def _tiles(now: FleetSnapshot) -> tuple[Tile, ...]:
     status = now.status
     takes_hz = status.capacity_hz * status.splits
     load = status.rate_hz / takes_hz if takes_hz else 0.0
-    known = f", which is {span(status.waits_s)} behind" if status.waits_s else ""
-    waits = [Tile("Windows", "wait", f"for {status.waits_for}{known}")] if status.waits_for else []
+    behind = f", which is {span(status.waits_s)} behind" if status.waits_s else ""
+    waits = [Tile("Windows", "wait", f"for {status.waits_for}{behind}")] if status.waits_for else []
     behind_s = status.buffered / takes_hz if takes_hz else 0.0
     return (
         Tile("Streams", count(status.streams), f"{count(status.silent)} silent, {count(status.suspended)} suspended, {count(status.missing)} missing", WARN if status.missing else ""),

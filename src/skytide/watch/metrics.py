@@ -97,13 +97,13 @@ _log = logging.getLogger(__name__)
 
 def families(watched: Sequence[Watched]) -> Iterator[Metric]:
     """Return all metrics of what was seen; what cannot be told of one subject is left out for that subject only."""
-    queries, scalers, fleets = (_seen(watched, kind) for kind in (QuerySnapshot, ScalerSnapshot, FleetSnapshot))
+    queries, scalers, fleets = (_seen(watched, snapshot_type) for snapshot_type in (QuerySnapshot, ScalerSnapshot, FleetSnapshot))
     for values, seen, label in ((QUERY, queries, "query"), (SCALER, scalers, "query"), (FLEET, fleets, "fleet")):
         for value in values:
-            kind = CounterMetricFamily if value.is_counter else GaugeMetricFamily
-            family = kind(value.name, value.help, labels=[label])
-            for name, each in seen.items():
-                number = _number(value, each)
+            family_of = CounterMetricFamily if value.is_counter else GaugeMetricFamily
+            family = family_of(value.name, value.help, labels=[label])
+            for name, subject in seen.items():
+                number = _number(value, subject)
                 if number is not None:
                     family.add_metric([name], number)
             if family.samples:
@@ -114,12 +114,12 @@ def families(watched: Sequence[Watched]) -> Iterator[Metric]:
         yield from _of_fleets(fleets)
 
 
-def _number(value: Value, each: Watched) -> float | None:
+def _number(value: Value, watched: Watched) -> float | None:
     try:
-        number = value.of(each.latest)
+        number = value.of(watched.latest)
         return None if number is None else float(number)
     except Exception:
-        _log.warning("%s of %r is not known now", value.name, each.subject.name, exc_info=True)
+        _log.warning("%s of %r is not known now", value.name, watched.subject.name, exc_info=True)
         return None
 
 
@@ -130,12 +130,12 @@ def _of_queries(queries: Mapping[str, Watched]) -> Iterable[Metric]:
         labels=["query"],
     )
     spent = CounterMetricFamily("skytide_query_step_seconds_total", "Where the time of batches went.", labels=["query", "step"])
-    for name, each in queries.items():
-        if is_live(each.latest.status):
-            latency.add_metric([name], each.latencies.buckets(), each.latencies.sum_s)
+    for name, query in queries.items():
+        if is_live(query.latest.status):
+            latency.add_metric([name], query.latencies.buckets(), query.latencies.sum_s)
         for step in STEPS:
-            if step in each.latest.seconds:
-                spent.add_metric([name, step.replace(" ", "_")], each.latest.seconds[step])
+            if step in query.latest.seconds:
+                spent.add_metric([name, step.replace(" ", "_")], query.latest.seconds[step])
     return [family for family in (latency, spent) if family.samples]
 
 
@@ -145,8 +145,8 @@ def _of_fleets(fleets: Mapping[str, Watched]) -> Iterable[Metric]:
         "skytide_fleet_split_load_ratio", "What comes to a split over what it can take.", labels=["fleet", "split"]
     )
     lost = CounterMetricFamily("skytide_fleet_lost_total", "How often something of a stream was lost.", labels=["fleet", "reason"])
-    for name, each in fleets.items():
-        status = each.latest.status
+    for name, fleet in fleets.items():
+        status = fleet.latest.status
         talking = status.streams - status.silent
         for state, number in (
             ("talking", talking),
@@ -156,7 +156,7 @@ def _of_fleets(fleets: Mapping[str, Watched]) -> Iterable[Metric]:
             ("unreadable", status.unreadable),
         ):
             streams.add_metric([name, state], number)
-        for split in each.latest.splits:
+        for split in fleet.latest.splits:
             if status.capacity_hz:
                 loads.add_metric([name, str(split.split)], split.rate_hz / status.capacity_hz)
         for reason, number in sorted(status.skipped.items()):
@@ -164,9 +164,9 @@ def _of_fleets(fleets: Mapping[str, Watched]) -> Iterable[Metric]:
     return [family for family in (streams, loads, lost) if family.samples]
 
 
-def _seen(watched: Sequence[Watched], kind: type) -> dict[str, Watched]:
+def _seen(watched: Sequence[Watched], snapshot_type: type) -> dict[str, Watched]:
     """Return those of a kind by name; of several with the same name the latest, as their metrics could not be distinguished."""
-    return {_label(each.subject.name): each for each in watched if isinstance(each.latest, kind)}
+    return {_label(one.subject.name): one for one in watched if isinstance(one.latest, snapshot_type)}
 
 
 def _label(name: str) -> str:

@@ -181,7 +181,7 @@ def _tiles(now: QuerySnapshot, trail: Trail) -> tuple[Tile, ...]:
     status, live = now.status, is_live(now.status)
     last, minute_s = status.last_window, now.at_s - MINUTE_S
     rates = trail.values("input_hz", minute_s)
-    known = latencies_s([row for row in now.windows if row.window_end_us / 1e6 > minute_s])
+    latency_s = latencies_s([row for row in now.windows if row.window_end_us / 1e6 > minute_s])
     late = share(status.late / max(status.tuples, 1))
     late_hz, came_hz = _mean(trail.values("late_hz", minute_s)), _mean(rates)
     much = late_hz > MUCH_LATE * max(came_hz, 1e-9)
@@ -192,8 +192,8 @@ def _tiles(now: QuerySnapshot, trail: Trail) -> tuple[Tile, ...]:
         else Tile("Batches", count(status.batch + 1), "the trigger has no interval"),
         Tile("Backlog", span(status.backlog_s or 0.0), "behind the clock") if live else Tile("Backlog", "–", "event times are not the time of day"),
         Tile("Input", f"{count(0.0 if now.state == 'idle' else status.input_rate_hz)}/s", f"up to {count(max(rates, default=0.0))}/s in a minute; {count(status.tuples)} so far"),
-        Tile("Latency", span(last.latency_s), f"mean {span(known[0])}, p99 {span(known[1])}; slack {span(status.slack_us / 1e6)}")
-        if live and last and known
+        Tile("Latency", span(last.latency_s), f"mean {span(latency_s[0])}, p99 {span(latency_s[1])}; slack {span(status.slack_us / 1e6)}")
+        if live and last and latency_s
         else Tile("Latency", "–", f"slack {span(status.slack_us / 1e6)}"),
         Tile("Late", late, f"{count(status.late)} dropped, {count(late_hz)}/s in the last minute", WARN if much else ""),
         Tile("Invalid", count(status.invalid), f"and {count(status.held)} held: their time is not believed yet", WARN if status.invalid else ""),
@@ -244,8 +244,8 @@ def _windows(rows: Sequence[WindowRow], live: bool) -> Table:
 
 def _new_window(before: QuerySnapshot | None, now: QuerySnapshot) -> WindowRow | None:
     """Return the slowest of the windows that came out since the snapshot before."""
-    known_us = before.windows[-1].window_end_us if before and before.windows else -1
-    new = [row for row in now.windows if row.window_end_us > known_us]
+    before_us = before.windows[-1].window_end_us if before and before.windows else -1
+    new = [row for row in now.windows if row.window_end_us > before_us]
     return max(new, key=lambda row: row.latency_s, default=None)
 
 

@@ -51,8 +51,8 @@ class Watched:
     def update(self, whole: bool = True, point: Any = None) -> dict[str, Any]:
         """Return what a page needs: the panel with all points, or with the one that is new."""
         subject = self.subject
-        known = {"id": subject.id, "kind": subject.kind, "name": subject.name, "about": subject.about}
-        shown = {**known, **(self.panel.to_json() if self.panel else {})}
+        about = {"id": subject.id, "kind": subject.kind, "name": subject.name, "about": subject.about}
+        shown = {**about, **(self.panel.to_json() if self.panel else {})}
         return shown | ({"trail": self.trail.columns()} if whole else {"point": point})
 
     def _shown(self, now: Any) -> dict[str, Any] | None:
@@ -107,10 +107,10 @@ class Watch:
     def add(self, subject: Subject) -> None:
         """Watch a subject from now on; one with the id of an earlier one continues its points."""
         with self._lock:
-            known = self._watched.get(subject.id)
+            earlier = self._watched.get(subject.id)
             watched = Watched(subject)
-            if known is not None:
-                watched.trail, watched.latencies = known.trail, known.latencies
+            if earlier is not None:
+                watched.trail, watched.latencies = earlier.trail, earlier.latencies
             self._watched[subject.id] = watched
         self.refresh()
 
@@ -129,9 +129,9 @@ class Watch:
     def refresh(self) -> None:
         """Take a snapshot of all subjects that have not ended; a slow one keeps no page waiting."""
         with self._looking:
-            news = [self._refresh(watched) for watched in self.watched() if not watched.over]
-            news.append(self._forget())
-        if any(news):
+            changed = [self._refresh(watched) for watched in self.watched() if not watched.over]
+            changed.append(self._forget())
+        if any(changed):
             for notify in list(self._subscribers):
                 notify()
 
@@ -185,8 +185,8 @@ class Watch:
     def act(self, subject: str, action: str) -> bool:
         """Carry out an action of a subject, and return whether it has that action."""
         with self._lock:
-            known = self._watched.get(subject)
-        carry_out = known.subject.actions.get(action) if known and not known.over else None
+            watched = self._watched.get(subject)
+        carry_out = watched.subject.actions.get(action) if watched and not watched.over else None
         if carry_out is None:
             return False
         carry_out()
