@@ -329,10 +329,10 @@ def test_what_was_saved_by_another_version_is_left_alone_and_so_are_other_contro
 
 def test_a_backlog_is_worked_off() -> None:
     seen = Observation(0, 10, Allocation(2), 1_000, 1_000, 0.8, backlog=120_000)
-    assert evaluate([seen], lead_s=5).utilisation == pytest.approx(1.6)
+    assert evaluate([seen], lead_s=5).demand_ratio == pytest.approx(1.6)
     nothing_comes = Observation(10, 10, Allocation(2), 0, 500, 0.0, backlog=120_000)
     before = replace(seen, service_s=0.004)
-    assert evaluate([before, nothing_comes], lead_s=5).utilisation == pytest.approx(1_000 * 0.004 / 2)
+    assert evaluate([before, nothing_comes], lead_s=5).demand_ratio == pytest.approx(1_000 * 0.004 / 2)
 
 
 def test_the_time_for_a_tuple_is_that_of_the_latest_observations_at_this_frequency() -> None:

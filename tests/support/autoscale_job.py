@@ -53,8 +53,8 @@ class Cautious(Controller):
 class _Cautious(ControllerLogic):
     def decide(self, seen: Evaluation, *, now_s: float) -> Decision:
         present = seen.seen.allocation
-        wanted = max(1, -int(-present.workers * min(seen.utilisation, 2.0) // 0.8))
-        return Decision(present.with_workers(wanted), f"utilisation {seen.utilisation:.2f}: {present.workers} to {wanted}")
+        wanted = max(1, -int(-present.workers * min(seen.demand_ratio, 2.0) // 0.8))
+        return Decision(present.with_workers(wanted), f"utilisation {seen.demand_ratio:.2f}: {present.workers} to {wanted}")
 
     def snapshot(self) -> dict[str, Any]:
         return {}

@@ -29,7 +29,7 @@ class TalkingQuery:
         return self.latest
 
     def batch(
-        self, *, tuples: int = 1_000, late: int = 0, invalid: int = 0, utilisation: float = 0.4, latency_s: float = 1.5
+        self, *, tuples: int = 1_000, late: int = 0, invalid: int = 0, trigger_share: float = 0.4, latency_s: float = 1.5
     ) -> None:
         """Do one more batch, half a second after the one before, with one window."""
         status = self.latest.status
@@ -40,7 +40,7 @@ class TalkingQuery:
             status,
             batch=number,
             input_rate_hz=2.0 * tuples,
-            utilisation=utilisation,
+            trigger_share=trigger_share,
             pane_utilisation=0.2,
             backlog_s=0.3,
             slack_us=400_000,

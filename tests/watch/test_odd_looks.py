@@ -146,7 +146,7 @@ def test_every_odd_number_on_a_page_is_strict_json(value: Any) -> None:
     watch, query, scaler, fleet = Watch(), TalkingQuery(), TalkingScaler("its scaler"), TalkingFleet()
     number = 0.0 if value is None else value
     for _ in range(2):
-        query.batch(utilisation=number)
+        query.batch(trigger_share=number)
         fleet.look_again(rate_hz=number if abs(number) < math.inf else 1.0)
     scaler.cycle(rate_hz=number, wanted=8, limited=4, utilisation=number, reason="why")
     odd = replace(query.latest.status, input_rate_hz=number, backlog_s=value, pane_utilisation=value, splitting_factor=number)

@@ -80,8 +80,8 @@ def test_it_loads_and_updates(shown: Callable[..., Shown]) -> None:
     assert one.tab.locator("#charts canvas").count() == 8
     assert one.tab.locator("#scatter svg").is_visible()
     assert one.tab.title() == "Keeps up: prices · skytide"
-    one.batches(3, utilisation=2.0)
-    one.batches(20, utilisation=2.0, tuples=45_000)
+    one.batches(3, trigger_share=2.0)
+    one.batches(20, trigger_share=2.0, tuples=45_000)
     one.until("#verdict", "Falls behind")
     one.until("#tiles", "90,000/s")
 

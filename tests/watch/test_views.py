@@ -28,7 +28,7 @@ def seen(query: TalkingQuery, **batch: float) -> tuple[dict, Trail]:
 def test_a_point_has_what_a_batch_did() -> None:
     query = TalkingQuery()
     query.batch()
-    found, _ = seen(query, tuples=3_000, late=20, invalid=5, utilisation=0.9, latency_s=2.0)
+    found, _ = seen(query, tuples=3_000, late=20, invalid=5, trigger_share=0.9, latency_s=2.0)
     assert found["t"] == NOW_S + 1.0
     assert (found["input_hz"], found["load"], found["pane_load"]) == (6_000, 90, 20)
     assert (found["late_hz"], found["invalid_hz"]) == (40, 10)  # in half a second
@@ -54,21 +54,21 @@ def test_a_query_that_is_idle_goes_on_in_the_charts() -> None:
 
 
 @pytest.mark.parametrize(
-    ("utilisation", "level", "text"),
+    ("trigger_share", "level", "text"),
     [(0.4, "good", "Keeps up"), (0.9, "warn", "Hardly keeps up"), (1.3, "bad", "Falls behind")],
 )
-def test_the_verdict_says_whether_it_keeps_up(utilisation: float, level: str, text: str) -> None:
+def test_the_verdict_says_whether_it_keeps_up(trigger_share: float, level: str, text: str) -> None:
     query = TalkingQuery()
-    _, trail = seen(query, utilisation=utilisation)
+    _, trail = seen(query, trigger_share=trigger_share)
     found = verdict(query.snapshot(), trail)
     assert (found.level, found.text) == (level, text)
 
 
 def test_one_slow_first_batch_is_no_verdict() -> None:
     query, trail = TalkingQuery(), Trail()
-    for utilisation in (50.0, 0.4, 0.4, 0.4):
+    for trigger_share in (50.0, 0.4, 0.4, 0.4):
         before = query.snapshot()
-        query.batch(utilisation=utilisation)
+        query.batch(trigger_share=trigger_share)
         trail.add(point(before, query.snapshot()))
     assert verdict(query.snapshot(), trail).text == "Keeps up"
 

@@ -173,7 +173,7 @@ class GuardLogic:
         return max(n for _, n in self._wanted)
 
     def _begin_trial(self, seen: Evaluation, base: int, limit: int) -> None:
-        overloaded = seen.utilisation > 1 and limit > base
+        overloaded = seen.demand_ratio > 1 and limit > base
         self._trial = [base, seen.seen.processed_rate_hz, seen.seen.arrival_rate_hz, limit, 0] if overloaded else None
 
     def _judge_trial(self, seen: Evaluation, now_s: float) -> str | None:
@@ -191,7 +191,7 @@ class GuardLogic:
         self._trial = None
         hoped = HELPED * (after / before - 1)
         more_came = now.arrival_rate_hz > came_hz * (1 + CHANGED)
-        if seen.utilisation <= 1 or more_came or now.processed_rate_hz > rate_hz * (1 + hoped):
+        if seen.demand_ratio <= 1 or more_came or now.processed_rate_hz > rate_hz * (1 + hoped):
             return None
         self._useless = [before, now.arrival_rate_hz, now_s]
         did, had = (

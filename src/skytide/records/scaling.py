@@ -4,6 +4,7 @@ import time
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from skytide.errors.deprecation import warn_renamed
 from skytide.records.printing import Printed, number, seconds
 
 
@@ -75,12 +76,18 @@ class Evaluation:
     """Tuples per second that have to be served: those that come, or are about to, and a share of those that wait."""
     service_s: float | None
     """The time one worker takes for one tuple, over the latest intervals."""
-    utilisation: float
+    demand_ratio: float
     """The demand over what the present workers can serve."""
     lead_s: float
     """How long it takes until an added worker works."""
     settled: bool = True
     """False as long as workers that were asked for are not there yet, or have not worked for a whole interval."""
+
+    @property
+    def utilisation(self) -> float:
+        """The former name of `demand_ratio`; what was measured is `seen.utilisation`."""
+        warn_renamed("Evaluation.utilisation", "Evaluation.demand_ratio")
+        return self.demand_ratio
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from skytide.errors.deprecation import warn_renamed
 from skytide.records.printing import LIVE_S, Printed, moment, number, seconds, span
 
 
@@ -44,7 +45,7 @@ class Status(Printed):
     """Tuples per second that came in with the latest batch, since the batch before."""
     processing_rate_hz: float = 0.0
     """Tuples of the latest batch per second that it took."""
-    utilisation: float = 0.0
+    trigger_share: float = 0.0
     """The time the latest batch took, without what Spark does around it, over the trigger's interval; near 1 it hardly keeps up."""
     backlog_s: float | None = None
     """How far the newest tuple is behind the wall clock; None if that is more than a day, as in a recording."""
@@ -87,9 +88,17 @@ class Status(Printed):
     slot_tuples: tuple[int, ...] = ()
     """In the latest batch, the tuples that came to each slot of an operator on keys."""
 
+    @property
+    def utilisation(self) -> float:
+        """The former name of `trigger_share`."""
+        warn_renamed("status().utilisation", "status().trigger_share")
+        return self.trigger_share
+
     def lines(self) -> list[tuple[str, str]]:
         """Return what is worth knowing, in a few lines."""
-        rates = f"{number(self.input_rate_hz)} tuples/s come, {number(self.processing_rate_hz)} could; used {self.utilisation:.0%}"
+        rates = (
+            f"{number(self.input_rate_hz)} tuples/s come, {number(self.processing_rate_hz)} could; used {self.trigger_share:.0%}"
+        )
         late = f"{self.late:,} ({self.late / max(self.tuples, 1):.2%}) dropped, slack {seconds(self.slack_us / 1e6)}"
         aside = [
             f"{count:,} {what}"

@@ -22,7 +22,7 @@ from skytide.routing.pid import Gains, Pid, PidLogic, tuned
 from skytide.routing.ring import HashRing
 from skytide.routing.router import Partition, Router, Splitting
 from skytide.routing.sizes import RecentSizes
-from skytide.routing.utilisation import SlotUse, utilisation
+from skytide.routing.utilisation import SlotUse, slot_utilisation
 from skytide.routing.windows import POLICIES, Begin, InOrder, Merge, Policy, Task, Update, WindowScheduler
 
 __all__ = [
@@ -61,7 +61,7 @@ __all__ = [
     "Update",
     "WindowScheduler",
     "row_hashes",
+    "slot_utilisation",
     "strategy_of",
     "tuned",
-    "utilisation",
 ]

@@ -42,7 +42,7 @@ QUERY: tuple[Value, ...] = (
     Value("skytide_query_invalid_tuples_total", "Tuples that belong to no window.", lambda q: q.status.invalid),
     Value("skytide_query_held_tuples", "Tuples so far ahead of the others that their time is not believed yet.", lambda q: q.status.held),
     Value("skytide_query_windows_total", "Windows that came out.", lambda q: q.status.windows_out),
-    Value("skytide_query_utilisation_ratio", "Time of the latest batch over the interval of the trigger.", lambda q: q.status.utilisation if q.trigger_s else None),
+    Value("skytide_query_utilisation_ratio", "Time of the latest batch over the interval of the trigger.", lambda q: q.status.trigger_share if q.trigger_s else None),
     Value("skytide_query_pane_utilisation_ratio", "What came to the pane slots over what they could serve.", lambda q: q.status.pane_utilisation),
     Value("skytide_query_backlog_seconds", "How far the newest tuple is behind the clock.", lambda q: q.status.backlog_s if is_live(q.status) else None),
     Value("skytide_query_slack_seconds", "How long windows wait for late tuples.", lambda q: q.status.slack_us / 1e6),

@@ -100,7 +100,7 @@ def point(before: QuerySnapshot | None, now: QuerySnapshot) -> Point | None:
     values: dict[str, float | None] = {
         "t": now.at_s,
         "input_hz": status.input_rate_hz,
-        "load": 100 * status.utilisation if now.trigger_s else None,
+        "load": 100 * status.trigger_share if now.trigger_s else None,
         "pane_load": None if status.pane_utilisation is None else 100 * status.pane_utilisation,
         "backlog_s": status.backlog_s if live else None,
         "slack_s": min(slack_s, last.latency_s) if live and last else None,
@@ -157,7 +157,7 @@ def verdict(now: QuerySnapshot, trail: Trail) -> Verdict:
     if now.trigger_s is None:
         return Verdict(GOOD, "Works through what is there", "all that had come before it started")
     loads = trail.values("load", now.at_s - RECENT_S)
-    load = median(loads) / 100 if loads else now.status.utilisation
+    load = median(loads) / 100 if loads else now.status.trigger_share
     takes = f"a batch takes {share(load)} of its interval of {span(now.trigger_s)}"
     if now.state == "idle" and not any(trail.values("input_hz", now.at_s - RECENT_S)):
         return Verdict(GOOD, "Keeps up", "nothing comes at the moment")
@@ -185,9 +185,9 @@ def _tiles(now: QuerySnapshot, trail: Trail) -> tuple[Tile, ...]:
     late = share(status.late / max(status.tuples, 1))
     late_hz, came_hz = _mean(trail.values("late_hz", minute_s)), _mean(rates)
     much = late_hz > MUCH_LATE * max(came_hz, 1e-9)
-    load = status.utilisation if now.state != "idle" else 0.0
+    load = status.trigger_share if now.state != "idle" else 0.0
     tiles = [
-        Tile("Utilisation", share(load), f"of each {span(now.trigger_s)}", load_level(load), min(load, 1.0))
+        Tile("Batch time", share(load), f"of each {span(now.trigger_s)}", load_level(load), min(load, 1.0))
         if now.trigger_s
         else Tile("Batches", count(status.batch + 1), "the trigger has no interval"),
         Tile("Backlog", span(status.backlog_s or 0.0), "behind the clock") if live else Tile("Backlog", "–", "event times are not the time of day"),

@@ -229,8 +229,8 @@ def _service_s(seen: Evaluation) -> float | None:
     """Return the time of a worker per tuple; where it was not measured, it is derived from the utilisation."""
     if seen.service_s is not None and isfinite(seen.service_s) and seen.service_s > 0:
         return seen.service_s
-    if isfinite(seen.utilisation) and seen.utilisation > 0 and seen.demand_hz > 0:
-        guessed_s = seen.utilisation * seen.seen.allocation.workers / seen.demand_hz
+    if isfinite(seen.demand_ratio) and seen.demand_ratio > 0 and seen.demand_hz > 0:
+        guessed_s = seen.demand_ratio * seen.seen.allocation.workers / seen.demand_hz
         return guessed_s if isfinite(guessed_s) else None
     return None
 

@@ -35,7 +35,7 @@ class _Rules(ControllerLogic):
         self._config = config
 
     def decide(self, seen: Evaluation, *, now_s: float) -> Decision:
-        present, used = seen.seen.allocation, seen.utilisation
+        present, used = seen.seen.allocation, seen.demand_ratio
         if not isfinite(used):
             return Decision(present, f"no utilisation was measured: stays at {present.workers}")
         if used > self._config.theta_max:

@@ -41,11 +41,11 @@ class _Spl(ControllerLogic):
 
     def decide(self, seen: Evaluation, *, now_s: float) -> Decision:
         present, rate_hz = seen.seen.allocation, seen.seen.processed_rate_hz
-        if not (isfinite(seen.utilisation) and isfinite(rate_hz)):
+        if not (isfinite(seen.demand_ratio) and isfinite(rate_hz)):
             return Decision(present, f"no utilisation was measured: stays at {present.workers}")
         if not seen.settled:
             return Decision(present, f"not all requested workers have started: stays at {present.workers}")
-        n, index = present.workers, max(0.0, 1 - 1 / seen.utilisation) if seen.utilisation > 0 else 0.0
+        n, index = present.workers, max(0.0, 1 - 1 / seen.demand_ratio) if seen.demand_ratio > 0 else 0.0
         congested = index > self._config.congestion
         self._forget(n, congested, rate_hz)
         self._known[n] = (congested, rate_hz)
