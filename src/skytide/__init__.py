@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from skytide.spark.query.run import Run
     from skytide.spark.query.sql import register
     from skytide.spark.query.stream import Stream, Windowed, stream
-    from skytide.spark.scaling import Event, History, Scaler, ScalerStatus, autoscale
+    from skytide.spark.scaling import History, Scaler, ScalerStatus, ScalingEvent, autoscale
     from skytide.spark.sinks.sinks import SideSink, Sink
     from skytide.spark.sources.workload import WorkloadStream, workload
     from skytide.windows import Duration
@@ -41,7 +41,6 @@ __all__ = [
     "Cycle",
     "DropRatio",
     "Duration",
-    "Event",
     "Expression",
     "FixedSlack",
     "Fleet",
@@ -70,6 +69,7 @@ __all__ = [
     "Sarsa",
     "Scaler",
     "ScalerStatus",
+    "ScalingEvent",
     "SideSink",
     "Sink",
     "Sizes",
@@ -133,6 +133,7 @@ _HOMES = {
         "History",
         "Scaler",
         "ScalerStatus",
+        "ScalingEvent",
         "autoscale",
     ),
     "spark.sinks.sinks": ("SideSink", "Sink"),

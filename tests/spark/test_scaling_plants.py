@@ -10,15 +10,16 @@ from support.fake_cluster import FakeCluster, FakeLive, executors
 
 from skytide.control import Guard, Rules
 from skytide.loop.cycle import Loop
+from skytide.loop.lead_time import patience_s
 from skytide.records import Allocation, Outcome
-from skytide.spark.scaling.executors import DRAIN_S, FIRST_LEAD_S, SHORT_AFTER, Pool, Share
+from skytide.spark.scaling.executors import DRAIN_S, FIRST_LEAD_S, ExecutorPlant, Pool
 
 
 class TestExecutors:
     def test_more_are_asked_for_and_warmed_and_the_lead_is_measured(self) -> None:
         cluster, warmed = FakeCluster(1), []
         plant = executors(cluster, warm=lambda each: warmed.append(each.id))
-        assert plant.request(Allocation(3), now_s=100) == Outcome("asked", "asked for 2 more executors: 3 in all")
+        assert plant.request(Allocation(3), now_s=100) == Outcome("asked", "requesting 2 more executors (3 in total)")
         assert (plant.size(), plant.lead_s, cluster.requested) == (Allocation(1), FIRST_LEAD_S, [3])
         cluster.settle()
         plant.track(105)
@@ -61,7 +62,7 @@ class TestExecutors:
         plant.track(DRAIN_S)
         assert (cluster.killed, plant.size()) == ([], Allocation(1))
         plant.track(DRAIN_S + 1)
-        assert cluster.killed == ["0"] and "it is killed" in reported[0]
+        assert cluster.killed == ["0"] and "killing executor 0" in reported[0]
         plant.track(DRAIN_S + 2)
         assert (len(reported), plant.is_changing) == (1, False)
 
@@ -124,17 +125,17 @@ class TestExecutors:
         plant = executors(cluster, reported)
         plant.request(Allocation(4), now_s=0)
         cluster.settle()
-        plant.track(SHORT_AFTER * FIRST_LEAD_S)
+        plant.track(patience_s(FIRST_LEAD_S))
         assert reported == []
-        plant.track(SHORT_AFTER * FIRST_LEAD_S + 1)
-        assert reported == ["the cluster gives 3 of the 4 executors asked for; the request stands"]
+        plant.track(patience_s(FIRST_LEAD_S) + 1)
+        assert reported == ["the cluster has granted 3 of 4 requested executors; the request stays open"]
         limited = plant.request(Allocation(8), now_s=30)
-        assert limited.kind == "limited" and "not for 8" in limited.text
+        assert limited.kind == "limited" and "instead of 8" in limited.text
         assert (cluster.requested[-1], len(reported)) == (4, 1)
         cluster.room = 100
         cluster.settle()
         plant.track(40)
-        assert reported[1:] == ["the cluster now gives all 4 executors that were asked for"]
+        assert reported[1:] == ["the cluster has now granted all 4 requested executors"]
         plant.request(Allocation(8), now_s=41)
         assert cluster.requested[-1] == 8
 
@@ -145,7 +146,7 @@ class TestExecutors:
         plant.request(Allocation(2), now_s=0)
         cluster.change("2", active=False, why_gone="killed by somebody")
         plant.track(1)
-        assert reported == ["executor 2 is gone unexpectedly: killed by somebody"]
+        assert reported == ["lost executor 2: killed by somebody"]
         assert (cluster.requested[-1], plant.size()) == (2, Allocation(1))
         cluster.settle()
         plant.track(2)
@@ -166,10 +167,10 @@ class TestExecutors:
     def test_of_several_queries_the_one_that_needs_most_decides(self) -> None:
         cluster = FakeCluster(1)
         pool, heard = Pool(cluster), (list[str](), list[str]())
-        one, two = (Share(FakeLive(), pool, each.append) for each in heard)  # type: ignore[arg-type]
+        one, two = (ExecutorPlant(FakeLive(), pool, each.append) for each in heard)  # type: ignore[arg-type]
         one.request(Allocation(4), 0)
         cluster.settle()
-        assert two.request(Allocation(2), 1) == Outcome("kept", "another query needs 4: 4 executors stay")
+        assert two.request(Allocation(2), 1) == Outcome("kept", "another query needs 4: keeping 4 executors")
         assert cluster.requested[-1] == 4
         one.close()
         two.request(Allocation(2), 2)
@@ -181,10 +182,10 @@ class TestExecutors:
     def test_a_query_that_is_content_keeps_what_it_has(self) -> None:
         cluster = FakeCluster(4)
         pool = Pool(cluster)
-        content, idle = (Share(FakeLive(), pool, [].append) for _ in range(2))  # type: ignore[arg-type]
-        assert idle.request(Allocation(1), 0) == Outcome("kept", "another query needs 4: 4 executors stay")
+        content, idle = (ExecutorPlant(FakeLive(), pool, [].append) for _ in range(2))  # type: ignore[arg-type]
+        assert idle.request(Allocation(1), 0) == Outcome("kept", "another query needs 4: keeping 4 executors")
         content.keep(Allocation(3))
-        assert idle.request(Allocation(1), 1) == Outcome("done", "another query needs 3: executor 0 of 4 may go")
+        assert idle.request(Allocation(1), 1) == Outcome("done", "another query needs 3: decommissioning executor 0 (of 4)")
         assert len(cluster.told_to_go) == 1
 
     def test_what_became_of_a_request_is_known_by_its_kind(self) -> None:
@@ -199,7 +200,7 @@ class TestExecutors:
         cluster.settle()
         cluster.change("2", finished_tasks=1)
         plant.track(4)
-        late_s = 4 + SHORT_AFTER * FIRST_LEAD_S
+        late_s = 4 + patience_s(FIRST_LEAD_S)
         assert (kind(4, late_s), kind(9, late_s)) == ("limited", "limited")
         assert (kind(3, late_s), kind(3, late_s)) == ("done", "kept")  # what never came is no longer asked for
         cluster.accepts = False
@@ -214,7 +215,7 @@ class TestExecutors:
     def test_what_never_came_and_nobody_wants_is_called_off(self) -> None:
         cluster = FakeCluster(1, room=3)
         pool = Pool(cluster)
-        one, two = (Share(FakeLive(), pool, [].append) for _ in range(2))  # type: ignore[arg-type]
+        one, two = (ExecutorPlant(FakeLive(), pool, [].append) for _ in range(2))  # type: ignore[arg-type]
         one.request(Allocation(6), 0)
         cluster.settle()
         one.track(1)
@@ -251,12 +252,12 @@ class TestExecutors:
             if free[-1]:
                 pool.lock.release()
 
-        def tell(text: str) -> None:
+        def report(text: str) -> None:
             other = threading.Thread(target=look)
             other.start()
             other.join()
 
-        plant = Share(FakeLive(), pool, tell)  # type: ignore[arg-type]
+        plant = ExecutorPlant(FakeLive(), pool, report)  # type: ignore[arg-type]
         cluster.change("1", active=False)
         plant.track(1)
         assert free == [True], "the executors were locked meanwhile"
@@ -270,7 +271,7 @@ class TestExecutors:
 
         cluster, slots = FakeCluster(0, room=3), Slots()
         cluster.give(2, cores=2)
-        plant = Share(FakeLive(), Pool(cluster), [].append, slots)  # type: ignore[arg-type]
+        plant = ExecutorPlant(FakeLive(), Pool(cluster), [].append, slots)  # type: ignore[arg-type]
         plant.request(Allocation(5), 0)
         plant.track(1)
         assert slots.sizes == (), "nothing has come yet"
@@ -287,11 +288,11 @@ class TestExecutors:
     def test_who_comes_after_a_while_without_queries_looks_anew(self) -> None:
         cluster = FakeCluster(3)
         pool, reported = Pool(cluster), list[str]()
-        first = Share(FakeLive(), pool, [].append)  # type: ignore[arg-type]
+        first = ExecutorPlant(FakeLive(), pool, [].append)  # type: ignore[arg-type]
         first.request(Allocation(4), 0)
         first.close()
         cluster.change("0", active=False), cluster.change("1", active=False)
-        later = Share(FakeLive(), pool, reported.append)  # type: ignore[arg-type]
+        later = ExecutorPlant(FakeLive(), pool, reported.append)  # type: ignore[arg-type]
         later.track(10_000)
         assert (later.size(), reported, cluster.requested, later.is_changing) == (Allocation(1), [], [4], False)
 
@@ -321,7 +322,7 @@ def _fails(_: object) -> bool:
 class TestBadDays:
     """The loop on a cluster that is made up."""
 
-    def loop(self, room: int = 100) -> tuple[Loop, FakeLive, FakeCluster, Share]:
+    def loop(self, room: int = 100) -> tuple[Loop, FakeLive, FakeCluster, ExecutorPlant]:
         cluster, live = FakeCluster(2, room), FakeLive()
         plant = executors(cluster, live=live)
         guard = Guard(1, 4, scale_down_after="20 s", stale_after="60 s", notice_no_help=False)

@@ -3,7 +3,18 @@
 from dataclasses import replace
 
 from skytide.loop.cycle import Cycle
-from skytide.records import Allocation, Decision, Evaluation, Event, Expected, Observation, Outcome, ScalerStatus, Status, WindowRow
+from skytide.records import (
+    Allocation,
+    Decision,
+    Evaluation,
+    Expected,
+    Observation,
+    Outcome,
+    ScalerStatus,
+    ScalingEvent,
+    Status,
+    WindowRow,
+)
 from skytide.records.fleet import FleetStatus, SplitStatus
 from skytide.watch.snapshots import FleetSnapshot, Points, QuerySnapshot, ScalerAbout, ScalerSnapshot, StreamRow, Subject
 
@@ -100,7 +111,7 @@ class TalkingScaler:
             changes=before.changes + outcome.changed,
             limited=before.limited + cycle.is_limited,
         )
-        events = (*self.latest.events, Event(at_s, f"{left.reason}. {outcome.text}")) if outcome.text else self.latest.events
+        events = (*self.latest.events, ScalingEvent(at_s, f"{left.reason}. {outcome.text}")) if outcome.text else self.latest.events
         self.latest = replace(self.latest, at_s=at_s, status=status, cycles=(*self.latest.cycles, cycle), events=events)
 
     def _set_paused(self, paused: bool) -> None:

@@ -151,14 +151,14 @@ def scaled(run: skytide.Run) -> None:
         skytide.Sizes(),
         skytide.Static(4),
     ]
-    seen: list[skytide.Event] = []
+    seen: list[skytide.ScalingEvent] = []
     scaler: skytide.Scaler = skytide.autoscale(
         run,
         controller=controllers[0],
         executors=(1, 8),
         interval="10 s",
         guard=skytide.Guard(minimum=1, maximum=8),
-        tell=seen.append,
+        on_event=seen.append,
     )
     status: skytide.ScalerStatus = scaler.status()
     history: skytide.History = scaler.history()

@@ -109,19 +109,19 @@ class GuardLogic:
         wanted = [[at, n] for at, n in self._wanted]
         return {"changed_s": self._changed_s, "wanted": wanted, "trial": self._trial, "useless": self._useless}
 
-    def limit(self, decided: Decision, seen: Evaluation, *, standing: Allocation, now_s: float) -> Decision:
-        """Return the decision within the limits; `standing` is what was requested last, whether it is there yet or not."""
+    def limit(self, decided: Decision, seen: Evaluation, *, requested: Allocation, now_s: float) -> Decision:
+        """Return the decision within the limits; `requested` is what was requested last, whether it is there yet or not."""
         config, base, wanted = self.config, max(1, seen.seen.allocation.workers), decided.allocation.workers
         if (until := self._maintenance(now_s)) is not None:
             self.forget()
-            return _stay(decided, standing, f"nothing changes during maintenance until {until} (UTC)")
+            return _stay(decided, requested, f"no changes during maintenance until {until} (UTC)")
         limit, why = self._helpful(wanted, seen, now_s)
         limit = self._persistent(limit, base, now_s, seen.seen.interval_s)
         if limit > wanted:
-            why.append(f"fewer only after {config.scale_down_after_s:g} s")
-        asked = max(base, standing.workers)
-        if limit > asked * config.step_factor:
-            limit = max(asked + 1, int(asked * config.step_factor))
+            why.append(f"scaling down only after {config.scale_down_after_s:g} s of lower demand")
+        coming = max(base, requested.workers)
+        if limit > coming * config.step_factor:
+            limit = max(coming + 1, int(coming * config.step_factor))
             why.append(f"at most {config.step_factor:g} times as many per step")
         elif limit < base / config.step_factor:
             limit = -int(-base // config.step_factor)
@@ -129,22 +129,22 @@ class GuardLogic:
         if not config.minimum <= limit <= config.maximum:
             limit = min(max(limit, config.minimum), config.maximum)
             why.append(f"within {config.minimum} to {config.maximum}")
-        if not seen.settled and limit <= standing.workers:
-            return _stay(decided, standing, f"not all of the {standing.workers} that were requested have started yet")
-        if limit != standing.workers and self._changed_s is not None and 0 <= now_s - self._changed_s < config.cool_down_s:
+        if not seen.settled and limit <= requested.workers:
+            return _stay(decided, requested, f"not all of {requested.workers} requested workers have started yet")
+        if limit != requested.workers and self._changed_s is not None and 0 <= now_s - self._changed_s < config.cool_down_s:
             ago = f"changed {now_s - self._changed_s:.0f} s ago"
-            return _stay(decided, standing, f"{ago}, cooling down for {config.cool_down_s:g} s")
-        if limit != standing.workers:
+            return _stay(decided, requested, f"{ago}, cooling down for {config.cool_down_s:g} s")
+        if limit != requested.workers:
             self._begin_trial(seen, base, limit)
             self._changed_s = now_s
         elif limit != wanted:
-            return _stay(decided, standing, *why)
+            return _stay(decided, requested, *why)
         if limit == wanted:
             return decided
         return Decision(decided.allocation.with_workers(limit), "; ".join([decided.reason, *why]))
 
     def forget(self) -> None:
-        """Forget wishes for fewer workers and the current trial, after a time in which nothing was observed or changed."""
+        """Forget that fewer workers were wanted, and the current trial, after a time in which nothing was observed or changed."""
         self._wanted.clear()
         self._trial = None
 
@@ -156,7 +156,7 @@ class GuardLogic:
             if abs(seen.seen.arrival_rate_hz - rate_hz) > CHANGED * rate_hz or not 0 <= now_s - since_s < FORGET_S:
                 self._useless = None
             elif wanted > limit:
-                return int(limit), [verdict or f"more than {int(limit)} did not help before"]
+                return int(limit), [verdict or f"more than {int(limit)} workers did not help before"]
         return wanted, [verdict] if verdict else []
 
     def _persistent(self, wanted: int, present: int, now_s: float, interval_s: float) -> int:
@@ -198,7 +198,7 @@ class GuardLogic:
             f"{int(after)} workers processed {now.processed_rate_hz:,.0f} tuples/s",
             f"{int(before)} processed {rate_hz:,.0f}",
         )
-        return f"{did}, {had}: that did not help, back to {int(before)}"
+        return f"{did}, {had}: that did not help, going back to {int(before)}"
 
     def _maintenance(self, now_s: float) -> str | None:
         for begin, end in self.config.maintenance:
@@ -208,9 +208,9 @@ class GuardLogic:
         return None
 
 
-def _stay(decided: Decision, standing: Allocation, *why: str) -> Decision:
+def _stay(decided: Decision, requested: Allocation, *why: str) -> Decision:
     """Return a decision to change nothing, with the reasons."""
-    return Decision(standing, "; ".join([decided.reason, *why]))
+    return Decision(requested, "; ".join([decided.reason, *why]))
 
 
 def _of_day_s(clock: str) -> float:

@@ -1,8 +1,12 @@
 """What the control cycle needs from the world. Spark and the simulator both implement these ports, and one contract test runs on both."""
 
+from collections.abc import Callable
 from typing import Any, Protocol
 
-from skytide.records import Allocation, Observation, Outcome
+from skytide.records import Allocation, Observation, Outcome, ScalingEvent
+
+OnEvent = Callable[[ScalingEvent], None]
+"""What is called with everything that people should know."""
 
 
 class Plant(Protocol):
@@ -42,18 +46,11 @@ class Plant(Protocol):
         return None
 
 
-class Store(Protocol):
-    """Where state survives a restart."""
+class StateStore(Protocol):
+    """Where what a controller learned survives a restart."""
 
     def load(self) -> dict[str, Any]:
         """Return what was saved last, or an empty dict."""
 
     def save(self, state: dict[str, Any]) -> None:
         """Save a state in place of the one before."""
-
-
-class Events(Protocol):
-    """Where people see what happened."""
-
-    def tell(self, at_s: float, text: str) -> None:
-        """Report what happened at a time."""

@@ -7,6 +7,11 @@ from typing import Literal
 from skytide.errors.deprecation import warn_renamed
 from skytide.records.printing import Printed, number, seconds
 
+Mode = Literal["act", "recommend"]
+"""Whether an auto-scaler changes something, or only says what it would do."""
+OutcomeKind = Literal["done", "asked", "kept", "limited", "refused", "recommended", "paused"]
+ScalerState = Literal["acts", "recommends", "paused", "ended"]
+
 
 @dataclass(frozen=True)
 class Allocation:
@@ -114,11 +119,11 @@ class Decision:
 class Outcome:
     """What became of a request for another size.
 
-    >>> Outcome("asked", "asked for 2 more executors: 3 in all").changed, Outcome("refused").changed
+    >>> Outcome("asked", "requesting 2 more executors (3 in total)").changed, Outcome("refused").changed
     (True, False)
     """
 
-    kind: Literal["done", "asked", "kept", "limited", "refused", "recommended", "paused"]
+    kind: OutcomeKind
     """What was requested: "done" is there, or is from the next batch on; "asked" comes later; "kept" was there, or asked for, before;
     "limited" stays as it is, as the cluster gives no more; "refused" was not accepted; "recommended" was only said; "paused" has to wait."""
     text: str = ""
@@ -131,8 +136,12 @@ class Outcome:
 
 
 @dataclass(frozen=True)
-class Event:
-    """Something that happened."""
+class ScalingEvent:
+    """Something that an auto-scaler did, or noticed.
+
+    >>> print(ScalingEvent(1_790_000_000.0, "requesting 2 more executors (3 in total)"))
+    14:13:20 requesting 2 more executors (3 in total)
+    """
 
     at_s: float
     text: str
@@ -165,16 +174,20 @@ class ScalerStatus(Printed):
     limited: int = 0
     """How often the guard changed what the controller wanted."""
 
+    @property
+    def state(self) -> ScalerState:
+        """What it does at the moment."""
+        return "ended" if not self.running else "paused" if self.paused else "acts" if self.acts else "recommends"
+
     def lines(self) -> list[tuple[str, str]]:
         """Return what is worth knowing, in a few lines."""
-        state = "ended" if not self.running else "paused" if self.paused else "acts" if self.acts else "recommends"
         seen, measured = self.seen, ""
         if seen is not None:
             latency = "" if seen.latency_s is None else f", latency {seconds(seen.latency_s)}"
             waits = f", {number(seen.backlog)} tuples wait" if seen.backlog else ""
             measured = f"{number(seen.arrival_rate_hz)} tuples/s, used {seen.utilisation:.0%}{latency}{waits}"
         return [
-            ("state", state),
+            ("state", self.state),
             ("workers", f"{self.workers:,}" + (f", {self.wanted:,} wanted" if self.wanted != self.workers else "")),
             ("why", self.reason),
             ("measured", f"{measured}; a new worker takes {seconds(self.lead_s)}" if measured else ""),

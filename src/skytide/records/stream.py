@@ -33,6 +33,16 @@ class WindowRow:
 
 
 @dataclass(frozen=True)
+class Slots:
+    """The tasks of each level of a query."""
+
+    panes: int
+    windows: int
+    keys: int | None = None
+    """Those of an operator on keys; None if the query is none."""
+
+
+@dataclass(frozen=True)
 class Status(Printed):
     """How a continuous query is doing, after its latest batch."""
 

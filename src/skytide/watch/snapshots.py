@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from skytide.loop.cycle import Cycle
-from skytide.records import Event, ScalerStatus, Status, WindowRow
+from skytide.records import ScalerStatus, ScalingEvent, Status, WindowRow
 from skytide.records.fleet import FleetStatus, SplitStatus
 
 OVER = ("stopped", "failed")
@@ -58,7 +58,7 @@ class ScalerSnapshot:
     status: ScalerStatus
     cycles: tuple[Cycle, ...] = ()
     """The latest cycles, oldest first."""
-    events: tuple[Event, ...] = ()
+    events: tuple[ScalingEvent, ...] = ()
 
 
 @dataclass(frozen=True)

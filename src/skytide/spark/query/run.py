@@ -18,7 +18,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from skytide.errors import InvalidInput, SkytideError
 from skytide.errors.checks import real
 from skytide.keyed import RoutingTable
-from skytide.records import Status, WindowRow
+from skytide.records import Slots, Status, WindowRow
 from skytide.records.printing import Printed
 from skytide.spark.compat import JAVA_GONE, found_nothing_new, java_ends, spark_ended
 from skytide.spark.engine.engine import Engine
@@ -164,6 +164,11 @@ class Run(Printed):
         check_slots("slots", slots)
         of_keys = self._engine.plan.step is not None
         self._engine.resize(pane_slots if of_keys else pane_slots or slots, window_slots, slots if of_keys else None)
+
+    def next_slots(self) -> Slots:
+        """Return the slots of each level from the next batch on; the status has those of the latest batch."""
+        panes, windows, keys = self._engine.slots
+        return Slots(panes, windows, None if self._engine.plan.rules.keying is None else keys)
 
     def rebalance(self) -> None:
         """Spread the keys of an operator over its slots anew with the next batch; that happens by itself when loads differ too much."""
