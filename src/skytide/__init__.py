@@ -8,7 +8,19 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from skytide.admission import Profile
-    from skytide.control import Controller, Fuzzy, GlobalThresholds, Guard, LocalThresholds, Mpc, Rules, Sarsa, Sizes, Spl, Static
+    from skytide.control import (
+        Congestion,
+        Controller,
+        Fuzzy,
+        GlobalThresholds,
+        Guard,
+        LocalThresholds,
+        Mpc,
+        Proportional,
+        Sarsa,
+        Static,
+        UtilisationThresholds,
+    )
     from skytide.errors import InvalidInput, SkytideError
     from skytide.keyed import KeyedOperator, RoutingTable
     from skytide.lateness import DropRatio, FixedSlack, KSlack, Slack
@@ -36,6 +48,7 @@ __all__ = [
     "AggregatedFrame",
     "AggregatedKeys",
     "AggregatedQuery",
+    "Congestion",
     "ContinuousQuery",
     "Controller",
     "Cycle",
@@ -62,9 +75,9 @@ __all__ = [
     "Nulls",
     "Preference",
     "Profile",
+    "Proportional",
     "Query",
     "RoutingTable",
-    "Rules",
     "Run",
     "Sarsa",
     "Scaler",
@@ -72,15 +85,14 @@ __all__ = [
     "ScalingEvent",
     "SideSink",
     "Sink",
-    "Sizes",
     "SkytideError",
     "Slack",
-    "Spl",
     "SplitStatus",
     "Splitting",
     "Static",
     "Status",
     "Stream",
+    "UtilisationThresholds",
     "WindowRow",
     "Windowed",
     "WorkloadStream",
@@ -105,17 +117,20 @@ __all__ = [
 _HOMES = {
     "admission": ("Profile",),
     "control": (
+        "Congestion",
         "Controller",
         "Fuzzy",
         "GlobalThresholds",
         "Guard",
         "LocalThresholds",
         "Mpc",
+        "Proportional",
         "Rules",
         "Sarsa",
         "Sizes",
         "Spl",
         "Static",
+        "UtilisationThresholds",
     ),
     "errors": ("InvalidInput", "SkytideError"),
     "loop.cycle": ("Cycle",),

@@ -68,7 +68,7 @@ def test_every_query_of_a_script_gets_an_auto_scaler_and_its_status_is_kept(tmp_
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     ran = submit(
-        tmp_path, "--controller", "rules", "--executors", "1:4", "--interval", "1 s", "--mode", "recommend", "--store", "kept",
+        tmp_path, "--controller", "utilisation", "--executors", "1:4", "--interval", "1 s", "--mode", "recommend", "--store", "kept",
         "--metrics", str(port), "--serve",
         arguments=(str(tmp_path), "--controller"),
     )  # fmt: skip

@@ -143,12 +143,12 @@ def scaled(run: skytide.Run) -> None:
         skytide.Mpc.latency("2 s", horizon=4),
         skytide.Mpc.throughput(maximum=8),
         skytide.Fuzzy(),
-        skytide.Rules(),
-        skytide.Spl(),
+        skytide.UtilisationThresholds(),
+        skytide.Congestion(),
         skytide.LocalThresholds(),
         skytide.GlobalThresholds(),
         skytide.Sarsa(),
-        skytide.Sizes(),
+        skytide.Proportional(),
         skytide.Static(4),
     ]
     seen: list[skytide.ScalingEvent] = []

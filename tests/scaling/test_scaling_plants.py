@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.fake_cluster import FakeCluster, FakeLive, executors
 
-from skytide.control import Guard, Rules
+from skytide.control import Guard, UtilisationThresholds
 from skytide.loop.cycle import Loop
 from skytide.loop.lead_time import patience_s
 from skytide.records import Allocation, Outcome
@@ -326,7 +326,7 @@ class TestBadDays:
         cluster, live = FakeCluster(2, room), FakeLive()
         plant = executors(cluster, live=live)
         guard = Guard(1, 4, scale_down_after="20 s", stale_after="60 s", notice_no_help=False)
-        return Loop(plant, Rules(0.9, 0.5), guard), live, cluster, plant
+        return Loop(plant, UtilisationThresholds(0.9, 0.5), guard), live, cluster, plant
 
     def test_without_metrics_all_stays_and_goes_on_when_they_are_back(self) -> None:
         loop, seen, cluster, plant = self.loop()
