@@ -95,7 +95,7 @@ def _save(folder: Path | None, scalers: dict[str, Scaler]) -> None:
 def _free(folder: Path, name: str) -> Path:
     """Return the file for a recording: one that does not exist, or is an earlier recording."""
     names = chain([name], (f"{name}-{number}" for number in count(2)))
-    return next(path for each in names if is_recording(path := folder / f"{each}.parquet") or not path.exists())
+    return next(path for stem in names if is_recording(path := folder / f"{stem}.parquet") or not path.exists())
 
 
 class _CtrlC:

@@ -20,22 +20,51 @@ LOOKS = 2  # observations of new workers before they are judged: the first may i
 
 @dataclass(frozen=True)
 class Guard:
-    """Limits that no controller may exceed."""
+    """Limits that no controller may exceed.
+
+    See [The guard](../scaling.md#the-guard).
+
+    Parameters
+    ----------
+    minimum
+        The fewest workers.
+    maximum
+        The most workers.
+    step_factor
+        The largest factor by which the number of workers may grow or shrink in one step; those that are on their way count as there.
+    scale_down_after
+        Workers are removed only when fewer have been wanted all this time.
+    cool_down
+        The time after a change in which there is no other.
+    stale_after
+        Older metrics count as missing, and without metrics nothing is done.
+    notice_no_help
+        Go back, and do not try again for a while, if more workers did not increase throughput.
+    maintenance
+        Times of day (UTC) in which nothing is changed, such as ("02:00", "03:30").
+
+    Raises
+    ------
+    InvalidInput
+        If a limit makes no sense.
+
+    Examples
+    --------
+    >>> from skytide.records import Observation
+    >>> seen = Evaluation(Observation(60, 10, Allocation(2), 900, 800, utilisation=4.5), 900, None, 4.5, lead_s=6)
+    >>> limited = Guard(maximum=8).build().limit(Decision(Allocation(9), "2 to 9"), seen, requested=Allocation(2), now_s=60)
+    >>> limited.allocation.workers, limited.reason
+    (4, '2 to 9; at most 2 times as many per step')
+    """
 
     minimum: int = 1
     maximum: int = 8
     step_factor: float = 2.0
-    """The largest factor by which the number of workers may grow or shrink in one step; those that are on their way count as there."""
     scale_down_after: Duration | int = "2 min"
-    """Workers are removed only when fewer have been wanted all this time."""
     cool_down: Duration | int = 0
-    """The time after a change in which there is no other."""
     stale_after: Duration | int = "1 min"
-    """Older metrics count as missing, and without metrics nothing is done."""
     notice_no_help: bool = True
-    """Go back, and do not try again for a while, if more workers did not increase throughput."""
     maintenance: tuple[tuple[str, str], ...] = ()
-    """Times of day (UTC) in which nothing is changed, such as ("02:00", "03:30")."""
 
     def __post_init__(self) -> None:
         """Refuse limits that make no sense."""

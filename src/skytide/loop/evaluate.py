@@ -19,8 +19,8 @@ def evaluate(history: Sequence[Observation], *, lead_s: float, settled: bool = T
     """
     now = history[-1]
     demand_hz = max(now.arrival_rate_hz, now.expected_rate_hz or 0.0) + now.backlog / CATCH_UP_S
-    known = [seen.service_s for seen in history[-RECENT:] if seen.service_s is not None and _alike(seen, now)]
-    service_s = median(known) if known else None
+    measured_s = [seen.service_s for seen in history[-RECENT:] if seen.service_s is not None and _alike(seen, now)]
+    service_s = median(measured_s) if measured_s else None
     demand_ratio = now.utilisation
     if now.arrival_rate_hz > 0:
         demand_ratio *= demand_hz / now.arrival_rate_hz

@@ -12,7 +12,7 @@ from skytide.records.scaling import (
     ScalingEvent,
 )
 from skytide.records.step import STEPS, TASKS, Step
-from skytide.records.stream import Slots, Status, WindowRow
+from skytide.records.stream import QueryState, Slots, Status, WindowRow
 
 __all__ = [
     "STEPS",
@@ -24,6 +24,7 @@ __all__ = [
     "Mode",
     "Observation",
     "Outcome",
+    "QueryState",
     "ScalerStatus",
     "ScalingEvent",
     "Slots",

@@ -153,7 +153,20 @@ class ScalingEvent:
 
 @dataclass(frozen=True)
 class ScalerStatus(Printed):
-    """How an auto-scaler is doing."""
+    """How an auto-scaler is doing: what `Scaler.status()` returns. Printed, it is a few lines.
+
+    See [Auto-scaling](../scaling.md).
+
+    Examples
+    --------
+    >>> status = ScalerStatus(True, False, True, workers=2, wanted=3, reason="utilisation 95 %, over 90 %: 2 to 3", lead_s=6.0, seen=None)
+    >>> status.state
+    'acts'
+    >>> print(status)
+    state    acts
+    workers  2, 3 wanted
+    why      utilisation 95 %, over 90 %: 2 to 3
+    """
 
     running: bool
     paused: bool

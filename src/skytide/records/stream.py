@@ -1,9 +1,12 @@
 """What is known of a running stream."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 from skytide.errors.deprecation import warn_renamed
 from skytide.records.printing import LIVE_S, Printed, moment, number, seconds, span
+
+QueryState = Literal["starting", "running", "idle", "stopping", "stopped", "failed"]
 
 
 @dataclass(frozen=True)
@@ -46,8 +49,8 @@ class Slots:
 class Status(Printed):
     """How a continuous query is doing, after its latest batch."""
 
-    state: str = "starting"
-    """"starting", "running", "idle" (nothing has come lately), "stopping", "stopped" or "failed"."""
+    state: QueryState = "starting"
+    """"idle": nothing has come lately."""
     failure: str = ""
     """Why it failed."""
     batch: int = -1

@@ -23,7 +23,18 @@ MAX_REQUEST = 16_384  # bytes
 
 
 class Exporter(Collector):
-    """A small server that Prometheus reads from."""
+    """A small server that Prometheus reads from: what `metrics()` of a query, an auto-scaler or a fleet returns.
+
+    See [Operating](../operating.md).
+
+    Examples
+    --------
+    ```
+    exporter = run.metrics(9108)
+    print(exporter.url)  # http://127.0.0.1:9108/metrics
+    exporter.stop()
+    ```
+    """
 
     def __init__(self, watch: Watch, port: int, address: str = "127.0.0.1") -> None:
         """Start to listen."""

@@ -66,7 +66,7 @@ SCALER: tuple[Value, ...] = (
     Value("skytide_scaler_wanted_workers", "Workers that are wanted, within the limits of the guard.", lambda s: s.status.wanted),
     Value("skytide_scaler_maximum_workers", "The highest number of workers allowed.", lambda s: s.about.maximum),
     Value("skytide_scaler_lead_seconds", "Time from asking for a worker to its first work.", lambda s: s.status.lead_s),
-    Value("skytide_scaler_cycles_total", "Looks at the query, each with a decision.", lambda s: s.status.cycles),
+    Value("skytide_scaler_cycles_total", "Control cycles, each with a decision.", lambda s: s.status.cycles),
     Value("skytide_scaler_changes_total", "How often the size was changed, or another one was asked for.", lambda s: s.status.changes),
     Value("skytide_scaler_limited_total", "How often the guard changed what the controller wanted.", lambda s: s.status.limited),
     Value("skytide_scaler_utilisation_ratio", "What came in over what could have been served.", lambda s: s.status.seen and s.status.seen.utilisation),

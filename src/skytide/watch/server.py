@@ -105,7 +105,18 @@ class _OwnHost:
 
 
 class Page:
-    """A live page, served by this process."""
+    """A live page, served by this process: what `serve()` of a query, an auto-scaler or a fleet returns.
+
+    See [Operating](../operating.md).
+
+    Examples
+    --------
+    ```
+    page = run.serve()
+    print(page.url)  # open it in a browser
+    page.stop()
+    ```
+    """
 
     def __init__(self, watch: Watch, address: str = "127.0.0.1", port: int | None = None, token: str | None = None) -> None:
         """Serve at an address; without a port, on the first free one from 4090 on."""

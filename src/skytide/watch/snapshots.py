@@ -2,13 +2,13 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from skytide.loop.cycle import Cycle
-from skytide.records import ScalerStatus, ScalingEvent, Status, WindowRow
+from skytide.records import QueryState, ScalerStatus, ScalingEvent, Status, WindowRow
 from skytide.records.fleet import FleetStatus, SplitStatus
 
-OVER = ("stopped", "failed")
+OVER: tuple[QueryState, ...] = ("stopped", "failed")
 """The states after which nothing more comes."""
 
 
@@ -33,8 +33,7 @@ class QuerySnapshot:
     seconds: Mapping[str, float] = field(default_factory=dict)
     """Where the time of all batches went so far, by step."""
     trigger_s: float | None = None
-    state: str = "running"
-    """starting, running, idle, stopping, stopped or failed."""
+    state: QueryState = "running"
     why: str = ""
     points: Points | None = None
 
@@ -92,8 +91,7 @@ class Subject:
     """Something to watch."""
 
     id: str
-    kind: str
-    """"query", "scaler" or "fleet"."""
+    kind: Literal["query", "scaler", "fleet"]
     name: str
     about: str
     """What it does, in one line."""

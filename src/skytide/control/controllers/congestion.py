@@ -39,9 +39,7 @@ class Congestion(Controller):
     former_name: ClassVar[str] = "Spl"
 
     congestion: float = 0.1
-    """A query with a higher congestion index is congested."""
     sensitivity: float = 0.9
-    """A throughput below this share of the remembered one, or above it by the same factor, is a change."""
 
     def __post_init__(self) -> None:
         """Refuse values that are not shares."""

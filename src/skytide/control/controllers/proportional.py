@@ -43,9 +43,7 @@ class Proportional(Controller):
 
     former_name: ClassVar[str] = "Sizes"
     latency: Duration = "5 s"
-    """The latency bound."""
     headroom: float = 0.2
-    """Share of each worker that is kept free."""
 
     def __post_init__(self) -> None:
         """Refuse options that cannot be planned with."""

@@ -18,7 +18,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from skytide.errors import InvalidInput, SkytideError
 from skytide.errors.checks import real
 from skytide.keyed import RoutingTable
-from skytide.records import Slots, Status, WindowRow
+from skytide.records import QueryState, Slots, Status, WindowRow
 from skytide.records.printing import Printed
 from skytide.spark.compat import JAVA_GONE, found_nothing_new, java_ends, spark_ended
 from skytide.spark.engine.engine import Engine
@@ -119,7 +119,7 @@ class Run(Printed):
         state, failure = self._state()
         return replace(self._engine.status(), state=state, failure=failure)
 
-    def _state(self) -> tuple[str, str]:
+    def _state(self) -> tuple[QueryState, str]:
         """Return the state of the query, and why it failed if it did."""
         if self._flush_error:
             return "failed", reason(f"{type(self._flush_error).__name__}: {self._flush_error}")

@@ -34,6 +34,7 @@ class Executor:
 def busy_since_s(before: Mapping[str, Executor], executors: Mapping[str, Executor]) -> dict[str, float]:
     """Return how long the tasks of each executor took since `before`; of one that came meanwhile, since it came.
 
+    >>> from dataclasses import replace
     >>> old = Executor("1", "host", 1, 0.0, 0, 4, 0, busy_s=2.0)
     >>> busy_since_s({"1": old}, {"1": replace(old, busy_s=5.0), "2": replace(old, id="2")})
     {'1': 3.0, '2': 2.0}
