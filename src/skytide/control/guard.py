@@ -22,7 +22,7 @@ LOOKS = 2  # observations of new workers before they are judged: the first may i
 class Guard:
     """Limits that no controller may exceed.
 
-    See [The guard](../scaling.md#the-guard).
+    See [The guard](scaling.md#the-guard).
 
     Parameters
     ----------

@@ -155,7 +155,7 @@ class ScalingEvent:
 class ScalerStatus(Printed):
     """How an auto-scaler is doing: what `Scaler.status()` returns. Printed, it is a few lines.
 
-    See [Auto-scaling](../scaling.md).
+    See [Auto-scaling](scaling.md).
 
     Examples
     --------

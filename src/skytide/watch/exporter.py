@@ -25,7 +25,7 @@ MAX_REQUEST = 16_384  # bytes
 class Exporter(Collector):
     """A small server that Prometheus reads from: what `metrics()` of a query, an auto-scaler or a fleet returns.
 
-    See [Operating](../operating.md).
+    See [Operating](operating.md).
 
     Examples
     --------

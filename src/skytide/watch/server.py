@@ -107,7 +107,7 @@ class _OwnHost:
 class Page:
     """A live page, served by this process: what `serve()` of a query, an auto-scaler or a fleet returns.
 
-    See [Operating](../operating.md).
+    See [Operating](operating.md).
 
     Examples
     --------

@@ -14,7 +14,7 @@ class Congestion(Controller):
     """Adds one worker under congestion unless that did not help before, and removes one without it unless that was congested before.
 
     The congestion index is the share of the time in which the input would be held back: the input beyond what can be served. It is the
-    elastic scaling of SPL (Gedik et al. 2014). See [Controllers](../scaling.md#controllers).
+    elastic scaling of SPL (Gedik et al. 2014). See [Controllers](scaling.md#controllers).
 
     Parameters
     ----------

@@ -46,7 +46,7 @@ class Mpc(Controller):
     """Uses the fewest workers (or watts) that keep up with the input, or keep a latency bound, over the next steps.
 
     It forecasts the input, compares paths of sizes over the next steps, and takes the first step of the best (P2). Made by
-    `Mpc.throughput()` or `Mpc.latency("2 s")`. See [Controllers](../scaling.md#controllers).
+    `Mpc.throughput()` or `Mpc.latency("2 s")`. See [Controllers](scaling.md#controllers).
 
     Parameters
     ----------

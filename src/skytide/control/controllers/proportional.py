@@ -15,7 +15,7 @@ class Proportional(Controller):
     """Uses as many workers as the expected load keeps busy, plus some headroom.
 
     A backlog that exceeds the latency bound is worked off within the bound. If the source forecasts its load, as a fleet does, workers come
-    before the load is there. In P1 these are the sizes of the processing level. See [Controllers](../scaling.md#controllers).
+    before the load is there. In P1 these are the sizes of the processing level. See [Controllers](scaling.md#controllers).
 
     Parameters
     ----------

@@ -31,7 +31,7 @@ Values = list[list[float]]
 class Sarsa(WorkersByLoad):
     """Begins with thresholds on the load of each worker, and learns from the effect of each action.
 
-    It has one table per executor (P4). See [Controllers](../scaling.md#controllers).
+    It has one table per executor (P4). See [Controllers](scaling.md#controllers).
 
     Parameters
     ----------

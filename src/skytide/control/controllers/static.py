@@ -11,7 +11,7 @@ from skytide.records import Decision, Evaluation
 class Static(Controller):
     """Always uses the same number of workers, for instance as many as the peak needs.
 
-    It is the baseline of every comparison. See [Controllers](../scaling.md#controllers).
+    It is the baseline of every comparison. See [Controllers](scaling.md#controllers).
 
     Parameters
     ----------

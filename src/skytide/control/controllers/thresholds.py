@@ -26,7 +26,7 @@ class Thresholds(WorkersByLoad):
 class LocalThresholds(Thresholds):
     """Scales out when a worker is over the upper threshold for some intervals, and in when one is under the lower.
 
-    The loads are those of the executors (P4). See [Controllers](../scaling.md#controllers).
+    The loads are those of the executors (P4). See [Controllers](scaling.md#controllers).
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ class LocalThresholds(Thresholds):
 class GlobalThresholds(Thresholds):
     """Scales out when the mean load of all workers is over the upper threshold for some intervals, and in when it is under the lower.
 
-    The loads are those of the executors (P4). See [Controllers](../scaling.md#controllers).
+    The loads are those of the executors (P4). See [Controllers](scaling.md#controllers).
 
     Parameters
     ----------

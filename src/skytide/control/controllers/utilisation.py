@@ -15,7 +15,7 @@ class UtilisationThresholds(Controller):
     """Adds one worker above an upper utilisation, and removes one below a lower one.
 
     The utilisation is that of the demand: what comes in, is about to, and a share of what waits, over what the present workers can serve.
-    The papers call it rules (P2 section 5.4). See [Controllers](../scaling.md#controllers).
+    The papers call it rules (P2 section 5.4). See [Controllers](scaling.md#controllers).
 
     Parameters
     ----------

@@ -47,7 +47,7 @@ def autoscale(
     later tasks need; without them, a query that shuffles may have to repeat some tasks. Results are the same.
 
     A query has one auto-scaler at a time. A cycle that fails, for whatever reason, changes nothing; `events()` and `status().failure`
-    say why, and the next cycle comes. See [Auto-scaling](../scaling.md).
+    say why, and the next cycle comes. See [Auto-scaling](scaling.md).
 
     Parameters
     ----------

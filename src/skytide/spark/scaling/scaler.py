@@ -38,7 +38,7 @@ _log = logging.getLogger(__name__)
 class History(list[Observation]):
     """What an auto-scaler observed, oldest first: a list that can be saved.
 
-    See [Replay](../scaling.md#replay).
+    See [Replay](scaling.md#replay).
 
     Examples
     --------
@@ -68,7 +68,7 @@ class Scaler(Printed):
     """An auto-scaler: it watches a query and resizes what it runs on, until it is stopped or the query ends.
 
     It is made by [`autoscale`][skytide.spark.scaling.autoscale.autoscale], and works in a thread of its own. What a `StreamingQuery` of
-    Spark has, too, is also there in Spark's spelling (`isActive`, `awaitTermination`). See [Auto-scaling](../scaling.md).
+    Spark has, too, is also there in Spark's spelling (`isActive`, `awaitTermination`). See [Auto-scaling](scaling.md).
 
     Examples
     --------
@@ -175,7 +175,7 @@ class Scaler(Printed):
     def serve(self, address: str = "127.0.0.1", port: int | None = None, *, token: str | None = None) -> "Page":
         """Show the auto-scaler on a live page, and return the page; whoever has the token in its `url` can pause it.
 
-        See [Operating](../operating.md).
+        See [Operating](operating.md).
 
         Parameters
         ----------
@@ -198,7 +198,7 @@ class Scaler(Printed):
     def metrics(self, port: int, address: str = "127.0.0.1") -> "Exporter":
         """Let Prometheus read how it is doing, and return the exporter.
 
-        See [Operating](../operating.md).
+        See [Operating](operating.md).
 
         Parameters
         ----------
