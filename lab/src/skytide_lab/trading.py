@@ -148,7 +148,7 @@ class AlgoTrader:
         change[~np.isfinite(change)] = np.nan
         worth = (np.abs(change) > self.threshold) & (np.abs(difference) > SURE * fits.error)
         signals = pa.DictionaryArray.from_arrays(np.where(worth, np.where(change > 0, 1, 2), 0).astype(np.int8), list(SIGNALS))
-        numbers = [_nullable(each) for each in (candles.mean, fits.fitted, fits.predicted, fits.error, change)]
+        numbers = [_nullable(values) for values in (candles.mean, fits.fitted, fits.predicted, fits.error, change)]
         prices = [quotes.at(row) for row in (candles.open, candles.high, candles.low, candles.close)]
         table = pa.table([*prices, *numbers, signals.cast(pa.string()), _nullable(fits.residual)], schema=schema)
         return table, np.ones(table.num_rows, np.int64)

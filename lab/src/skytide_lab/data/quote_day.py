@@ -94,8 +94,8 @@ class QuoteDay:
         blocks = range(max(begin_us, 0) // (BLOCK_S * SECOND_US), min(-(-end_us // (BLOCK_S * SECOND_US)), LENGTH_S // BLOCK_S))
         parts = [self._block(block) for block in blocks]
         times, symbols, prices, volumes = (
-            np.concatenate([part[place] for part in parts] or [np.zeros(0, kind)])
-            for place, kind in enumerate((np.int64, np.int64, np.float64, np.int64))
+            np.concatenate([part[place] for part in parts] or [np.zeros(0, dtype)])
+            for place, dtype in enumerate((np.int64, np.int64, np.float64, np.int64))
         )
         wanted = slice(*np.searchsorted(times, [begin_us, end_us]).tolist())
         return Quotes(times[wanted] + OPEN_S * SECOND_US, symbols[wanted], prices[wanted], volumes[wanted])

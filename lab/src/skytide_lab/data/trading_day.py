@@ -96,10 +96,10 @@ class MadeUpDay(TradingDay):
 
     def rows(self, begin_us: int, end_us: int) -> pa.Table:
         """Return the made-up quotes between two times since the opening."""
-        found = self._day.quotes(begin_us, end_us)
-        times = pa.array(found.times_us + MADE_UP_US, COLUMNS["ts"])
-        symbols = pa.array(np.array(self._day.names)[found.symbols], pa.string())
-        return pa.table([times, symbols, found.prices, found.volumes], schema=pa.schema(COLUMNS.items()))
+        quotes = self._day.quotes(begin_us, end_us)
+        times = pa.array(quotes.times_us + MADE_UP_US, COLUMNS["ts"])
+        symbols = pa.array(np.array(self._day.names)[quotes.symbols], pa.string())
+        return pa.table([times, symbols, quotes.prices, quotes.volumes], schema=pa.schema(COLUMNS.items()))
 
 
 @dataclass(frozen=True)

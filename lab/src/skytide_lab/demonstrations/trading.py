@@ -201,9 +201,9 @@ def _conclude(console: Console, day: TradingDay, history: TradingHistory, folder
 
 def _summary(history: TradingHistory, ahead_us: int) -> str:
     """Return a line about how far predictions were off."""
-    found = [(symbol, accuracy(windows, ahead_us)) for symbol, windows in history.liveliest(SYMBOLS_JUDGED)]
-    each = [f"{symbol} {known.off_bp:.1f} bp ({known.unchanged_bp:.1f})" for symbol, known in found if known]
-    return f"{AHEAD} on:   off by {', '.join(each)}; in brackets: if no change had been predicted\n" if each else ""
+    judged = [(symbol, accuracy(windows, ahead_us)) for symbol, windows in history.liveliest(SYMBOLS_JUDGED)]
+    texts = [f"{symbol} {result.off_bp:.1f} bp ({result.unchanged_bp:.1f})" for symbol, result in judged if result]
+    return f"{AHEAD} on:   off by {', '.join(texts)}; in brackets: if no change had been predicted\n" if texts else ""
 
 
 def _slots(history: TradingHistory) -> str:

@@ -70,11 +70,11 @@ def _bursts(workload: str, streams: int, rate_hz: float, ticks: int, seed: int) 
     rates = FLEETS["constw"](rate_hz, streams).rates_hz(np.zeros(1), seed)[:, 0].tolist()
     bursts = [OnOff(rate, round(BURST_S * 1e6), round(IDLE_S * 1e6)) for rate in rates]
     blocks = -(-ticks // BLOCK) * BLOCK
-    expected = [each.expected(0, blocks, tick_us=TICK_US, seed=seed * streams + row) for row, each in enumerate(bursts)]
+    expected = [burst.expected(0, blocks, tick_us=TICK_US, seed=seed * streams + row) for row, burst in enumerate(bursts)]
     first = derive(seed, "fleet", "tuples", workload).random((streams, 1))
     come = np.floor(np.cumsum(np.array(expected)[:, :ticks], axis=1) + first).astype(np.int64)
     lengths = {"high": f"{BURST_S} s", "low": f"{IDLE_S} s", "transition": "jump"}
-    return np.diff(come, axis=1, prepend=0), [Profile(max_hz=each.peak_hz, **lengths) for each in bursts]  # type: ignore[arg-type]
+    return np.diff(come, axis=1, prepend=0), [Profile(max_hz=burst.peak_hz, **lengths) for burst in bursts]  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)

@@ -118,9 +118,9 @@ class BatchPlant:
                 self.now_s += _makespan([task.busy_s for task in report.tasks], self._cores, self._costs.driver_task_s)
                 return [PanesReported(report, self.now_s)]
             case RunWindows():
-                found = self._windows(instruction)
-                self.now_s += found.busy_s
-                return [WindowsReported(found, self.now_s)]
+                windows = self._windows(instruction)
+                self.now_s += windows.busy_s
+                return [WindowsReported(windows, self.now_s)]
             case ReadAgain():
                 return []  # nothing is cut off here
             case RunKeys():
@@ -169,9 +169,9 @@ class BatchPlant:
 
     def _windows(self, work: RunWindows) -> WindowReport:
         tuples = sum(work.tuples.values())
-        found = tuple(WindowFound(window, 1, 1) for window in work.ended)
+        ended = tuple(WindowFound(window, 1, 1) for window in work.ended)
         busy_s = len(work.ended) * self._costs.window_s + tuples * self._costs.window_tuple_s
-        return WindowReport(found, "results", "memory", 1, busy_s)
+        return WindowReport(ended, "results", "memory", 1, busy_s)
 
 
 def run_batches(
@@ -208,7 +208,7 @@ def run_batches(
         batches=len(took),
         utilisation=sum(took) / length_s,
         pane_utilisation=sum(plant.pane_utilisations) / max(len(took), 1),
-        overruns=sum(each > trigger_s for each in took) / max(len(took), 1),
+        overruns=sum(batch_s > trigger_s for batch_s in took) / max(len(took), 1),
         latency_mean_s=sum(latencies) / max(len(latencies), 1),
         latency_p99_s=latencies[int(0.99 * (len(latencies) - 1))] if latencies else 0.0,
         moved_groups=plant.state.keyed.moved if plant.state.keyed else 0,
