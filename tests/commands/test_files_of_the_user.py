@@ -7,9 +7,7 @@ from types import SimpleNamespace
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from matplotlib.figure import Figure
 
-from skytide.cli.folders import make_room, save_picture
 from skytide.cli.submit import _file_name, _save
 from skytide.errors import InvalidInput
 from skytide.records import Allocation, Observation
@@ -64,17 +62,3 @@ def test_queries_with_different_names_have_different_files() -> None:
     assert len(set(files)) == len(names)
     assert all("/" not in file and len(f"{file}.parquet") < 256 for file in files)
     assert _file_name(SimpleNamespace(name="quotes_2")) == "quotes_2"
-
-
-def test_a_picture_of_the_user_is_not_deleted(tmp_path: Path) -> None:
-    picture = tmp_path / "run.png"
-    Figure().savefig(picture)
-    before = picture.read_bytes()
-    with pytest.raises(InvalidInput, match="would be lost"):
-        make_room(tmp_path / "run", picture)
-    assert picture.read_bytes() == before and not (tmp_path / "run").exists()
-    picture.unlink()  # as the remedy says
-    make_room(tmp_path / "run", picture)
-    save_picture(Figure(), picture)
-    make_room(tmp_path / "run", picture)
-    assert not picture.exists()

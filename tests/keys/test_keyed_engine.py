@@ -33,7 +33,7 @@ from skytide.queries import Aggregate, Measure, Skyline, TopK, high, low
 from skytide.records import Allocation, Observation
 from skytide.spark.engine.engine import Engine, Plan
 from skytide.spark.query.run import Run
-from skytide.spark.scaling.slots import LocalSlots, RunSlots
+from skytide.spark.scaling.slots import RunSlots, SlotPlant
 from skytide.spark.sinks.outlets import Sinks
 from skytide.windows import Windows
 
@@ -421,7 +421,7 @@ class Live_:
 class Running_:
     """A query in this process, as the auto-scaler sees one."""
 
-    resize = Run.resize
+    resize, next_slots = Run.resize, Run.next_slots
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -437,7 +437,7 @@ def test_each_controller_changes_the_slots_of_keys_and_no_result(name: str) -> N
     with tempfile.TemporaryDirectory() as folder:
         engine = Engine(plan_of(case, folder, FixedSlack(0)), out.sinks)
         live = Live_()
-        slots = LocalSlots(live, RunSlots(Running_(engine)))  # type: ignore[arg-type]
+        slots = SlotPlant(live, RunSlots(Running_(engine)))  # type: ignore[arg-type]
         loop = Loop(slots, CONTROLLERS[name](), Guard.bounds(1, 8))
         sizes = []
         for number, batch in enumerate(data):
@@ -457,7 +457,7 @@ def test_each_controller_changes_the_slots_of_keys_and_no_result(name: str) -> N
 def test_a_second_scaler_begins_with_the_slots_that_there_are() -> None:
     with tempfile.TemporaryDirectory() as folder:
         engine = Engine(plan_of(CASES["aggregate 3 by 1"], folder, FixedSlack(0)), Outputs().sinks)
-        first, second = (LocalSlots(Live_(), RunSlots(Running_(engine))) for _ in range(2))  # type: ignore[arg-type]
+        first, second = (SlotPlant(Live_(), RunSlots(Running_(engine))) for _ in range(2))  # type: ignore[arg-type]
         assert first.request(Allocation(7), 0).kind == "done"
         assert (first.size(), second.size()) == (Allocation(7), Allocation(7))
         assert second.request(Allocation(7), 1).kind == "kept"

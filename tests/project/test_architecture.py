@@ -8,28 +8,31 @@ import grimp
 import pytest
 from importlinter.application.use_cases import read_user_options
 from importlinter.configuration import configure
+from importlinter.contracts.forbidden import ForbiddenContract
 from importlinter.contracts.layers import LayersContract
 from importlinter.contracts.protected import ProtectedContract
 
 configure()
 SETTINGS = read_user_options(str(Path(__file__).resolve().parents[2] / "pyproject.toml"))
-KINDS = {"layers": LayersContract, "protected": ProtectedContract}
+KINDS = {"layers": LayersContract, "protected": ProtectedContract, "forbidden": ForbiddenContract}
 LAYERS = "Each layer imports only those below it"
-PYSPARK = "Only skytide.spark imports pyspark"
+PYSPARK = "Only skytide.spark imports pyspark, and the laboratory where it makes a table"
 NUMBA = "Only skytide.kernels imports numba"
+LABORATORY = "skytide does not know its laboratory"
+LABORATORY_LAYERS = "Each layer of the laboratory imports only those below it"
 
 
 def broken_contracts(graph: grimp.ImportGraph) -> set[str]:
     contracts = [
         KINDS[options["type"]](options["name"], SETTINGS.session_options, options) for options in SETTINGS.contracts_options
     ]
-    assert {contract.name for contract in contracts} == {LAYERS, PYSPARK, NUMBA}
+    assert {contract.name for contract in contracts} == {LAYERS, PYSPARK, NUMBA, LABORATORY, LABORATORY_LAYERS}
     return {contract.name for contract in contracts if not contract.check(deepcopy(graph), verbose=False).kept}
 
 
 @pytest.fixture(scope="module")
 def graph() -> grimp.ImportGraph:
-    graph: Any = grimp.build_graph("skytide", include_external_packages=True, cache_dir=None)
+    graph: Any = grimp.build_graph("skytide", "skytide_lab", include_external_packages=True, cache_dir=None)
     return graph
 
 
@@ -49,8 +52,14 @@ def test_the_contracts_hold(graph: grimp.ImportGraph) -> None:
         ("skytide.routing.guilty", "skytide.keyed", LAYERS),
         ("skytide.nowhere", "skytide.errors", LAYERS),
         ("skytide", "pyspark", PYSPARK),
-        ("skytide.lab.guilty", "pyspark", PYSPARK),
+        ("skytide_lab.experiments.guilty", "pyspark", PYSPARK),
         ("skytide.windows.guilty", "numba", NUMBA),
+        ("skytide_lab.kernels.guilty", "numba", NUMBA),
+        ("skytide.cli.guilty", "skytide_lab.commands", LABORATORY),
+        ("skytide.errors.guilty", "skytide_lab.kernels", LABORATORY),
+        ("skytide_lab.sim.guilty", "skytide_lab.experiments", LABORATORY_LAYERS),
+        ("skytide_lab.experiments.guilty", "skytide_lab.demonstrations", LABORATORY_LAYERS),
+        ("skytide_lab.nowhere", "skytide", LABORATORY_LAYERS),
     ],
 )
 def test_a_guilty_module_is_caught(graph: grimp.ImportGraph, module: str, imported: str, broken: str) -> None:

@@ -24,8 +24,8 @@ from benchmarks.stream.profile import Timed
 from benchmarks.timing import Disagreement, Goal, announce, check_agreement, duration, durations, geometric_mean, race
 from skytide import kernels
 from skytide.admission import STRATEGIES, Admission
-from skytide.kernels.bnl import block_nested_loops
-from skytide.sim import BatchCosts
+from skytide_lab.kernels.bnl import block_nested_loops
+from skytide_lab.sim import BatchCosts
 
 Points = NDArray[np.float64]
 
