@@ -27,8 +27,8 @@ from skytide.spark.fleet.reader import FleetReader
 from skytide.spark.fleet.settings import Settings, schema_text
 from skytide.spark.fleet.source import register_fleet
 from skytide.spark.fleet.standing import splits_of
+from skytide.spark.fleet.watching import fleet_subject
 from skytide.spark.sinks.folder import OwnedFolder
-from skytide.spark.watching import fleet_subject
 from skytide.watch.serving import export, serve
 from skytide.windows import Duration, duration_us
 
