@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import skytide.admission
-from skytide.admission import STRATEGIES, Admission, Par, Plan, Profile, Sample, Strategy
+from skytide.admission import STRATEGIES, Admission, Assignment, Par, Profile, Sample, Strategy
 
 CAPACITY, BOUND_S, PERIOD_S, CLOSE = 100.0, 5.0, 5.0, 1e-6
 NAMES = [f"s{n}" for n in range(9)]
@@ -57,7 +57,7 @@ class Step:
     """A plan with the state before it, by name."""
 
     seen: Sample
-    plan: Plan
+    plan: Assignment
     before: dict[str, int]
     open_before: tuple[int, ...]
     period_over: bool
@@ -238,7 +238,7 @@ def test_every_strategy_is_found() -> None:
 
 # Guilty specimens: planners whose plans are altered before they are returned.
 
-Change = Callable[[Plan, Sample], dict[str, Any]]
+Change = Callable[[Assignment, Sample], dict[str, Any]]
 HISTORY: History = [
     (sample(5.0 * at, {f"s{n}": (20 * 5 * at * (n + 1), 0, at > 3 and n == 1) for n in range(4)}), {}) for at in range(8)
 ]
@@ -250,7 +250,7 @@ class Guilty:
     def __init__(self, change: Change) -> None:
         self.planner, self.change, self.asked = config(STRATEGIES["drf"]()).build(), change, 0
 
-    def plan(self, seen: Sample, declared: dict[str, Profile]) -> Plan:
+    def plan(self, seen: Sample, declared: dict[str, Profile]) -> Assignment:
         self.asked += 1
         plan = self.planner.plan(seen, declared)
         return replace(plan, **self.change(plan, seen))
@@ -272,7 +272,7 @@ def consistent(splits: Any, asked: list[Any]) -> dict[str, Any]:
     }
 
 
-def lazily(assign: Callable[[Plan, int], Any]) -> Guilty:
+def lazily(assign: Callable[[Assignment, int], Any]) -> Guilty:
     asked: list[Any] = []
     return Guilty(lambda plan, seen: consistent(assign(plan, len(asked)), asked))
 

@@ -36,12 +36,12 @@ def admit(waiting: Counts, splits: Numbers, budgets: "Mapping[int, int] | NDArra
     short = np.flatnonzero(before + wants * others > budget[of])  # not enough for all of it, if the larger streams get as much
     group, starts, sizes = _groups(of[short])
     firsts = short[starts]
-    each, over = np.divmod(budget[of[firsts]] - before[firsts], sizes)
+    share, over = np.divmod(budget[of[firsts]] - before[firsts], sizes)
     by_stream = np.lexsort((order[short], group))  # not by what is waiting, which changes all the time
-    place = np.empty(len(short), np.int64)
-    place[by_stream] = np.arange(len(short)) - starts[group]
-    lucky = np.mod(place - (turn * over)[group], sizes[group]) < over[group]
-    wants[short] = each[group] + lucky
+    rank = np.empty(len(short), np.int64)
+    rank[by_stream] = np.arange(len(short)) - starts[group]
+    lucky = np.mod(rank - (turn * over)[group], sizes[group]) < over[group]
+    wants[short] = share[group] + lucky
     result = np.empty(len(waiting), np.int64)
     result[order] = wants
     return result
@@ -66,8 +66,8 @@ def _by_number(budgets: "Mapping[int, int] | NDArray[np.integer]", splits: Numbe
             if 0 <= number < len(result):
                 result[number] = budget
     else:
-        known = np.asarray(budgets)[: len(result)]
-        result[: len(known)] = known
+        given = np.asarray(budgets)[: len(result)]
+        result[: len(given)] = given
     if int(result[splits].min()) < 0:
         missing = np.unique(splits[result[splits] < 0]).tolist()
         raise refused(

@@ -79,10 +79,10 @@ class Profile:
         >>> Profile(max_hz=40, period="1 min").to_json()
         {'max_hz': 40, 'period': '60000000 us', 'high': '30000000 us', 'low': '30000000 us'}
         """
-        known = {name: getattr(self, name) for name in CHARACTERISTICS}
+        declared = {name: getattr(self, name) for name in CHARACTERISTICS}
         return {
             name: f"{value // timedelta(microseconds=1)} us" if isinstance(value, timedelta) else value
-            for name, value in known.items()
+            for name, value in declared.items()
             if value is not None and value != timedelta(0)  # a trend without plateaus
         }
 

@@ -21,12 +21,12 @@ from skytide.records.printing import Printed
 from skytide.records.secret import Address
 from skytide.routing import Splitting
 from skytide.spark.checkpoint import Files
-from skytide.spark.fleet.board import Board, Control
+from skytide.spark.fleet.channel import Channel, Control
 from skytide.spark.fleet.feeds import STREAM
 from skytide.spark.fleet.reader import FleetReader
 from skytide.spark.fleet.settings import Settings, schema_text
 from skytide.spark.fleet.source import register_fleet
-from skytide.spark.fleet.standing import splits_of
+from skytide.spark.fleet.status import splits_of
 from skytide.spark.fleet.watching import fleet_subject
 from skytide.spark.sinks.folder import OwnedFolder
 from skytide.watch.serving import export, serve
@@ -41,11 +41,11 @@ class Fleet(Printed):
     """Streams that come and go, read through one source. Made by `fleet`."""
 
     def __init__(self, settings: Settings) -> None:
-        """Open a board, through which this object and the readers of its queries communicate."""
+        """Open a channel, through which this object and the readers of its queries communicate."""
         path = tempfile.mkdtemp(prefix="skytide-fleet-")
         atexit.register(shutil.rmtree, path, ignore_errors=True)  # a query may outlive this object
-        self.settings = replace(settings, board=path)
-        self._board, self._control = Board(path), Control()
+        self.settings = replace(settings, channel=path)
+        self._channel, self._control = Channel(path), Control()
 
     def lines(self) -> list[tuple[str, str]]:
         """Return where the streams are, and how the fleet is doing."""
@@ -82,7 +82,7 @@ class Fleet(Printed):
 
     def expected_hz(self) -> float | None:
         """Return how many tuples per second are expected of all streams together, by forecasts and declarations."""
-        status = self._board.status()
+        status = self._channel.status()
         return None if status is None else FleetStatus(**status).expected_hz
 
     def folder(self) -> OwnedFolder | None:
@@ -112,19 +112,19 @@ class Fleet(Printed):
 
     def status(self) -> FleetStatus:
         """Return how the fleet is doing, as of its query's latest look."""
-        return FleetStatus(**(self._board.status() or {}))
+        return FleetStatus(**(self._channel.status() or {}))
 
     def splits(self) -> list[SplitStatus]:
         """Return which streams each split reads, and how it is doing, as of at most a second ago."""
-        streams = self._board.streams()
+        streams = self._channel.streams()
         return [] if streams is None else splits_of(streams, self.status().capacity_hz)
 
     def streams(self) -> pa.Table:
         """Return a row for each stream: its split, rates, and what is buffered of it, as of at most a second ago."""
-        found = self._board.streams()
-        if found is None:
-            raise InvalidInput(value="streams()", reason="no query has looked at the fleet yet", remedy="start one first")
-        return found
+        streams = self._channel.streams()
+        if streams is None:
+            raise InvalidInput(value="streams()", reason="no query has read this fleet yet", remedy="start one first")
+        return streams
 
     def serve(self, address: str = "127.0.0.1", port: int | None = None, *, token: str | None = None) -> "Page":
         """Show the fleet on a live page, and return the page; `run.serve()` shows a query with its fleet."""
@@ -142,7 +142,7 @@ class Fleet(Printed):
         self._set_control(replace(self._control, suspended={**self._control.suspended, **dict.fromkeys(streams, value)}))
 
     def _set_control(self, control: Control) -> None:
-        self._board.write_control(control)
+        self._channel.write_control(control)
         self._control = control
 
 

@@ -29,7 +29,7 @@ def fleet_subject(fleet: "Fleet", is_over: Callable[[], bool] = lambda: False) -
             latest = FleetLook(time_of_day(), status, tuple(fleet.splits()), streams_shown(fleet.streams()))
         return replace(latest, at_s=time_of_day(), over=over)
 
-    return Subject(f"fleet-{fleet.settings.board}", "fleet", f"fleet {fleet.settings.place}", fleet.settings.schema, look)
+    return Subject(f"fleet-{fleet.settings.channel}", "fleet", f"fleet {fleet.settings.place}", fleet.settings.schema, look)
 
 
 def streams_shown(streams: pa.Table) -> tuple[StreamRow, ...]:

@@ -246,7 +246,7 @@ class Run(Printed):
                     self._cut_off()
                     self._check_java()
                     return True
-                if interrupt.asked:
+                if interrupt.requested:
                     print(ENDING, file=sys.stderr, flush=True)
                     self.stop()
                     return True

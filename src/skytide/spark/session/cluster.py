@@ -138,17 +138,19 @@ class _Daemon:
 
     def find_in_log(self, pattern: str) -> str:
         """Wait for a line of the log that matches, and return its group."""
-        found: list[str] = []
+        matches: list[str] = []
 
-        def look() -> bool:
-            found.extend(match[1] for line in self._lines if (match := re.search(pattern, line)))
-            return bool(found) or self._ended
+        def is_logged() -> bool:
+            matches.extend(match[1] for line in self._lines if (match := re.search(pattern, line)))
+            return bool(matches) or self._ended
 
         with self._written:
-            self._written.wait_for(look, STARTS_WITHIN_S)
-        if not found:
-            raise SkytideError(f"a process of the cluster never logged {pattern!r}; its last lines are\n{''.join(self._lines)}")
-        return found[0]
+            self._written.wait_for(is_logged, STARTS_WITHIN_S)
+        if not matches:
+            raise SkytideError(
+                f"a process of the cluster did not log {pattern!r} within {STARTS_WITHIN_S:.0f} s; the end of its log:\n{''.join(self._lines)}"
+            )
+        return matches[0]
 
     def end(self) -> None:
         self._process.terminate()

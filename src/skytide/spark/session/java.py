@@ -65,8 +65,8 @@ def _version(java: Path) -> int | None:
         ).stderr
     except (OSError, subprocess.TimeoutExpired):
         return None
-    found = re.search(r'version "(?:1\.)?(\d+)', output)  # Java 8 calls itself 1.8
-    return int(found[1]) if found else None
+    match = re.search(r'version "(?:1\.)?(\d+)', output)  # Java 8 calls itself 1.8
+    return int(match[1]) if match else None
 
 
 def _pypi_java() -> Path | None:

@@ -21,7 +21,7 @@ QUICK_TASKS = {
     "spark.executor.defaultJavaOptions": _JIT,
 }
 
-SECOND_TRIES = {
+SPECULATION = {
     # A task that takes twice as long as half of the others did is started again elsewhere: the first task of a new executor takes seconds.
     "spark.speculation": "true",
     "spark.speculation.quantile": "0.5",
