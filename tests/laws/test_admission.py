@@ -97,7 +97,6 @@ def law_every_stream_has_one_split(planner: Any, history: History) -> None:
         assert plan.splits.shape == (len(names),), "lost or doubled"
         assert (plan.splits >= 0).all(), "no split"
         assert plan.open == tuple(sorted(set(plan.splits.tolist()))), "not the splits in use"
-        assert plan.opened == tuple(sorted(set(plan.open) - set(step.open_before)))
         assert plan.closed == tuple(sorted(set(step.open_before) - set(plan.open)))
         moved = [at for at, name in enumerate(names) if name in step.before and step.before[name] != plan.splits[at]]
         assert plan.redirected.tolist() == moved, "not the redirected ones"
@@ -148,7 +147,7 @@ def law_order_does_not_matter(make: Callable[[], Any], history: History) -> None
         one, two = there.plan(seen, declared), back.plan(turned, dict(reversed(declared.items())))
         assert one.splits.tolist() == two.splits[::-1].tolist(), "another order, other splits"
         assert one.expected_hz.tolist() == two.expected_hz[::-1].tolist()
-        assert (one.open, one.opened, one.closed) == (two.open, two.opened, two.closed)
+        assert (one.open, one.closed) == (two.open, two.closed)
         assert one.total_expected_hz == two.total_expected_hz
 
 
@@ -267,7 +266,6 @@ def consistent(splits: Any, asked: list[Any]) -> dict[str, Any]:
         "splits": splits,
         "redirected": moved,
         "open": now,
-        "opened": tuple(sorted(set(now) - set(old))),
         "closed": tuple(sorted(set(old) - set(now))),
     }
 

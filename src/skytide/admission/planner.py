@@ -208,7 +208,7 @@ class Planner:
     def _answer(self, before: Numbers, outlook: Outlook, expected: Floats, active: Bools) -> Assignment:
         streams, order = self._streams, self._streams.order
         numbers = tuple(np.unique(streams.split).tolist())
-        opened, closed = (tuple(sorted(set(one) - set(other))) for one, other in ((numbers, self._open), (self._open, numbers)))
+        closed = tuple(sorted(set(self._open) - set(numbers)))
         self._open = numbers
         self._latency_s = {number: value for number, value in self._latency_s.items() if number in set(numbers)}
         redirected = np.sort(order[(before >= 0) & (before != streams.split)])
@@ -219,7 +219,6 @@ class Planner:
             splits=columns[0].astype(np.int32),
             redirected=redirected,
             open=numbers,
-            opened=opened,
             closed=closed,
             rate_hz=columns[1],
             next_hz=columns[2],

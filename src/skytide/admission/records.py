@@ -54,8 +54,8 @@ class Assignment:
     """Indices of the streams that had another split before."""
     open: tuple[int, ...]
     """Numbers of the splits that have streams, in order."""
-    opened: tuple[int, ...]
     closed: tuple[int, ...]
+    """Numbers of the splits that had streams before."""
     rate_hz: Floats
     """The rate of each stream in the last period; of one that was not observed yet, the assumed rate."""
     next_hz: Floats

@@ -180,7 +180,7 @@ class _Plant:
         waiting = self._arrived - self._taken
         free = np.where(self._blocked_ticks > 0, 0, waiting) * (self._choked_ticks == 0)
         budget = round(self._machines.capacity_hz * TICK_S)
-        return admit(free, self._now.splits, np.full(int(self._now.splits.max()) + 1, budget), turn=tick)
+        return admit(free, self._now.splits, budget, turn=tick)
 
     def _client_s(self, tick: int) -> float:
         """Return how long the oldest tuple that no split has read has waited."""

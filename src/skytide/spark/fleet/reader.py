@@ -125,7 +125,7 @@ class FleetReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return start
         waiting = np.where(discovery.states.suspended, 0, discovery.waiting)
         assignment = self._planner.plan(self._sample(discovery, now_s), control.profiles, capacity_hz=self._capacity.sustained_hz)
-        take = admit(waiting, assignment.splits, dict.fromkeys(assignment.open, self._capacity.budget), turn=start["sequence"])
+        take = admit(waiting, assignment.splits, self._capacity.budget, turn=start["sequence"])
         cut = self.feed.cut(discovery, take)
         self._waiting = int((waiting - take).sum())
         self._moved += len(assignment.redirected)
