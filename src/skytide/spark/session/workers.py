@@ -16,9 +16,19 @@ _checked: set[str] = set()
 
 
 def check_workers(spark: SparkSession) -> None:
-    """Raise if workers cannot do our work, and say what to set; checked once per application.
+    """Refuse a session whose Python workers cannot run our tasks; checked once per application.
 
     If workers run this very Python there is nothing to check; otherwise a job of one task inspects a worker.
+
+    Parameters
+    ----------
+    spark
+        The session of a query; workers of Spark Connect are not checked.
+
+    Raises
+    ------
+    SkytideError
+        If workers run another version of Python, or lack a package; the message says which, and what to set.
     """
     try:
         context = spark.sparkContext
