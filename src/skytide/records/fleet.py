@@ -89,9 +89,14 @@ class SplitStatus:
     """How a split is doing."""
 
     split: int
+    """Its number."""
     streams: tuple[str, ...]
+    """The streams it reads, in order of their names."""
     rate_hz: float
+    """Tuples per second that came of these streams lately."""
     expected_hz: float
+    """Tuples per second expected of them, by forecasts and declarations."""
     buffered: int
+    """About how many of their tuples have come but were not let in yet."""
     latency_s: float
     """How long it takes to work off what is buffered."""

@@ -43,6 +43,11 @@ class Fleet(Printed):
     `skytide.stream(fleet)` asks queries of it; `load` returns it as a DataFrame. Several queries may read one fleet. More in
     [fleet.md](fleet.md).
 
+    Parameters
+    ----------
+    settings
+        What `fleet` was given.
+
     Examples
     --------
     >>> sensors = fleet("/data/feeds", schema="ts timestamp, x double")
@@ -149,7 +154,7 @@ class Fleet(Printed):
 
         Parameters
         ----------
-        *streams
+        streams
             Their names. Those that no stream has are in `status().unknown`.
 
         Raises
@@ -164,7 +169,7 @@ class Fleet(Printed):
 
         Parameters
         ----------
-        *streams
+        streams
             Their names, as for `suspend`.
         """
         self._set_suspended(streams, False)

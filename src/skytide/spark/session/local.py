@@ -31,7 +31,7 @@ def local_session(name: str, *, cores: int = 2, **settings: str) -> SparkSession
         The name of the application, as Spark shows it.
     cores
         How many tasks run at once, whatever the machine has.
-    **settings
+    settings
         Settings of Spark, as texts, which override the ones chosen here. Those of the Java process, such as `spark.driver.memory`, count
         only for the first session of a process. Rows of more than 200 KB each need
         `**{"spark.sql.execution.arrow.maxBytesPerBatch": "67108864"}`: a batch of 1,000 of them is more than Java's memory holds.
