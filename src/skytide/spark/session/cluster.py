@@ -184,9 +184,8 @@ class _Daemon:
         with self._written:
             self._written.wait_for(is_logged, STARTS_WITHIN_S)
         if not matches:
-            raise SkytideError(
-                f"a process of the cluster did not log {pattern!r} within {STARTS_WITHIN_S:.0f} s; the end of its log:\n{''.join(self._lines)}"
-            )
+            what = "ended" if self._ended else f"did not get ready within {STARTS_WITHIN_S:.0f} s"
+            raise SkytideError(f"a process of the cluster {what}; the end of its log:\n{''.join(self._lines)}")
         return matches[0]
 
     def end(self) -> None:
