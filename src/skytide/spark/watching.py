@@ -1,4 +1,4 @@
-"""Looks at what runs on Spark, for pages and metrics."""
+"""Snapshots of what runs on Spark, for pages and metrics."""
 
 import contextlib
 from typing import TYPE_CHECKING, Any
@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 from skytide.queries.preference_query import PreferenceQuery
 from skytide.spark.clock import time_of_day
 from skytide.spark.query.wording import short
-from skytide.watch.looks import Points, QueryLook, ScalerAbout, ScalerLook, Subject
+from skytide.watch.snapshots import Points, QuerySnapshot, ScalerAbout, ScalerSnapshot, Subject
 
 if TYPE_CHECKING:
     from skytide.spark.engine.engine import Engine
@@ -23,13 +23,13 @@ ID_SHOWN = 8  # characters
 
 
 def query_subject(run: "Run", engine: "Engine") -> Subject:
-    """Return a continuous query as something to look at."""
+    """Return a continuous query as something to watch."""
     query, asked = run.query, engine.plan.identity()
     latest = _LatestPoints(engine)
 
-    def look() -> QueryLook:
+    def snapshot() -> QuerySnapshot:
         status = run.status()
-        return QueryLook(
+        return QuerySnapshot(
             at_s=time_of_day(),
             status=status,
             windows=tuple(run.windows()),
@@ -41,7 +41,7 @@ def query_subject(run: "Run", engine: "Engine") -> Subject:
         )
 
     about = f"{short(asked['query'])} over windows of {asked['windows']}"
-    return Subject(str(query.id), "query", query.name or f"query {str(query.id)[:ID_SHOWN]}", about, look)
+    return Subject(str(query.id), "query", query.name or f"query {str(query.id)[:ID_SHOWN]}", about, snapshot)
 
 
 class _LatestPoints:
@@ -83,8 +83,8 @@ def _two_columns(engine: "Engine") -> tuple[str, str] | None:
     return (compared[0], compared[1]) if drawn else None
 
 
-def _is_number(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+def _is_number(column_type: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(column_type) or pa.types.is_floating(column_type) or pa.types.is_decimal(column_type))
 
 
 def _points(results: pa.Table, columns: tuple[str, str]) -> Points:
@@ -98,11 +98,11 @@ def _points(results: pa.Table, columns: tuple[str, str]) -> Points:
 
 
 def scaler_subject(scaler: "Scaler", query: Any, about: ScalerAbout) -> Subject:
-    """Return an auto-scaler as something to look at, pause and resume."""
+    """Return an auto-scaler as something to watch, pause and resume."""
 
-    def look() -> ScalerLook:
-        return ScalerLook(time_of_day(), about, scaler.status(), tuple(scaler.cycles()), tuple(scaler.events()[-EVENTS:]))
+    def snapshot() -> ScalerSnapshot:
+        return ScalerSnapshot(time_of_day(), about, scaler.status(), tuple(scaler.cycles()), tuple(scaler.events()[-EVENTS:]))
 
     name = query.name or f"query {str(query.id)[:ID_SHOWN]}"
     does = f"{about.controller} every {about.interval_s:g} s: {about.limits}"
-    return Subject(f"scaler-{query.id}", "scaler", name, does, look, {"pause": scaler.pause, "resume": scaler.resume})
+    return Subject(f"scaler-{query.id}", "scaler", name, does, snapshot, {"pause": scaler.pause, "resume": scaler.resume})

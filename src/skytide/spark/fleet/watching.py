@@ -1,4 +1,4 @@
-"""A fleet as something to look at, for pages and metrics."""
+"""A fleet as something to watch, for pages and metrics."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from skytide.records.fleet import FleetStatus
 from skytide.spark.clock import time_of_day
-from skytide.watch.looks import FleetLook, StreamRow, Subject
+from skytide.watch.snapshots import FleetSnapshot, StreamRow, Subject
 
 if TYPE_CHECKING:
     from skytide.spark.fleet.fleet import Fleet
@@ -18,18 +18,18 @@ STREAMS = 20
 
 
 def fleet_subject(fleet: "Fleet", is_over: Callable[[], bool] = lambda: False) -> Subject:
-    """Return a fleet as something to look at; if it is shown with a query that reads it, it is over when that is."""
-    latest = FleetLook(0.0, FleetStatus())
+    """Return a fleet as something to watch; if it is shown with a query that reads it, it is over when that is."""
+    latest = FleetSnapshot(0.0, FleetStatus())
 
-    def look() -> FleetLook:
+    def snapshot() -> FleetSnapshot:
         nonlocal latest
         over = is_over()  # asked first: then what is seen is the last
         status = fleet.status()
         if status != latest.status:  # the streams may be many
-            latest = FleetLook(time_of_day(), status, tuple(fleet.splits()), streams_shown(fleet.streams()))
+            latest = FleetSnapshot(time_of_day(), status, tuple(fleet.splits()), streams_shown(fleet.streams()))
         return replace(latest, at_s=time_of_day(), over=over)
 
-    return Subject(f"fleet-{fleet.settings.channel}", "fleet", f"fleet {fleet.settings.place}", fleet.settings.schema, look)
+    return Subject(f"fleet-{fleet.settings.channel}", "fleet", f"fleet {fleet.settings.place}", fleet.settings.schema, snapshot)
 
 
 def streams_shown(streams: pa.Table) -> tuple[StreamRow, ...]:
