@@ -2,13 +2,13 @@
 
 import argparse
 
-from skytide.cli.place import HERE, place
+from skytide.cli.endpoint import HERE, endpoint
 
 
 def add_serve(parser: argparse.ArgumentParser) -> None:
     """Let a command show a live page."""
     text = "show a live page meanwhile, on this machine, or at another ADDRESS for those who have the token that is printed"
-    parser.add_argument("--serve", type=place, metavar="ADDRESS:PORT", nargs="?", const=HERE, help=text)
+    parser.add_argument("--serve", type=endpoint, metavar="ADDRESS:PORT", nargs="?", const=HERE, help=text)
 
 
 def span(text: str) -> tuple[int, int]:

@@ -18,7 +18,7 @@ from skytide.spark.clock import now_us
 from skytide.spark.session.interrupt import Interrupt
 from skytide.spark.session.local import local_session
 from skytide_lab.dashboard.fleet_history import FleetHistory
-from skytide_lab.dashboard.fleet_live import line, lost, plural, standing, view
+from skytide_lab.dashboard.fleet_live import by_state, line, lost, plural, view
 from skytide_lab.dashboard.fleet_picture import draw
 from skytide_lab.dashboard.history import read_windows
 from skytide_lab.dashboard.live import WARMING_UP
@@ -167,7 +167,7 @@ def _conclude(console: Console, traffic: FleetTraffic, history: FleetHistory, fo
     seen, steady, most = latest.fleet, history.query.latency(), max(look.fleet.splits for look in history.looks)
     latency = f"mean {steady.mean_s:.2f} s, p99 {steady.p99_s:.2f} s" if steady else "not known"
     console.print(
-        f"Streams:  {seen.streams:,} ({standing(seen)})\n"
+        f"Streams:  {seen.streams:,} ({by_state(seen)})\n"
         f"Splits:   up to {most:,}, and {seen.redirections:,} {plural(seen.redirections, 'redirection')} of streams to another one\n"
         f"Tuples:   {latest.query.tuples:,}, {lost(seen, latest.query)}; up to {max(look.fleet.buffered for look in history.looks):,} "
         f"waited to be let in\n"

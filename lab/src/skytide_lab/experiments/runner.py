@@ -64,9 +64,9 @@ class Remaining(ProgressColumn):
 
 
 def run(
-    experiments: Sequence[Experiment], out: Path, tell: Callable[[Outcome, float], None], *, cores: int | None = None
+    experiments: Sequence[Experiment], out: Path, on_outcome: Callable[[Outcome, float], None], *, cores: int | None = None
 ) -> list[Outcome]:
-    """Run experiments, call `tell` with each outcome as soon as it is known, and return all outcomes in the order of the experiments."""
+    """Run experiments, call `on_outcome` with each outcome as soon as it is known, and return all outcomes in the order of the experiments."""
     cores = cores or os.cpu_count() or 1
     outcomes: dict[str, Outcome] = {}
     pace = Pace(sum(each.seconds + cores * each.alone_seconds for each in experiments), cores)
@@ -78,7 +78,7 @@ def run(
 
         def end(experiment: Experiment, rows: list[Row], seconds: float) -> None:
             outcomes[experiment.id] = finish(experiment, rows, out, seconds)
-            tell(outcomes[experiment.id], seconds)
+            on_outcome(outcomes[experiment.id], seconds)
 
         def step(experiment: Experiment, expected_s: float, took_s: float) -> None:
             pace.done(expected_s, took_s)

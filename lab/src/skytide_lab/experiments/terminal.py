@@ -32,7 +32,7 @@ def run(names: list[str], out: Path) -> int:
     writable(out)
     console = Console(highlight=False, soft_wrap=True)
 
-    def tell(outcome: Outcome, seconds: float) -> None:
+    def on_outcome(outcome: Outcome, seconds: float) -> None:
         finished = experiment(outcome.id)
         console.print(
             f"[bold]{finished.id}[/]: {finished.title} ({finished.source}), {seconds:.0f} s of work; {out / finished.id}.csv and .png"
@@ -43,7 +43,7 @@ def run(names: list[str], out: Path) -> int:
         if outcome.notes:
             console.print(f"  note: {outcome.notes}", markup=False)
 
-    outcomes = run_experiments(wanted, out, tell)
+    outcomes = run_experiments(wanted, out, on_outcome)
     for outcome in outcomes:
         print(outcome)
     return 0 if all(outcome.verdict is HOLDS for outcome in outcomes) else 1

@@ -213,8 +213,8 @@ def _mean(rows: Sequence[Row], variant: str, protocol: str, what: str) -> float:
 
 def significantly_more(more: Floats, less: Floats) -> bool:
     """Return whether `more` is above `less` on the same tuples by more than two standard errors of the differences."""
-    apart = more - less
-    return bool(apart.mean() > 2 * apart.std(ddof=1) / np.sqrt(len(apart)))
+    differences = more - less
+    return bool(differences.mean() > 2 * differences.std(ddof=1) / np.sqrt(len(differences)))
 
 
 def claims(rows: Sequence[Row]) -> list[Claim]:
