@@ -29,7 +29,7 @@ from skytide.spark.scaling.gateway import Executor, SparkCluster
 from skytide.spark.scaling.warm import warm
 from skytide.spark.session.cluster import LocalCluster
 from skytide.spark.session.local import local_session
-from skytide.spark.session.quick import SECOND_TRIES
+from skytide.spark.session.quick import SPECULATION
 from support.classes import archive
 
 TESTS, SOURCES = str(Path(__file__).parents[1]), str(Path(skytide.__file__).parents[1])
@@ -326,7 +326,7 @@ def main(folder: str, *names: str) -> None:
     with LocalCluster(room, hosts=room, classes=archive()) as local:
         settings = {
             **local.settings(),
-            **({} if "warmth" in names else SECOND_TRIES),  # which would hide how long a cold task takes
+            **({} if "warmth" in names else SPECULATION),  # which would hide how long a cold task takes
             "spark.python.daemon.module": "pyspark.daemon",
             "spark.executorEnv.PYTHONPATH": os.pathsep.join((TESTS, SOURCES)),  # the same skytide as here
             "spark.sql.files.minPartitionNum": str(PARTS),
