@@ -163,7 +163,7 @@ def step(site: Site, folder: Path) -> dict[str, Any]:
     feeder.rate_hz = HIGH_HZ
     site.note("the load is high")
     up_s = site.until(lambda: len(site.active()) == ROOM, "all executors that the cluster has are there")
-    short_s = site.until(lambda: reported(scaler, "of the"), "it is noticed that the cluster gives too few")
+    short_s = site.until(lambda: reported(scaler, "the request stays open"), "it is noticed that the cluster gives too few")
     site.local.add_worker(MAX_EXECUTORS - ROOM)
     more_s = site.until(lambda: len(site.active()) == MAX_EXECUTORS, "the rest is there, too")
     settled_s = site.until(lambda: scaler.history()[-1].utilisation < 1, "the query keeps up") + up_s + short_s + more_s
