@@ -153,11 +153,11 @@ def test_the_first_interrupt_is_noted_and_the_second_aborts() -> None:
     with Interrupt() as starting:
         for _ in range(3):
             signal.raise_signal(signal.SIGINT)
-            assert starting.asked
+            assert starting.requested
     with Interrupt() as running:
         running.spark_runs()
         signal.raise_signal(signal.SIGINT)
-        assert running.asked
+        assert running.requested
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
     assert signal.getsignal(signal.SIGINT) is before

@@ -130,10 +130,10 @@ def test_bad_options_are_refused_before_the_script_runs(tmp_path: Path, capsys: 
 
 
 def test_the_place_of_a_page_is_optional() -> None:
-    assert with_place(["submit", "--serve", "4100", "job.py"]) == ["submit", "--serve", "4100", "job.py"]
-    assert with_place(["submit", "--serve", "job.py", "--serve"]) == ["submit", "--serve=", "job.py", "--serve"]
-    assert with_place(["submit", "--mode", "act", "--serve"]) == ["submit", "--mode", "act", "--serve="]
-    assert with_place(["run", "--serve"]) == ["run", "--serve"]
+    assert with_place(["--serve", "4100", "job.py"]) == ["--serve", "4100", "job.py"]
+    assert with_place(["--serve", "job.py", "--serve"]) == ["--serve=", "job.py", "--serve"]
+    assert with_place(["--mode", "act", "--serve"]) == ["--mode", "act", "--serve="]
+    assert with_place(["job.py", "--serve"]) == ["job.py", "--serve"]
     for wrong in ("host:port", "70000", "1.2.3.4:99999", "a b:1"):
         with pytest.raises(argparse.ArgumentTypeError):
             place(wrong)
