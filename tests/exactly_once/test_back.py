@@ -192,10 +192,7 @@ def test_the_list_marks_what_cannot_be_gone_back_to(tmp_path: Path, capsys: pyte
         assert main(["checkpoint", "list", str(tmp_path / name)]) == 0
         *lines, explained = capsys.readouterr().out.splitlines()
         assert {int(line.split()[0]) for line in lines[1:] if not line.endswith("unreachable")} == reachable
-        assert (
-            explained
-            == "unreachable: Spark's notes, or a fleet's, no longer go back that far, so `skytide checkpoint back` refuses it"
-        )
+        assert explained.startswith("unreachable: ") and "`skytide checkpoint back` refuses it" in explained
         for sequence in range(3, 8):  # each to what the list says
             assert _can_go_back(tmp_path / name, sequence) == (sequence in reachable)
 

@@ -96,6 +96,7 @@ def rows_of(seed: int, batches: int, keys: int, size: int) -> list[pa.Table]:
     return found
 
 
+@pytest.mark.slow
 @given(sizes=st.lists(st.sampled_from([1, 3, 70]), min_size=4, max_size=4), seed=st.integers(0, 1_000))
 @example(sizes=[70, 3, 130, 1], seed=1)
 @settings(max_examples=1, phases=[Phase.explicit, Phase.generate])

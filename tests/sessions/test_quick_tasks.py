@@ -60,6 +60,7 @@ def test_few_raw_rows_are_kept_if_they_are_large() -> None:
     assert reducer.kept()["x"].to_pylist() == [59.0]
 
 
+@pytest.mark.long
 def test_rows_of_100_kilobytes_fit(spark: SparkSession, tmp_path: Path) -> None:
     """Ten thousand of them in one batch need twice Java's memory."""
     rows = spark.range(7_000).selectExpr("timestamp_millis(1700000000000 + id) ts", "CAST(id AS DOUBLE) x").coalesce(1)
@@ -93,7 +94,7 @@ print("ended in peace")
     assert done.returncode == 1 and "ended in peace" not in done.stdout, done.stderr[-2_000:]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_query_whose_java_has_ended_says_that_it_failed(tmp_path: Path) -> None:
     program = f"""
 import skytide
