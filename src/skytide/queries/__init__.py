@@ -5,8 +5,8 @@ from skytide.queries.asks import QUERIES, Asks
 from skytide.queries.columns import Nulls
 from skytide.queries.dominant import KDominant, TopDelta
 from skytide.queries.identity import Identity
-from skytide.queries.measure import Measure
-from skytide.queries.mergeable import Mergeable, collect
+from skytide.queries.measure import Measure, collect
+from skytide.queries.mergeable import Mergeable
 from skytide.queries.over import Over
 from skytide.queries.parse import parse_preferences
 from skytide.queries.preference_query import PreferenceQuery

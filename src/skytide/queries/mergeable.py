@@ -7,9 +7,7 @@ from typing import Generic, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from skytide.errors.checks import kind_of, words
 from skytide.queries.groups import Groups
-from skytide.queries.measure import Measure
 
 State = TypeVar("State")
 
@@ -92,17 +90,3 @@ class Mergeable(ABC, Generic[State]):
     def results(self, states: pa.ChunkedArray, kind: pa.DataType) -> pa.Array:
         """Return the result of each state; `kind` is the type of the values."""
         return pa.array([self.finish(self.load(state)) for state in states.to_pylist()], self.kind(kind))
-
-
-def collect(function: Mergeable[State], column: str, *, name: str) -> Measure:
-    """Return an aggregate of your own for `.aggregate(...)`: a function of a column or SQL expression, and the name of its result."""
-    kind_of(
-        "function",
-        function,
-        Mergeable,
-        reason="not mergeable",
-        remedy="derive from skytide.Mergeable, and pass an object of your class",
-    )
-    words("column", column, "price")
-    words("name", name, "span")
-    return Measure(type(function).__name__, column, name, function)

@@ -4,6 +4,7 @@ from bisect import bisect_left
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import pyarrow as pa
@@ -26,14 +27,33 @@ DEFAULT_ACCURACY = 10_000
 """The error of a quantile's rank is at most 1/accuracy, as in Spark, in 99 of 100 cases."""
 
 
+class Sketch(Mergeable[Any]):
+    """A sketch that is written as a function of Spark's: in the table of functions by its name."""
+
+    name: ClassVar[str]
+    """What it is called in SQL, and in checkpoints."""
+    spark: ClassVar[tuple[str, ...]]
+    """The classes of Spark's expressions that mean the same; with DISTINCT, that word comes before."""
+    arguments: ClassVar[int] = 0
+    """How many arguments follow the column."""
+
+    @classmethod
+    def of_arguments(cls, *arguments: object) -> Self:
+        """Return the sketch for the arguments that follow the column."""
+        return cls(*arguments)
+
+
 @dataclass(frozen=True)
-class Distinct(Mergeable[hll_sketch]):
+class Distinct(Sketch):
     """The number of different values (HyperLogLog). The result depends only on the set of values, not on how they were divided.
 
     >>> distinct = Distinct()
     >>> distinct.finish(distinct.add(distinct.start(), pa.array(["a", "b", "a", ""])))
     3
     """
+
+    name = "count_distinct"
+    spark = ("HyperLogLogPlusPlus", "DistinctCount")
 
     def start(self) -> hll_sketch:
         """Return an empty sketch."""
@@ -73,7 +93,7 @@ class Distinct(Mergeable[hll_sketch]):
 
 
 @dataclass(frozen=True)
-class Quantile(Mergeable[kll_doubles_sketch]):
+class Quantile(Sketch):
     """The value at a share of all values (KLL): one of them, whose rank is off by at most 1/`accuracy` of their number in 99 of 100 cases.
 
     With few values it is exact, except for whole numbers beyond 2^53 and decimals of more than 15 digits, which are rounded. With more,
@@ -87,6 +107,10 @@ class Quantile(Mergeable[kll_doubles_sketch]):
     share: float
     accuracy: int = DEFAULT_ACCURACY
 
+    name = "percentile_approx"
+    spark = ("ApproximatePercentile",)
+    arguments = 2
+
     def __post_init__(self) -> None:
         """Refuse values that are not shares, and accuracies beyond what a sketch can reach."""
         if not is_finite(self.share) or not 0 <= self.share <= 1:
@@ -94,6 +118,15 @@ class Quantile(Mergeable[kll_doubles_sketch]):
                 value=f"percentile_approx(..., {self.share})", reason="not a share", remedy="give one from 0.0 to 1.0"
             )
         whole("accuracy", self.accuracy, 1, MAX_ACCURACY)
+
+    @classmethod
+    def of_arguments(cls, *arguments: object) -> Self:
+        """Return the sketch for a share and an accuracy."""
+        share, accuracy = arguments
+        if not isinstance(share, float):
+            remedy = "ask for each by itself, with a name of its own"
+            raise InvalidInput(value="percentile_approx(...)", reason="several quantiles at once", remedy=remedy)
+        return cls(share, int(str(accuracy)))
 
     def start(self) -> kll_doubles_sketch:
         """Return an empty sketch."""

@@ -4,15 +4,19 @@ Spark adds in the type of the result, so whether a partial sum overflows depends
 carried in a wider form, and a total that fits is returned whatever the order was. Sums of floats are rounded, as in Spark.
 """
 
+from __future__ import annotations
+
 import decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from skytide.errors import InvalidInput
 from skytide.kernels import EXACT_INTEGER
-from skytide.queries.measure import Measure
+
+if TYPE_CHECKING:
+    from skytide.queries.measure import Measure
 
 MAX_DIGITS, WIDE_DIGITS = 38, 76  # of a decimal in Spark, and of the widest in Arrow
 NARROW_DIGITS = 19  # 10**19 values of this many digits have a sum of at most 38 digits
@@ -91,7 +95,7 @@ def uncarried(parts: pa.ChunkedArray, kind: pa.DataType) -> pa.Array:
 
 
 def total(sums: pa.Array, kind: pa.DataType, measure: Measure) -> pa.Array:
-    """Return sums of values of a type in the type of Spark's `sum`; raise InvalidInput if one does not fit, unless the measure `tries`."""
+    """Return sums of values of a type in the type of Spark's `sum`; raise InvalidInput if one does not fit, unless the function `tries`."""
     target = sum_type(kind)
     if pa.types.is_floating(target):
         return sums
@@ -154,7 +158,7 @@ def _fitting(values: pa.Array, target: pa.DataType, measure: Measure) -> pa.Arra
         narrower = "cast the column to decimal(38,0) or double"
     for value in pc.min_max(values).as_py().values():
         if value is not None and not below < value < above:
-            if measure.tries:
+            if measure.aggregate.tries:
                 return pa.array([v if v is None or below < v < above else None for v in values.to_pylist()], values.type)
             raise overflows(measure, f"{value} overflows {name}", narrower)
     return values
