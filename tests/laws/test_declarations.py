@@ -10,7 +10,9 @@ import pytest
 
 import skytide
 from skytide.errors import InvalidInput, limits
-from skytide.queries import QUERIES, Asks, Query, high, low
+from skytide.queries import QUERIES, Query, Queryable, high, low
+from skytide.spark.query.aggregated import AggregatedQuery
+from skytide.spark.query.keyed import KeyedQuery
 from skytide.spark.query.sql import built
 
 PACKAGE = Path(skytide.__file__).parent
@@ -25,23 +27,23 @@ ENTRIES = {"characteristic", "option", "field"}
 
 @pytest.mark.parametrize("name", QUERIES)
 def test_a_query_has_the_same_arguments_everywhere(name: str) -> None:
-    declared = list(inspect.signature(getattr(Asks, name)).parameters.values())[1:]
+    declared = list(inspect.signature(getattr(Queryable, name)).parameters.values())[1:]
     function = inspect.signature(getattr(skytide, name))
     assert list(function.parameters.values())[1:] == declared and next(iter(function.parameters)) == "df"
-    assert getattr(skytide, name).__doc__ == getattr(Asks, name).__doc__
-    for kind in (skytide.Windowed, skytide.KeyedWindowed, skytide.AggregatedQuery, skytide.AggregatedFrame):
-        assert getattr(kind, name) is getattr(Asks, name)
+    assert getattr(skytide, name).__doc__ == getattr(Queryable, name).__doc__
+    for kind in (skytide.typing.Windowed, skytide.typing.KeyedWindowed, AggregatedQuery, skytide.typing.AggregatedFrame):
+        assert getattr(kind, name) is getattr(Queryable, name)
 
 
 def test_operators_on_keys_start_as_other_queries_do() -> None:
     start = inspect.signature(skytide.ContinuousQuery.start).parameters
-    keyed = inspect.signature(skytide.KeyedQuery.start).parameters
+    keyed = inspect.signature(KeyedQuery.start).parameters
     levels = {"splitting", "pane_slots", "window_slots"}
     assert set(keyed) == set(start) - levels | {"slots"}
     assert all(str(keyed[name]) == str(start[name]) for name in set(start) - levels)
 
 
-class Built(Asks[Query]):
+class Built(Queryable[Query]):
     def apply(self, query: Query) -> Query:
         return query
 

@@ -117,7 +117,7 @@ def test_every_pair_of_arguments_is_refused_or_right(spark: SparkSession, tmp_pa
     df, rows, without = stream_of(spark, tmp_path / "in")
     asked = (
         skytide.stream(df)
-        .window("10 seconds", slack=skytide.FixedSlack("0 s"))
+        .window("10 seconds", slack=skytide.slacks.FixedSlack("0 s"))
         .aggregate("count(*) AS n", "sum(x) AS total", keys="k")
     )
 

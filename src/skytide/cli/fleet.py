@@ -11,7 +11,7 @@ from typing import Any
 from rich.console import Console
 from rich.live import Live
 
-from skytide import DropRatio, fleet, stream
+from skytide import fleet, stream
 from skytide.admission import Admission
 from skytide.cli.folders import make_room, save_picture
 from skytide.cli.run import DROP_RATIO, ECHO, ENDING, LINE_EVERY_S, LOOK_EVERY_S, end
@@ -24,6 +24,7 @@ from skytide.dashboard.history import read_windows
 from skytide.dashboard.live import WARMING_UP
 from skytide.errors.checks import real
 from skytide.lab.real_data import data
+from skytide.slacks import DropRatio
 from skytide.spark.clock import now_us
 from skytide.spark.session.interrupt import Interrupt
 from skytide.spark.session.local import local_session

@@ -10,7 +10,7 @@ from typing import Any
 from rich.console import Console
 from rich.live import Live
 
-from skytide import DropRatio, low, stream, workload
+from skytide import low, stream, workload
 from skytide.cli.folders import make_room, save_picture
 from skytide.cli.place import Place
 from skytide.dashboard.history import History, latency, read_windows
@@ -18,6 +18,7 @@ from skytide.dashboard.live import WARMING_UP, line, view
 from skytide.dashboard.picture import draw
 from skytide.errors import SkytideError
 from skytide.errors.checks import real
+from skytide.slacks import DropRatio
 from skytide.spark.clock import now_us
 from skytide.spark.session.failure import reason
 from skytide.spark.session.interrupt import Interrupt

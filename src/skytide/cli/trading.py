@@ -14,11 +14,12 @@ from typing import Any
 from rich.console import Console
 from rich.live import Live
 
-from skytide import Guard, Mpc, autoscale, fleet, stream
+from skytide import Guard, autoscale, fleet, stream
 from skytide.cli.folders import make_room, save_picture
 from skytide.cli.quotes import MadeUpDay, RealDay, TradingDay
 from skytide.cli.run import ECHO, ENDING, LINE_EVERY_S, LOOK_EVERY_S, end
 from skytide.cli.writer import Writer
+from skytide.controllers import Mpc
 from skytide.dashboard.live import WARMING_UP
 from skytide.dashboard.trading_history import ResultFolder, TradingHistory, accuracy
 from skytide.dashboard.trading_live import line, view

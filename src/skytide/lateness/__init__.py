@@ -3,6 +3,19 @@
 from skytide.lateness.clock import Clock
 from skytide.lateness.crowds import FEW, Crowd
 from skytide.lateness.delays import Arrivals, Order, observe
-from skytide.lateness.slack import DropRatio, FixedSlack, KSlack, Slack, SlackLogic
+from skytide.lateness.slack import SLACKS, DropRatio, FixedSlack, KSlack, Slack, SlackLogic
 
-__all__ = ["FEW", "Arrivals", "Clock", "Crowd", "DropRatio", "FixedSlack", "KSlack", "Order", "Slack", "SlackLogic", "observe"]
+__all__ = [
+    "FEW",
+    "SLACKS",
+    "Arrivals",
+    "Clock",
+    "Crowd",
+    "DropRatio",
+    "FixedSlack",
+    "KSlack",
+    "Order",
+    "Slack",
+    "SlackLogic",
+    "observe",
+]

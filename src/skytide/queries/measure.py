@@ -16,13 +16,29 @@ CALL = re.compile(r"\s*(\w+)\s*\(\s*(\*|`[^`]+`|\w+)\s*\)(?:\s+as\s+(\w+))?\s*",
 
 @dataclass(frozen=True)
 class Measure:
-    """One aggregate: a function of a column or SQL expression, and the name of its result."""
+    """One aggregate: a function of a column or SQL expression, and the name of its result. `collect` makes one of your own function.
+
+    Parameters
+    ----------
+    function
+        Its name in SQL.
+    column
+        What it is a function of, or `*`.
+    name
+        The name of its result.
+    mergeable
+        The mergeable aggregate, if the function is a sketch or a user's own.
+
+    Examples
+    --------
+    >>> Measure.parse("avg(price) AS mean").text
+    'avg(price)'
+    """
 
     function: str
     column: str
     name: str
     mergeable: Mergeable[Any] | None = None
-    """The mergeable aggregate, if the function is not one of Arrow's: a sketch, or a user's own."""
 
     def __repr__(self) -> str:
         """Return the aggregate as a text. Checkpoints identify a query by it, so without a mergeable function it never changes."""
@@ -82,7 +98,30 @@ def default_name(function: str, column: str) -> str:
 
 
 def collect(function: Mergeable[State], column: str, *, name: str) -> Measure:
-    """Return an aggregate of your own for `.aggregate(...)`: a function of a column or SQL expression, and the name of its result."""
+    """Return an aggregate of your own for `.aggregate(...)`.
+
+    Parameters
+    ----------
+    function
+        An object of your class below `skytide.Mergeable`.
+    column
+        The column it is a function of, or an SQL expression.
+    name
+        The name of its result.
+
+    Raises
+    ------
+    InvalidInput
+        If the function is not mergeable, or a text is empty.
+
+    Examples
+    --------
+    >>> from skytide.queries import Distinct
+    >>> collect(Distinct(), "symbol", name="symbols").text
+    'Distinct(symbol)'
+
+    More in [streaming.md](streaming.md).
+    """
     kind_of(
         "function",
         function,

@@ -19,6 +19,8 @@ class Mergeable(ABC, Generic[State]):
     States are pickled into checkpoints and for other processes: make them of plain values (numbers, texts, tuples, lists, dicts), or
     override `dump` and `load`.
 
+    Examples
+    --------
     >>> class Span(Mergeable[tuple[float, float]]):
     ...     def start(self):
     ...         return (float("inf"), float("-inf"))
@@ -42,19 +44,50 @@ class Mergeable(ABC, Generic[State]):
 
     @abstractmethod
     def add(self, state: State, values: pa.Array) -> State:
-        """Return the state with more values: at least one, and none of them NULL."""
+        """Return the state with more values.
+
+        Parameters
+        ----------
+        state
+            What `start`, `add` or `merge` returned; it may be changed.
+        values
+            At least one value, and none of them NULL.
+        """
 
     @abstractmethod
     def merge(self, state: State, other: State) -> State:
-        """Return the state of the values of both."""
+        """Return the state of the values of both.
+
+        Parameters
+        ----------
+        state, other
+            What `start`, `add` or `merge` returned.
+        """
 
     @abstractmethod
     def finish(self, state: State) -> object:
-        """Return the result, None for NULL."""
+        """Return the result, None for NULL.
+
+        Parameters
+        ----------
+        state
+            That of all values.
+        """
 
     @abstractmethod
     def kind(self, values: pa.DataType) -> pa.DataType:
-        """Return the Arrow type of results for values of a type; raise InvalidInput if the type is not supported."""
+        """Return the Arrow type of results.
+
+        Parameters
+        ----------
+        values
+            The Arrow type of the values.
+
+        Raises
+        ------
+        InvalidInput
+            If the type is not supported.
+        """
 
     def dump(self, state: State) -> bytes:
         """Return a state as bytes."""

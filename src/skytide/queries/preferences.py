@@ -30,7 +30,15 @@ Chain = tuple["Attribute", ...]  # a lexicographic order: ties of the first attr
 
 
 class Preference:
-    """The base of all preferences: `a * b` prefers both equally (Pareto), `a & b` prefers `a` first and `b` among equals."""
+    """The base of all preferences: `a * b` prefers both equally (Pareto), `a & b` prefers `a` first and `b` among equals.
+
+    Examples
+    --------
+    >>> low("price") * high("stars") & low("distance")
+    low('price') * high('stars') & low('distance')
+
+    More in [skyline.md](skyline.md).
+    """
 
     def __mul__(self, other: Preference) -> Preference:
         """Return both combined as equals: a row is better if it is better in one and not worse in the other."""
@@ -100,18 +108,78 @@ class Prioritised(_Combined):
 
 
 def low(what: Expression) -> Preference:
-    """Return a preference for low values of a column or expression."""
+    """Return a preference for low values of a column or expression.
+
+    Parameters
+    ----------
+    what
+        The name of a column, an SQL expression, or a Column of Spark.
+
+    Raises
+    ------
+    InvalidInput
+        If `what` is not one of them, or an empty text.
+
+    Examples
+    --------
+    >>> low("price") * high("stars")
+    low('price') * high('stars')
+
+    More in [skyline.md](skyline.md).
+    """
     return Attribute(_column(what), "low")
 
 
 def high(what: Expression) -> Preference:
-    """Return a preference for high values of a column or expression."""
+    """Return a preference for high values of a column or expression.
+
+    Parameters
+    ----------
+    what
+        The name of a column, an SQL expression, or a Column of Spark.
+
+    Raises
+    ------
+    InvalidInput
+        If `what` is not one of them, or an empty text.
+
+    Examples
+    --------
+    >>> high("stars") & low("price / nights")
+    high('stars') & low('price / nights')
+
+    More in [skyline.md](skyline.md).
+    """
     return Attribute(_column(what), "high")
 
 
 def diff(what: Expression) -> Preference:
-    """Return a preference that compares only rows with equal values of a column or expression: each value is a competition of its own."""
+    """Return a preference that compares only rows with equal values of a column or expression: each value is a competition of its own.
+
+    Parameters
+    ----------
+    what
+        The name of a column, an SQL expression, or a Column of Spark.
+
+    Raises
+    ------
+    InvalidInput
+        If `what` is not one of them, or an empty text.
+
+    Examples
+    --------
+    >>> low("price") * diff("city")
+    low('price') * diff('city')
+
+    More in [skyline.md](skyline.md).
+    """
     return Attribute(_column(what), "diff")
+
+
+PREFERENCES: dict[str, Callable[[Expression], Preference]] = {"low": low, "high": high, "diff": diff}
+"""All preferences of one column, by their names."""
+SQL_WORDS = {"MIN": "low", "MAX": "high", "DIFF": "diff"}
+"""What preferences are called in SQL."""
 
 
 def _column(what: Expression) -> Expression:

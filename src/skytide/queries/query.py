@@ -22,6 +22,8 @@ class Query(ABC):
     those together in any order, `merge` some of them if you like; `window` of all of it always returns the same rows.
     Methods are pure: they change neither their arguments nor the query, and may be called from several threads at once.
 
+    Examples
+    --------
     >>> class Cheapest(Query):
     ...     def pane(self, rows):
     ...         return rows.sort_by("price").slice(0, 1)
@@ -29,15 +31,29 @@ class Query(ABC):
     ...         return self.pane(kept)
     >>> Cheapest().window(pa.table({"price": [3, 1, 2]})).to_pylist()
     [{'price': 1}]
+
+    More in [skyline.md](skyline.md).
     """
 
     @abstractmethod
     def pane(self, rows: pa.Table) -> pa.Table:
-        """Return what of some rows of a window may still matter to its answer."""
+        """Return what of some rows of a window may still matter to its answer.
+
+        Parameters
+        ----------
+        rows
+            Some rows of a window; the answer is about all of them.
+        """
 
     @abstractmethod
     def window(self, kept: pa.Table) -> pa.Table:
-        """Return the answer from all that was kept."""
+        """Return the answer of a window.
+
+        Parameters
+        ----------
+        kept
+            All that was kept of its rows, in any order.
+        """
 
     def merge(self, kept: pa.Table) -> pa.Table:
         """Return what would have been kept of several parts together, from what was kept of each."""

@@ -47,6 +47,8 @@ class Sketch(Mergeable[Any]):
 class Distinct(Sketch):
     """The number of different values (HyperLogLog). The result depends only on the set of values, not on how they were divided.
 
+    Examples
+    --------
     >>> distinct = Distinct()
     >>> distinct.finish(distinct.add(distinct.start(), pa.array(["a", "b", "a", ""])))
     3
@@ -99,6 +101,20 @@ class Quantile(Sketch):
     With few values it is exact, except for whole numbers beyond 2^53 and decimals of more than 15 digits, which are rounded. With more,
     the sketch is randomised: another run may find a neighbour, within the same bound. NaN is ignored.
 
+    Parameters
+    ----------
+    share
+        The share of values that are not above the result: 0.5 for the median.
+    accuracy
+        One over the largest error of its rank; a larger one needs a larger sketch.
+
+    Raises
+    ------
+    InvalidInput
+        If the share is not from 0 to 1, or the accuracy out of range.
+
+    Examples
+    --------
     >>> median = Quantile(0.5)
     >>> median.finish(median.add(median.start(), pa.array([5, 1, 9])))
     5.0

@@ -21,16 +21,19 @@ class FleetStatus(Printed):
     unknown: tuple[str, ...] = ()
     """Names that were suspended, resumed or declared, but no stream has them, at least not yet; some of them, if there are many."""
     suspended: int = 0
+    """Streams that were suspended: they are not read."""
     silent: int = 0
     """Streams of which nothing has come lately."""
     splits: int = 0
     """Tasks that read a batch."""
     batches: int = 0
+    """Batches so far."""
     tuples: int = 0
     """About how many tuples were let in."""
     buffered: int = 0
     """About how many tuples have come but were not let in yet; those of suspended streams do not count."""
     rate_hz: float = 0.0
+    """Tuples per second that come from all streams together."""
     expected_hz: float = 0.0
     """Tuples per second expected of all streams together, by forecasts and declarations."""
     capacity_hz: float = 0.0
@@ -79,9 +82,14 @@ class SplitStatus:
     """How a split is doing."""
 
     split: int
+    """Its number."""
     streams: tuple[str, ...]
+    """The names of its streams."""
     rate_hz: float
+    """Tuples per second that come from them."""
     expected_hz: float
+    """Tuples per second that are expected of them."""
     buffered: int
+    """Tuples that have come but were not let in yet."""
     latency_s: float
     """How long it takes to work off what is buffered."""

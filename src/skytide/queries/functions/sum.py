@@ -23,7 +23,7 @@ class Sum(AggregateFunction):
     """The sum of values."""
 
     name = "sum"
-    spark = ("Sum",)
+    spark: tuple[str, ...] = ("Sum",)
     parts: tuple[str, ...] = ("sum",)
     place = 0
     keeps_type = True
@@ -31,7 +31,8 @@ class Sum(AggregateFunction):
     def __init__(self, *, tries: bool = False) -> None:
         """Create the function; if it `tries`, it keeps the same parts as the one that fails."""
         self.tries = tries
-        self.name = f"try_{self.name}" if tries else self.name
+        if tries:
+            self.name, self.spark = f"try_{self.name}", ()  # Spark has one class for both
 
     @property
     def kept_as(self) -> str:

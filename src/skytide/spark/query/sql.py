@@ -15,7 +15,7 @@ from pyspark.sql.udtf import AnalyzeArgument, AnalyzeResult, PartitioningColumn,
 
 from skytide.errors import InvalidInput
 from skytide.errors.checks import kind_of
-from skytide.queries import QUERIES, Asks, Query, parse_preferences
+from skytide.queries import QUERIES, Query, Queryable, parse_preferences
 from skytide.spark.arrow import HELPER, arrow_schema, spark_schema
 from skytide.spark.engine.tasks import BUFFER_ROWS
 
@@ -33,7 +33,7 @@ def register(spark: SparkSession) -> None:
         spark.udtf.register(name, cast(UserDefinedTableFunction, udtf(_table_function(name))))
 
 
-class _Declared(Asks[Query]):
+class _Declared(Queryable[Query]):
     """Builds queries instead of asking them."""
 
     def apply(self, query: Query) -> Query:

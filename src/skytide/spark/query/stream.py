@@ -11,7 +11,7 @@ from pyspark.sql.types import TimestampNTZType, TimestampType
 from skytide.errors import InvalidInput
 from skytide.errors.checks import kind_of, refused, words, yes_or_no
 from skytide.lateness import Slack
-from skytide.queries import Asks, Measure, Query
+from skytide.queries import Measure, Query, Queryable
 from skytide.spark.fleet import Fleet
 from skytide.spark.query.aggregated import AggregatedFrame, AggregatedQuery
 from skytide.spark.query.aggregates import aggregate_of
@@ -121,7 +121,7 @@ class Stream(Generic[StreamAnswer]):
 
 
 @dataclass(frozen=True)
-class Windowed(Asks[StreamAnswer]):
+class Windowed(Queryable[StreamAnswer]):
     """A stream cut into windows. A query on them is a DataFrame if the rows do not stream, otherwise something to start."""
 
     df: DataFrame

@@ -58,7 +58,7 @@ def autoscale(
     """
     one_of("mode", mode, MODES)
     built = controller_of(controller) if isinstance(controller, str) else controller
-    kind_of("controller", built, Controller, reason="not a controller", remedy='pass skytide.Mpc(), or "mpc"')
+    kind_of("controller", built, Controller, reason="not a controller", remedy='pass skytide.controllers.Mpc(), or "mpc"')
     limits = Guard() if guard is None else guard
     kind_of("guard", limits, Guard, reason="not a guard", remedy="pass skytide.Guard(...)")
     yes_or_no("warm", warm)
