@@ -20,10 +20,20 @@ LOOKS = 2  # observations of new workers before they are judged: the first may i
 
 @dataclass(frozen=True)
 class Guard:
-    """Limits that no controller may exceed."""
+    """Limits that no controller may exceed.
+
+    Examples
+    --------
+    >>> Guard(minimum=2, maximum=16, cool_down="30 s").maximum
+    16
+
+    More in [scaling.md](scaling.md).
+    """
 
     minimum: int = 1
+    """The fewest workers."""
     maximum: int = 8
+    """The most workers."""
     step_factor: float = 2.0
     """The largest factor by which the number of workers may grow or shrink in one step; those that are on their way count as there."""
     scale_down_after: Duration | int = "2 min"

@@ -28,6 +28,18 @@ class KeyedOperator(Protocol):
     - `check(rows)`: raise InvalidInput if rows with these columns cannot be processed;
     - `process_windows(rows, begins, ends)`: all windows at once, for an operator whose windows need no state: the result rows of
       the windows from `begins` to `ends`, one window after the other, and how many each has.
+
+    Examples
+    --------
+    >>> class Counting:
+    ...     def open(self, key):
+    ...         return 0
+    ...     def process(self, state, rows):
+    ...         return state + rows.num_rows, [{"seen": state + rows.num_rows}]
+    >>> isinstance(Counting(), KeyedOperator)
+    True
+
+    More in [keyed.md](keyed.md).
     """
 
     def open(self, key: Any) -> State:

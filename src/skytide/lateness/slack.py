@@ -38,6 +38,11 @@ class Slack(ABC):
 
     To write one of your own, derive from this class, and return a `SlackLogic` from `build`.
 
+    Examples
+    --------
+    >>> [slack.__name__ for slack in SLACKS]
+    ['KSlack', 'DropRatio', 'FixedSlack']
+
     More in [late.md](late.md).
     """
 

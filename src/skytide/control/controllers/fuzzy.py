@@ -107,6 +107,13 @@ class Fuzzy(Controller):
 
     If a query has a pane level and a window level, both are scaled, by both utilisations and by how far panes are split. Any other query
     is scaled by its utilisation alone: to a half at 0.5 or less, not at all at 0.9, and by a half more at 1.3 or more.
+
+    Examples
+    --------
+    >>> Fuzzy(maximum=16)
+    Fuzzy(maximum=16)
+
+    More in [scaling.md](scaling.md).
     """
 
     maximum: int | None = None

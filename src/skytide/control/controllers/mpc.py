@@ -45,8 +45,12 @@ class MpcOptions(TypedDict, total=False):
 class Mpc(Controller):
     """Uses the fewest workers (or watts) that keep up with the input, or keep a latency bound, over the next steps.
 
+    Examples
+    --------
     >>> Mpc.latency("2 s").bound_s, Mpc.throughput().bound_s
     (2.0, None)
+
+    More in [scaling.md](scaling.md).
     """
 
     bound_s: float | None = None
@@ -56,18 +60,23 @@ class Mpc(Controller):
     horizon: int = 3
     """Number of planned steps, after the time that a new worker needs to start."""
     alpha: float = 100.0
+    """The weight of the quality of service."""
     beta: float = 0.5
+    """The weight of resources."""
     gamma: float = 0.4
-    """Weights of the quality of service, of resources and of changes; if gamma is 0, each step is planned on its own."""
+    """The weight of changes; if it is 0, each step is planned on its own."""
     coverage: float = 0.9
     """Plan for the upper end of the interval in which the input lies with this probability; 0: plan for its mean."""
     headroom: float = 0.1
     """Share of each worker that is kept free, for what neither the forecast nor the model knows."""
     minimum: int = 1
+    """The fewest workers to plan with."""
     maximum: int | None = None
     """None: as many as needed, within the limits of the guard. Required with `power`, as slower cores mean more of them."""
     frequencies_ghz: tuple[float, ...] = P2_FREQUENCIES_GHZ
+    """The CPU frequencies to choose from with `power`."""
     forecaster: Forecaster = field(default_factory=Holt)
+    """What predicts the input."""
     scaled: bool = True
     """False: weights as in P2, for milliseconds, workers (or the power of one at full speed), and steps of workers and frequencies."""
 

@@ -29,11 +29,20 @@ Values = list[list[float]]
 
 @dataclass(frozen=True)
 class Sarsa(WorkersByLoad):
-    """Begins with thresholds, and learns from the effect of each action."""
+    """Begins with thresholds, and learns from the effect of each action.
+
+    Examples
+    --------
+    >>> Sarsa(impact=0.1).duration
+    80.0
+
+    More in [scaling.md](scaling.md).
+    """
 
     impact: float = 0.2
+    """How much is learned from the first visit of a state."""
     duration: float = 80.0
-    """How much is learned from the first visit of a state, and the number of visits after which it is half as much."""
+    """The number of visits of a state after which half as much is learned."""
 
     def __post_init__(self) -> None:
         """Refuse options that make no sense."""

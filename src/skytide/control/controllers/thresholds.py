@@ -26,6 +26,8 @@ class Thresholds(WorkersByLoad):
 class LocalThresholds(Thresholds):
     """Scales out when a worker is over the upper threshold for some intervals, and in when one is under the lower.
 
+    Examples
+    --------
     >>> judge = LocalThresholds(intervals=2).judge()
     >>> judge.judge({"1": 0.5, "2": 0.91}, now_s=0)
     []
@@ -40,7 +42,16 @@ class LocalThresholds(Thresholds):
 
 @dataclass(frozen=True)
 class GlobalThresholds(Thresholds):
-    """Scales out when the mean load of all workers is over the upper threshold for some intervals, and in when it is under the lower."""
+    """Scales out when the mean load of all workers is over the upper threshold for some intervals, and in when it is under the lower.
+
+    Examples
+    --------
+    >>> judge = GlobalThresholds(intervals=1).judge()
+    >>> len(judge.judge({"1": 0.9, "2": 0.95}, now_s=0))
+    1
+
+    More in [scaling.md](scaling.md).
+    """
 
     def judge(self, resume: State | None = None) -> Judge:
         """Return the judge."""

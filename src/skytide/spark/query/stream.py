@@ -37,10 +37,28 @@ def stream(source: DataFrame, *, time: str = "ts", streaming: Literal[True] | No
 
 
 def stream(source: DataFrame | Fleet | WorkloadStream, *, time: str = "ts", streaming: bool | None = None) -> "Stream[Any]":
-    """Return the start of a chain over a DataFrame, streaming or not, a `fleet(...)` or a `workload(...)`; `time` names the column with the time.
+    """Return the start of a chain over rows with a time: windows, then a query. On rows that do not stream it is a DataFrame, otherwise something to start.
 
-    A query on rows that do not stream is a DataFrame, otherwise something to start. `streaming` says which of the two is meant: a
-    DataFrame of the other kind is refused, and type checkers know the results (without it they assume that the rows stream).
+    Parameters
+    ----------
+    source
+        A DataFrame, streaming or not, a `fleet(...)` or a `workload(...)`.
+    time
+        The column with the time of each row, a timestamp.
+    streaming
+        Whether the rows stream: a DataFrame of the other kind is refused, and type checkers know the results. Without it all is
+        accepted, and type checkers assume that the rows stream.
+
+    Raises
+    ------
+    InvalidInput
+        If the source is none of these, or of the other kind, or has no such column with timestamps.
+
+    Examples
+    --------
+    >>> stream(trades, time="ts").window("1 min", slide="10 s").skyline(low("price"))  # doctest: +SKIP
+
+    More in [streaming.md](streaming.md).
     """
     remedy = "pass a DataFrame, skytide.fleet(...) or skytide.workload(...)"
     kind_of("source", source, (DataFrame, Fleet, WorkloadStream), reason="not a stream", remedy=remedy)
