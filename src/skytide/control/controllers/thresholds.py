@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from skytide.control.controller import State
-from skytide.control.hosts.judging import Judge, Verdict, WorkersByLoad
+from skytide.control.judging import Judge, Verdict, WorkersByLoad
 from skytide.errors.checks import is_whole, refused
 
 
@@ -47,8 +47,8 @@ class GlobalThresholds(Thresholds):
     Examples
     --------
     >>> judge = GlobalThresholds(intervals=1).judge()
-    >>> len(judge.judge({"1": 0.9, "2": 0.95}, now_s=0))
-    1
+    >>> [verdict.action for verdict in judge.judge({"1": 0.9, "2": 0.95}, now_s=0)]
+    ['out', 'out']
 
     More in [scaling.md](scaling.md).
     """
