@@ -1,6 +1,6 @@
 """Decides when a pane is complete: how late tuples are, how long to wait for them, and how far the stream has come."""
 
-from skytide.lateness.clock import Clock
+from skytide.lateness.clock import StreamClock
 from skytide.lateness.crowds import FEW, Crowd
 from skytide.lateness.delays import Arrivals, Order, observe
 from skytide.lateness.slack import SLACKS, DropRatio, FixedSlack, KSlack, Slack, SlackLogic
@@ -9,7 +9,6 @@ __all__ = [
     "FEW",
     "SLACKS",
     "Arrivals",
-    "Clock",
     "Crowd",
     "DropRatio",
     "FixedSlack",
@@ -17,5 +16,6 @@ __all__ = [
     "Order",
     "Slack",
     "SlackLogic",
+    "StreamClock",
     "observe",
 ]

@@ -12,8 +12,8 @@ from skytide.errors import InvalidInput
 from skytide.queries.arithmetic import NoResult
 from skytide.queries.columns import missing_column, named_twice
 from skytide.queries.described import described
-from skytide.queries.expressions import Expression, evaluate
 from skytide.queries.extremes import has_order
+from skytide.queries.formula import Formula, evaluate
 from skytide.queries.functions import Parts, Reduction
 from skytide.queries.groups import Groups, normalised
 from skytide.queries.identity import Identity
@@ -28,7 +28,7 @@ class Result:
     """A column of the answer that is an expression of measures and keys, with its original text."""
 
     name: str
-    expression: Expression = field(repr=False)
+    expression: Formula = field(repr=False)
     text: str
 
     def of(self, rows: pa.Table) -> pa.Array:

@@ -1,7 +1,7 @@
 """From aggregates as Spark users write them to a query: Spark's analyser resolves names, types and casts, and its tree is read here.
 
 An expression inside an aggregate becomes a column that Spark computes first; one over aggregates is evaluated next to them
-(`queries/expressions.py`), so that windows share panes as always.
+(`queries/formula.py`), so that windows share panes as always.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -19,7 +19,7 @@ from skytide.errors.checks import refused
 from skytide.queries import Aggregate, Measure
 from skytide.queries.aggregate import Result
 from skytide.queries.arithmetic import Mode, can_cast, is_number
-from skytide.queries.expressions import Call, Constant, Expression, Field
+from skytide.queries.formula import Call, Constant, Field, Formula
 from skytide.queries.functions import FUNCTIONS, SKETCHES
 from skytide.queries.measure import default_name
 from skytide.queries.sketches import DEFAULT_ACCURACY, Sketch
@@ -100,7 +100,7 @@ def _hidden(measure: Measure, hidden: list[Measure]) -> str:
     return hidden[-1].name
 
 
-def expression_of(answer: DataFrame, written: str | Column) -> Expression:
+def expression_of(answer: DataFrame, written: str | Column) -> Formula:
     """Return an expression over columns of an answer."""
     reader = _Reader(answer, tuple(answer.columns), [], written)
     plan = reader.analysed(answer.select)
@@ -114,7 +114,7 @@ class _Reader:
     def __init__(self, df: DataFrame, keys: tuple[str, ...], hidden: list[Measure], written: str | Column) -> None:
         self._df, self._keys, self._hidden, self._written = df, keys, hidden, written
         self._shown = written if isinstance(written, str) else str(written).removeprefix("Column<'").removesuffix("'>")
-        self._common: dict[str, Expression] = {}
+        self._common: dict[str, Formula] = {}
 
     def read(self) -> Measure | Result:
         """Return the aggregate, or the expression over aggregates."""
@@ -200,7 +200,7 @@ class _Reader:
         arguments = (child.eval(None) for child in children[len(children) - sketch.arguments :])
         return Measure(sketch.name, self._text(children[0], condition), "", sketch.of_arguments(*arguments))
 
-    def expression(self, node: Any) -> Expression:
+    def expression(self, node: Any) -> Formula:
         """Return what a node of Spark's tree means over keys and measures."""
         kind = _class(node)
         if kind == "AggregateExpression":

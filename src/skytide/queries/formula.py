@@ -40,15 +40,15 @@ class Call:
     """A function of other expressions, with the type of its result."""
 
     function: str
-    operands: tuple[Expression, ...]
+    operands: tuple[Formula, ...]
     kind: pa.DataType
     mode: Mode = "ANSI"
 
 
-Expression = Field | Constant | Call
+Formula = Field | Constant | Call
 
 
-def evaluate(expression: Expression, rows: pa.Table) -> pa.Array:
+def evaluate(expression: Formula, rows: pa.Table) -> pa.Array:
     """Return the value of an expression in each row.
 
     >>> half = Call("divide", (Field("a"), Constant(2.0, pa.float64())), pa.float64())
