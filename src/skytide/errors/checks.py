@@ -21,13 +21,13 @@ def brief(value: object) -> str:
         return f"the class {value.__name__}"
     try:
         parts = value if isinstance(value, tuple | list | set | frozenset) else (value,)
-        text = repr(value) if all(isinstance(part, _PLAIN) for part in parts) else _kind(value)
+        text = repr(value) if all(isinstance(part, _PLAIN) for part in parts) else _article_and_type(value)
     except ValueError:  # Python does not write numbers of thousands of digits
-        text = _kind(value)
+        text = _article_and_type(value)
     return text if len(text) <= MAX_BRIEF else f"{text[:MAX_BRIEF]}..."
 
 
-def _kind(value: object) -> str:
+def _article_and_type(value: object) -> str:
     name = type(value).__name__
     return f"{'an' if name[0].lower() in 'aeiou' else 'a'} {name}"
 
@@ -63,17 +63,17 @@ def is_finite(value: object) -> bool:
     return is_real(value) and isfinite(float(value))  # type: ignore[arg-type]
 
 
-def one_of(name: str, value: object, known: Iterable[str]) -> None:
-    """Refuse what is not among the known names.
+def one_of(name: str, value: object, choices: Iterable[str]) -> None:
+    """Refuse what is not among the choices.
 
     >>> one_of("pace", "slow", ["real", "fast"])
     Traceback (most recent call last):
     ...
     skytide.errors.InvalidInput: pace='slow': not known; choose one of real, fast
     """
-    known = list(known)
-    if not isinstance(value, str) or value not in known:
-        raise refused(name, value, "not known", f"choose one of {', '.join(known)}")
+    names = list(choices)
+    if not isinstance(value, str) or value not in names:
+        raise refused(name, value, "not known", f"choose one of {', '.join(names)}")
 
 
 def whole(name: str, value: object, least: int, most: int | None = None) -> None:
@@ -101,9 +101,9 @@ def words(name: str, value: object, example: str) -> None:
         raise refused(name, value, "not a text, or an empty one", f"give one, for instance {example!r}")
 
 
-def kind_of(name: str, value: object, kind: type | tuple[type, ...], *, reason: str, remedy: str) -> None:
-    """Refuse what is not an object of a kind."""
-    if not isinstance(value, kind):
+def kind_of(name: str, value: object, expected: type | tuple[type, ...], *, reason: str, remedy: str) -> None:
+    """Refuse what is not an object of a class, or of one of several."""
+    if not isinstance(value, expected):
         raise refused(name, value, reason, remedy)
 
 

@@ -111,8 +111,8 @@ class StreamClock:
     def emitted(self, out: range, ahead: Sequence[range] = ()) -> "StreamClock":
         """Return the clock after some windows have come out, and others `ahead` of the stream."""
         next_window = out.stop if out else self.next_window
-        known = [(first, stop) for first, stop in self.out if next_window is None or stop > next_window]
-        stretches = sorted([*known, *((w.start, w.stop) for w in ahead)])
+        still_ahead = [(first, stop) for first, stop in self.out if next_window is None or stop > next_window]
+        stretches = sorted([*still_ahead, *((w.start, w.stop) for w in ahead)])
         last = stretches[MAX_OUT - 1 :]  # as one: windows that are out must not come again
         joined_up = [(last[0][0], max(stop for _, stop in last))] if last else []
         return replace(self, next_window=next_window, out=(*stretches[: MAX_OUT - 1], *joined_up))
@@ -145,7 +145,7 @@ class StreamClock:
     @staticmethod
     def from_json(values: dict[str, Any]) -> "StreamClock":
         """Return the clock for a result of `to_json`; earlier versions noted only a mean distance, and tuples that they dropped for their time."""
-        known = {name: value for name, value in values.items() if name not in ("odd", "spacing_us")}
-        held, out = (Crowd(*crowd) for crowd in known["held"]), ((first, stop) for first, stop in known.get("out", ()))
-        distances = known.get("distances_us", [int(values.get("spacing_us", 0))] * KEPT_DISTANCES)
-        return StreamClock(**{**known, "held": tuple(held), "out": tuple(out), "distances_us": tuple(distances)})
+        fields = {name: value for name, value in values.items() if name not in ("odd", "spacing_us")}
+        held, out = (Crowd(*crowd) for crowd in fields["held"]), ((first, stop) for first, stop in fields.get("out", ()))
+        distances = fields.get("distances_us", [int(values.get("spacing_us", 0))] * KEPT_DISTANCES)
+        return StreamClock(**{**fields, "held": tuple(held), "out": tuple(out), "distances_us": tuple(distances)})

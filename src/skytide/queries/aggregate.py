@@ -90,8 +90,10 @@ class Aggregate(Query):
     def identity(self) -> Identity:
         """Return what is kept: results may be other expressions of the same measures."""
         kept = [described(measure.kept) for measure in self.measures]
-        code = " ".join(each.code for each in kept if each.code)
-        return Identity.of(replace(self, measures=(), results=(), written=()), repr(self), tuple(each.text for each in kept), code)
+        code = " ".join(description.code for description in kept if description.code)
+        return Identity.of(
+            replace(self, measures=(), results=(), written=()), repr(self), tuple(description.text for description in kept), code
+        )
 
     def arranged(self, order: tuple[int, ...]) -> Aggregate:
         """Return the same query, with its measures in another order; results do not depend on it."""
@@ -103,7 +105,7 @@ class Aggregate(Query):
 
     def check(self, rows: pa.Schema) -> None:
         """Refuse columns that do not exist, or cannot be summed or compared, and duplicate names."""
-        names = (*(self.written or self.keys), *(each.name for each in self.results or self.measures))
+        names = (*(self.written or self.keys), *(result.name for result in self.results or self.measures))
         if name := named_twice(names, rows):
             raise InvalidInput(value=f"result {name}", reason="named twice", remedy='give it another name: "sum(x) AS total"')
         for column in (*self.keys, *(measure.column for measure in self.measures if measure.column != "*")):

@@ -99,17 +99,17 @@ class Mergeable(ABC, Generic[State]):
 
     def states_of(self, values: pa.ChunkedArray, groups: Groups) -> pa.Array:
         """Return the state of the values of each group, as bytes."""
-        found = []
+        states = []
         for part in groups.divided(values):
             there = part.drop_null()
-            found.append(self.dump(self.add(self.start(), there) if len(there) else self.start()))
-        return pa.array(found, pa.binary())
+            states.append(self.dump(self.add(self.start(), there) if len(there) else self.start()))
+        return pa.array(states, pa.binary())
 
     def merged(self, states: pa.ChunkedArray, groups: Groups) -> pa.Array:
         """Return one state for each group."""
         if groups.count == groups.rows:
             return states.combine_chunks().take(pa.array(np.argsort(groups.numbers)))
-        found = []
+        merged_states = []
         for part in groups.divided(states):
             first, *others = part.to_pylist()
             if others:
@@ -117,9 +117,9 @@ class Mergeable(ABC, Generic[State]):
                 for other in others:
                     state = self.merge(state, self.load(other))
                 first = self.dump(state)
-            found.append(first)
-        return pa.array(found, pa.binary())
+            merged_states.append(first)
+        return pa.array(merged_states, pa.binary())
 
-    def results(self, states: pa.ChunkedArray, kind: pa.DataType) -> pa.Array:
-        """Return the result of each state; `kind` is the type of the values."""
-        return pa.array([self.finish(self.load(state)) for state in states.to_pylist()], self.kind(kind))
+    def results(self, states: pa.ChunkedArray, values: pa.DataType) -> pa.Array:
+        """Return the result of each state; `values` is the type of the values."""
+        return pa.array([self.finish(self.load(state)) for state in states.to_pylist()], self.kind(values))

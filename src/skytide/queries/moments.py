@@ -46,9 +46,9 @@ class Moments:
             return pa.array(np.sqrt(variance) if root else variance, mask=none)
 
 
-def can_spread(kind: pa.DataType) -> bool:
+def can_spread(data_type: pa.DataType) -> bool:
     """Return whether values of this type have a variance."""
-    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+    return bool(pa.types.is_integer(data_type) or pa.types.is_floating(data_type) or pa.types.is_decimal(data_type))
 
 
 def from_columns(counts: pa.ChunkedArray, means: pa.ChunkedArray, squares: pa.ChunkedArray) -> Moments:

@@ -201,8 +201,8 @@ def combine(preferences: tuple[Preference | str, ...]) -> Preference:
     ...
     skytide.errors.InvalidInput: low('price') and high('price'): one column cannot be preferred twice; keep one of them
     """
-    checked = [high(each) if isinstance(each, str) else _preference(each) for each in preferences]
-    whole = checked[0] if len(checked) == 1 else Pareto(tuple(part for each in checked for part in _flat(each, Pareto)))
+    checked = [high(preference) if isinstance(preference, str) else _preference(preference) for preference in preferences]
+    whole = checked[0] if len(checked) == 1 else Pareto(tuple(part for preference in checked for part in _flat(preference, Pareto)))
     attributes = list(whole.attributes())
     if all(attribute.kind == "diff" for attribute in attributes):
         raise InvalidInput(

@@ -58,7 +58,9 @@ class Queryable(ABC, Generic[Answer]):
 
         Examples
         --------
-        >>> skytide.skyline(hotels, low("price"), high("stars"), diff("city"))  # doctest: +SKIP
+        ```python
+        skytide.skyline(hotels, low("price"), high("stars"), diff("city"))
+        ```
 
         More in [skyline.md](skyline.md).
         """
@@ -84,7 +86,9 @@ class Queryable(ABC, Generic[Answer]):
 
         Examples
         --------
-        >>> skytide.skyband(hotels, low("price"), high("stars"), k=3)  # doctest: +SKIP
+        ```python
+        skytide.skyband(hotels, low("price"), high("stars"), k=3)
+        ```
 
         More in [skyline.md](skyline.md).
         """
@@ -110,7 +114,9 @@ class Queryable(ABC, Generic[Answer]):
 
         Examples
         --------
-        >>> skytide.levels(hotels, low("price"), high("stars"), up_to=2)  # doctest: +SKIP
+        ```python
+        skytide.levels(hotels, low("price"), high("stars"), up_to=2)
+        ```
 
         More in [skyline.md](skyline.md).
         """
@@ -138,7 +144,9 @@ class Queryable(ABC, Generic[Answer]):
 
         Examples
         --------
-        >>> skytide.k_dominant(hotels, low("price"), high("stars"), low("distance"), k=2)  # doctest: +SKIP
+        ```python
+        skytide.k_dominant(hotels, low("price"), high("stars"), low("distance"), k=2)
+        ```
 
         More in [skyline.md](skyline.md).
         """
@@ -164,7 +172,9 @@ class Queryable(ABC, Generic[Answer]):
 
         Examples
         --------
-        >>> skytide.top_delta(hotels, low("price"), high("stars"), low("distance"), delta=10)  # doctest: +SKIP
+        ```python
+        skytide.top_delta(hotels, low("price"), high("stars"), low("distance"), delta=10)
+        ```
 
         More in [skyline.md](skyline.md).
         """
@@ -190,7 +200,9 @@ class Queryable(ABC, Generic[Answer]):
 
         Examples
         --------
-        >>> skytide.top_k(hotels, 10, by=low("price") & high("stars"))  # doctest: +SKIP
+        ```python
+        skytide.top_k(hotels, 10, by=low("price") & high("stars"))
+        ```
 
         More in [skyline.md](skyline.md).
         """

@@ -162,16 +162,18 @@ class Quantile(Sketch):
         """Return the smallest value that is not below the share, or None if there are no values."""
         return None if state.is_empty() else float(state.get_quantile(self.share, True))
 
-    def results(self, states: pa.ChunkedArray, kind: pa.DataType) -> pa.Array:
+    def results(self, states: pa.ChunkedArray, data_type: pa.DataType) -> pa.Array:
         """Return values of the type of the column."""
         values = [self.finish(self.load(state)) for state in states.to_pylist()]
-        found = pa.array(values, pa.float64())
-        if pa.types.is_decimal(kind):
-            return pc.round(found, kind.scale).cast(pa.decimal128(MAX_DIGITS, kind.scale)).cast(kind)
-        if pa.types.is_floating(kind):
-            return found.cast(kind)
-        largest = 2 ** (kind.bit_width - 1) - 1  # as a double it may be one more
-        return pa.array([None if value is None else min(int(value), largest) for value in values], _integer_of(kind)).cast(kind)
+        numbers = pa.array(values, pa.float64())
+        if pa.types.is_decimal(data_type):
+            return pc.round(numbers, data_type.scale).cast(pa.decimal128(MAX_DIGITS, data_type.scale)).cast(data_type)
+        if pa.types.is_floating(data_type):
+            return numbers.cast(data_type)
+        largest = 2 ** (data_type.bit_width - 1) - 1  # as a double it may be one more
+        return pa.array([None if value is None else min(int(value), largest) for value in values], _integer_of(data_type)).cast(
+            data_type
+        )
 
     def kind(self, values: pa.DataType) -> pa.DataType:
         """Return the type of the values."""
@@ -208,22 +210,27 @@ def _union(*sketches: hll_sketch) -> hll_sketch:
 
 def _hashable(values: pa.Array) -> Iterable[int | float | str]:
     """Return values that a sketch accepts, different ones for different values; a sketch ignores empty texts, so these get a prefix."""
-    kind = values.type
-    if pa.types.is_floating(kind):
+    data_type = values.type
+    if pa.types.is_floating(data_type):
         return np.unique(normalised(pa.chunked_array([values])).cast(pa.float64()).to_numpy(), equal_nan=True).tolist()  # type: ignore[no-any-return]
-    if pa.types.is_integer(kind) or pa.types.is_temporal(kind):
-        return values.cast(_integer_of(kind)).to_pylist()  # type: ignore[no-any-return]
-    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+    if pa.types.is_integer(data_type) or pa.types.is_temporal(data_type):
+        return values.cast(_integer_of(data_type)).to_pylist()  # type: ignore[no-any-return]
+    if pa.types.is_binary(data_type) or pa.types.is_large_binary(data_type):
         return (f"b{value.hex()}" for value in values.to_pylist())
     return (f"s{value}" for value in values.to_pylist())
 
 
-def _is_ordered(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind) or pa.types.is_temporal(kind))
+def _is_ordered(data_type: pa.DataType) -> bool:
+    return bool(
+        pa.types.is_integer(data_type)
+        or pa.types.is_floating(data_type)
+        or pa.types.is_decimal(data_type)
+        or pa.types.is_temporal(data_type)
+    )
 
 
-def _integer_of(kind: pa.DataType) -> pa.DataType:
-    return pa.int32() if pa.types.is_date32(kind) or pa.types.is_time32(kind) else pa.int64()
+def _integer_of(data_type: pa.DataType) -> pa.DataType:
+    return pa.int32() if pa.types.is_date32(data_type) or pa.types.is_time32(data_type) else pa.int64()
 
 
 def _as_doubles(values: pa.Array) -> np.ndarray[tuple[int], np.dtype[np.float64]]:

@@ -43,10 +43,10 @@ def duration_us(value: object, name: str, *, or_none: bool = False) -> int:
         exact = Fraction(value // timedelta(microseconds=1))
     elif (
         isinstance(value, str)
-        and (found := re.fullmatch(r"\s*(\d{1,40}(?:\.\d{1,40})?)\s*([a-z]+)\s*", value.lower()))
-        and (unit := UNITS_US.get(found[2]) or UNITS_US.get(found[2].removesuffix("s")))
+        and (written := re.fullmatch(r"\s*(\d{1,40}(?:\.\d{1,40})?)\s*([a-z]+)\s*", value.lower()))
+        and (unit := UNITS_US.get(written[2]) or UNITS_US.get(written[2].removesuffix("s")))
     ):
-        exact = Fraction(found[1]) * unit
+        exact = Fraction(written[1]) * unit
     else:
         raise refused(name, value, "not a length of time", 'write a number and a unit, for instance "200 ms"')
     if exact.denominator != 1 or exact < 0 or (exact == 0 and not or_none):

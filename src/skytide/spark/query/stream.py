@@ -56,7 +56,9 @@ def stream(source: DataFrame | Fleet | WorkloadStream, *, time: str = "ts", stre
 
     Examples
     --------
-    >>> stream(trades, time="ts").window("1 min", slide="10 s").skyline(low("price"))  # doctest: +SKIP
+    ```python
+    stream(trades, time="ts").window("1 min", slide="10 s").skyline(low("price"))
+    ```
 
     More in [streaming.md](streaming.md).
     """
