@@ -80,16 +80,20 @@ _HOME = {name: module for module, names in _HOMES.items() for name in names.spli
 NAMESPACES = ("controllers", "queries", "slacks", "typing")
 
 _NOW_IN = {
-    "controllers": "Controller Fuzzy GlobalThresholds LocalThresholds Mpc Rules Sarsa Sizes Spl Static",
+    "controllers": "Controller Fuzzy GlobalThresholds LocalThresholds Mpc Sarsa Static",
     "queries": "Expression Measure Nulls Preference",
     "slacks": "DropRatio FixedSlack KSlack Slack",
-    "typing": "AggregatedFrame Cycle Duration Event FleetStatus History Keyed KeyedWindowed RoutingTable ScalerStatus SplitStatus "
+    "typing": "AggregatedFrame Cycle Duration FleetStatus History Keyed KeyedWindowed RoutingTable ScalerStatus SplitStatus "
     "Splitting Status Stream WindowRow Windowed WorkloadStream",
 }
 _RENAMED = {
     "AggregatedKeys": "ContinuousQuery",
     "AggregatedQuery": "ContinuousQuery",
+    "Event": "typing.ScalingEvent",
     "KeyedQuery": "ContinuousQuery",
+    "Rules": "controllers.UtilisationThresholds",
+    "Sizes": "controllers.Proportional",
+    "Spl": "controllers.Congestion",
 }
 MOVED = {name: f"{module}.{name}" for module, names in _NOW_IN.items() for name in names.split()} | _RENAMED
 """Names that were here, and what to write instead, after `skytide.`; they can be imported for now."""

@@ -8,7 +8,7 @@ from skytide.routing import Splitting
 from skytide.spark.query.aggregated import AggregatedFrame
 from skytide.spark.query.keyed import Keyed, KeyedWindowed
 from skytide.spark.query.stream import Stream, Windowed
-from skytide.spark.scaling import Event, History, ScalerStatus
+from skytide.spark.scaling import History, ScalerStatus, ScalingEvent
 from skytide.spark.sources.workload import WorkloadStream
 from skytide.windows import Duration
 
@@ -16,13 +16,13 @@ __all__ = [
     "AggregatedFrame",
     "Cycle",
     "Duration",
-    "Event",
     "FleetStatus",
     "History",
     "Keyed",
     "KeyedWindowed",
     "RoutingTable",
     "ScalerStatus",
+    "ScalingEvent",
     "SplitStatus",
     "Splitting",
     "Status",

@@ -11,7 +11,7 @@ from support.public import public_names
 
 PUBLIC = {name: value for name, value in public_names().items() if getattr(value, "__module__", "").startswith("skytide")}
 """All but aliases of types, which have no docstring of their own."""
-NOT_YET = {"Profile", "Rules", "Spl", "Static", "apply", "autoscale", "fleet", "register"}
+NOT_YET = {"Profile", "apply", "fleet", "register"}
 """Names whose parameters or examples are still to be written."""
 MADE_HERE = {
     name: value

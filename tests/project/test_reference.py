@@ -54,7 +54,13 @@ SECTIONS: dict[str, tuple[str, ...]] = {
     "Late tuples": ("skytide.slacks.*",),
     "Sinks": ("skytide.Sink", "skytide.SideSink", "skytide.sinks.*"),
     "Auto-scaling": (
-        *("skytide.autoscale", "skytide.Scaler", "skytide.typing.ScalerStatus", "skytide.typing.Event", "skytide.typing.History"),
+        *(
+            "skytide.autoscale",
+            "skytide.Scaler",
+            "skytide.typing.ScalerStatus",
+            "skytide.typing.ScalingEvent",
+            "skytide.typing.History",
+        ),
         *("skytide.typing.Cycle", "skytide.Guard"),
     ),
     "Controllers": ("skytide.controllers.*",),

@@ -150,22 +150,22 @@ def scaled(run: skytide.Run) -> None:
         skytide.controllers.Mpc.latency("2 s", horizon=4),
         skytide.controllers.Mpc.throughput(maximum=8),
         skytide.controllers.Fuzzy(),
-        skytide.controllers.Rules(),
-        skytide.controllers.Spl(),
+        skytide.controllers.UtilisationThresholds(),
+        skytide.controllers.Congestion(),
         skytide.controllers.LocalThresholds(),
         skytide.controllers.GlobalThresholds(),
         skytide.controllers.Sarsa(),
-        skytide.controllers.Sizes(),
+        skytide.controllers.Proportional(),
         skytide.controllers.Static(4),
     ]
-    seen: list[skytide.typing.Event] = []
+    seen: list[skytide.typing.ScalingEvent] = []
     scaler: skytide.Scaler = skytide.autoscale(
         run,
         controller=controllers[0],
         executors=(1, 8),
         interval="10 s",
         guard=skytide.Guard(minimum=1, maximum=8),
-        tell=seen.append,
+        on_event=seen.append,
     )
     status: skytide.typing.ScalerStatus = scaler.status()
     history: skytide.typing.History = scaler.history()

@@ -3,13 +3,15 @@
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import skytide.control
-from skytide.control import CONTROLLERS, Static
+from skytide.cli.main import main
+from skytide.control import CONTROLLERS, Static, controllers_help
 from skytide.control.controller import Controller, ControllerLogic, State
 from skytide.control.guard import Guard
 from skytide.loop.cycle import Loop
@@ -145,12 +147,31 @@ def test_state_is_all_there_is(name: str, seen: list[Evaluation]) -> None:
 @pytest.mark.parametrize("rate_hz, workers", [(50, 1), (250, 1), (250, 30), (1_800, 2), (1_800, 40)])
 @pytest.mark.parametrize("name", MOVING)
 def test_follows_the_load(name: str, rate_hz: float, workers: int) -> None:
-    law_follows_the_load(CONTROLLERS[name](), rate_hz, workers, rests=name != "spl")  # P2 5.4: it is unstable with short steps
+    law_follows_the_load(
+        CONTROLLERS[name](), rate_hz, workers, rests=name != "congestion"
+    )  # P2 5.4: it is unstable with short steps
 
 
 def test_every_controller_is_found() -> None:
     exported = {kind for kind in vars(skytide.control).values() if isinstance(kind, type) and issubclass(kind, Controller)}
     assert exported - {Controller} == {type(make()) for make in CONTROLLERS.values()}
+
+
+@pytest.mark.parametrize("command", ["replay", "submit"])
+def test_the_help_of_commands_names_every_controller_and_what_it_does(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main([command, "--help"])
+    shown = capsys.readouterr().out
+    assert controllers_help() in shown
+    assert all(entry.name in shown and entry.description.endswith(".") for entry in CONTROLLERS.values())
+
+
+def test_the_page_about_scaling_describes_every_controller() -> None:
+    page = (Path(__file__).parents[2] / "docs/scaling.md").read_text()
+    rows = [
+        line for line in page.partition("## Controllers")[2].partition("## The guard")[0].splitlines() if line.startswith("| `")
+    ]
+    assert all(any(f"`{entry.type.__name__}" in row for row in rows) for entry in CONTROLLERS.values())
 
 
 @dataclass(frozen=True)
