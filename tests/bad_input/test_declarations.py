@@ -17,7 +17,20 @@ from skytide.spark.query.sql import built
 
 PACKAGE = Path(skytide.__file__).parent
 CHECKS = {
-    **dict.fromkeys(("refused", "words", "whole", "real", "one_of", "kind_of", "yes_or_no", "check_count", "check_slots"), 0),
+    **dict.fromkeys(
+        (
+            "refused",
+            "check_text",
+            "check_integer",
+            "check_number",
+            "check_choice",
+            "check_type",
+            "check_bool",
+            "check_count",
+            "check_slots",
+        ),
+        0,
+    ),
     **dict.fromkeys(("duration_us", "duration_s"), 1),
 }
 """Functions that write errors, and which of their arguments is the name of a parameter."""
@@ -118,7 +131,7 @@ def test_limits_are_in_one_place() -> None:
     for path, tree in trees():
         own = {t.id for node in tree.body if isinstance(node, ast.Assign) for t in node.targets if isinstance(t, ast.Name)}
         for node in ast.walk(tree):
-            if isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("whole", "positive_us"):
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("check_integer", "positive_us"):
                 elsewhere += [f"{path}: {each.id}" for each in node.args[2:] if isinstance(each, ast.Name) and each.id in own]
     assert elsewhere == []
     assert all(value > 0 for name, value in vars(limits).items() if name.startswith("MAX_"))

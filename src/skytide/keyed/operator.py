@@ -7,7 +7,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from skytide.errors import InvalidInput, SkytideError
-from skytide.errors.checks import whole
+from skytide.errors.checks import check_integer
 from skytide.queries import Identity
 
 State: TypeAlias = "bytes | pa.Table | NDArray[Any] | None"
@@ -67,7 +67,7 @@ class Operator:
         self.own = own
         self.name = type(own).__name__
         self.version = getattr(own, "version", 1)
-        whole(f"version of {self.name}", self.version, 0, 2 ** (8 * VERSION_BYTES) - 1)
+        check_integer(f"version of {self.name}", self.version, 0, 2 ** (8 * VERSION_BYTES) - 1)
         self.is_vectorised = hasattr(own, "process_windows")
 
     def identity(self) -> Identity:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from skytide.errors import InvalidInput
-from skytide.errors.checks import kind_of, one_of, words
+from skytide.errors.checks import check_choice, check_text, check_type
 from skytide.queries.functions import FUNCTIONS, AggregateFunction, Collected
 from skytide.queries.mergeable import Mergeable, State
 
@@ -50,7 +50,7 @@ class Measure:
         """Return the function; a mergeable one is never one of the table, whatever its name."""
         if self.mergeable is not None:
             return Collected(self.mergeable, self.function)
-        one_of("function", self.function, FUNCTIONS)
+        check_choice("function", self.function, FUNCTIONS)
         return FUNCTIONS[self.function]
 
     @property
@@ -122,13 +122,13 @@ def collect(function: Mergeable[State], column: str, *, name: str) -> Measure:
 
     More in [streaming.md](streaming.md).
     """
-    kind_of(
+    check_type(
         "function",
         function,
         Mergeable,
         reason="not mergeable",
         remedy="derive from skytide.Mergeable, and pass an object of your class",
     )
-    words("column", column, "price")
-    words("name", name, "span")
+    check_text("column", column, "price")
+    check_text("name", name, "span")
     return Measure(type(function).__name__, column, name, function)

@@ -3,7 +3,7 @@
 import re
 
 from skytide.errors import InvalidInput
-from skytide.errors.checks import brief, words
+from skytide.errors.checks import brief, check_text
 from skytide.queries.preferences import PREFERENCES, SQL_WORDS, Preference, combine
 
 ITEM = re.compile(rf"\s*(?:`((?:[^`]|``)+)`|(\w+))\s+({'|'.join(SQL_WORDS)})\s*(?=,|$)", re.IGNORECASE)
@@ -17,7 +17,7 @@ def parse_preferences(text: str) -> Preference:
     >>> parse_preferences("`a,b` MIN, `c``d` MAX")
     low('a,b') * high('c`d')
     """
-    words("preferences", text, "price MIN, stars MAX, city DIFF")
+    check_text("preferences", text, "price MIN, stars MAX, city DIFF")
     attributes, at = [], 0
     while at <= len(text):
         item = ITEM.match(text, at)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from skytide.errors import InvalidInput
-from skytide.errors.checks import brief, refused, words
+from skytide.errors.checks import brief, check_text, refused
 
 
 class ColumnLike(Protocol):
@@ -185,7 +185,7 @@ SQL_WORDS = {"MIN": "low", "MAX": "high", "DIFF": "diff"}
 def _column(what: Expression) -> Expression:
     """Return a column, or refuse what cannot be one; only Spark knows which Columns exist."""
     if isinstance(what, str):
-        words("what", what, "price")
+        check_text("what", what, "price")
     elif what is None or isinstance(what, Preference | int | float | complex | bytes | type | Collection | Generator):
         raise refused("what", what, "not a column", 'give a column\'s name, an SQL expression or a Column, as low("price")')
     return what

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from datasketches import hll_sketch, hll_union, kll_doubles_sketch, tgt_hll_type
 
 from skytide.errors import InvalidInput
-from skytide.errors.checks import is_finite, whole
+from skytide.errors.checks import check_integer, is_finite
 from skytide.errors.limits import MAX_ACCURACY
 from skytide.queries.extremes import has_order
 from skytide.queries.groups import normalised
@@ -133,7 +133,7 @@ class Quantile(Sketch):
             raise InvalidInput(
                 value=f"percentile_approx(..., {self.share})", reason="not a share", remedy="give one from 0.0 to 1.0"
             )
-        whole("accuracy", self.accuracy, 1, MAX_ACCURACY)
+        check_integer("accuracy", self.accuracy, 1, MAX_ACCURACY)
 
     @classmethod
     def of_arguments(cls, *arguments: object) -> Self:

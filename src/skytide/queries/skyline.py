@@ -6,7 +6,7 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
-from skytide.errors.checks import yes_or_no
+from skytide.errors.checks import check_bool
 from skytide.kernels import Indices, Mask, Points, count_dominators, skyline, skyline_levels
 from skytide.queries.columns import group_numbers, one_of_equals
 from skytide.queries.preference_query import PreferenceQuery, check_count
@@ -41,7 +41,7 @@ class Skyline(PreferenceQuery):
     def __post_init__(self) -> None:
         """Refuse values that are not booleans."""
         super().__post_init__()
-        yes_or_no("distinct", self.distinct)
+        check_bool("distinct", self.distinct)
 
     def pane(self, rows: pa.Table) -> pa.Table:
         """Return the skyline of the rows: a row that is dominated here is dominated in every window."""

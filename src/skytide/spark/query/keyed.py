@@ -12,7 +12,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql.types import StructType
 
 from skytide.errors import InvalidInput
-from skytide.errors.checks import refused, words
+from skytide.errors.checks import check_text, refused
 from skytide.keyed import (
     Candlesticks,
     CountWindows,
@@ -67,7 +67,7 @@ def key_columns(df: DataFrame, time: str, keys: tuple[str, ...]) -> tuple[str, .
     kinds = arrow_schema(df.schema)
     found = []
     for key in keys:
-        words("keyed", key, "symbol")
+        check_text("keyed", key, "symbol")
         name = names.get(key if cased else key.lower())
         if name is None:
             raise InvalidInput(

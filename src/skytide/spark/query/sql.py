@@ -14,7 +14,7 @@ from pyspark.sql.types import StructType
 from pyspark.sql.udtf import AnalyzeArgument, AnalyzeResult, PartitioningColumn, UserDefinedTableFunction
 
 from skytide.errors import InvalidInput
-from skytide.errors.checks import kind_of
+from skytide.errors.checks import check_type
 from skytide.queries import QUERIES, Query, Queryable, parse_preferences
 from skytide.spark.arrow import HELPER, arrow_schema, spark_schema
 from skytide.spark.engine.tasks import BUFFER_ROWS
@@ -28,7 +28,7 @@ def register(spark: SparkSession) -> None:
     `skyline`, `skyband`, `levels`, `k_dominant`, `top_delta` and `top_k` take TABLE(...), the preferences as text, and the
     query's own argument, by name or place; all take `nulls => 'drop'` or `'worst'`, and skyline takes `distinct => true`.
     """
-    kind_of("spark", spark, SparkSession, reason="not a Spark session", remedy="pass your session")
+    check_type("spark", spark, SparkSession, reason="not a Spark session", remedy="pass your session")
     for name in QUERIES:
         spark.udtf.register(name, cast(UserDefinedTableFunction, udtf(_table_function(name))))
 

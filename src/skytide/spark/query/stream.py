@@ -9,7 +9,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.types import TimestampNTZType, TimestampType
 
 from skytide.errors import InvalidInput
-from skytide.errors.checks import kind_of, refused, words, yes_or_no
+from skytide.errors.checks import check_bool, check_text, check_type, refused
 from skytide.lateness import Slack
 from skytide.queries import Measure, Query, Queryable
 from skytide.spark.fleet import Fleet
@@ -63,11 +63,11 @@ def stream(source: DataFrame | Fleet | WorkloadStream, *, time: str = "ts", stre
     More in [streaming.md](streaming.md).
     """
     remedy = "pass a DataFrame, skytide.fleet(...) or skytide.workload(...)"
-    kind_of("source", source, (DataFrame, Fleet, WorkloadStream), reason="not a stream", remedy=remedy)
+    check_type("source", source, (DataFrame, Fleet, WorkloadStream), reason="not a stream", remedy=remedy)
     own = None if isinstance(source, DataFrame) else source
     df = source if isinstance(source, DataFrame) else source.load(_session())
     if streaming is not None:
-        yes_or_no("streaming", streaming)
+        check_bool("streaming", streaming)
         if streaming != df.isStreaming:
             remedy = (
                 "read it with spark.readStream, or leave the argument out"
@@ -164,7 +164,7 @@ class Windowed(Queryable[StreamAnswer]):
         SQL texts and Columns may have expressions inside and over aggregates: `sum(price * size) / sum(size) AS vwap`; for a function of
         your own, use `skytide.collect`. The results can be asked further, window by window: `.top_k(3, by="vwap")`.
         """
-        kind_of(
+        check_type(
             "keys",
             keys,
             (str, tuple, list),
@@ -173,7 +173,7 @@ class Windowed(Queryable[StreamAnswer]):
         )
         names = (keys,) if isinstance(keys, str) else tuple(keys)
         for key in names:
-            words("keys", key, "symbol")
+            check_text("keys", key, "symbol")
         return self._asked(AggregatedQuery, aggregate_of(self.df, measures, names, self.time))
 
     def apply(self, query: Query) -> StreamAnswer:

@@ -14,7 +14,7 @@ from typing import Self
 import pyspark
 
 from skytide.errors import SkytideError
-from skytide.errors.checks import refused, whole
+from skytide.errors.checks import check_integer, refused
 from skytide.errors.limits import MAX_CORES
 from skytide.spark.session.java import use_java
 from skytide.spark.session.quick import QUICK_TASKS
@@ -43,8 +43,8 @@ class LocalCluster:
         `classes` is a file with Java's classes ready for use: an executor writes it when it ends, unless it is there already. With it,
         executors start in half the time. It fits the Java and the Spark that wrote it, and only one executor may write it.
         """
-        whole("cores", cores, 1, MAX_CORES)
-        whole("hosts", hosts, 1, min(cores, MAX_HOSTS))
+        check_integer("cores", cores, 1, MAX_CORES)
+        check_integer("hosts", hosts, 1, min(cores, MAX_HOSTS))
         self._cores, self._hosts, self._under = cores, hosts, tuple(under)
         self._classes = classes and classes.absolute()  # executors work in folders of their own
         self._folder = tempfile.TemporaryDirectory(prefix="skytide-cluster-", ignore_cleanup_errors=True)
@@ -69,7 +69,7 @@ class LocalCluster:
 
     def add_worker(self, cores: int) -> None:
         """Start one more worker."""
-        whole("cores", cores, 1, MAX_CORES)
+        check_integer("cores", cores, 1, MAX_CORES)
         self._start_worker(cores, LOOPBACK).find_in_log(REGISTERED)
 
     def settings(self, memory: str = "512m") -> dict[str, str]:

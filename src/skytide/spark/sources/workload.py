@@ -11,7 +11,7 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 from skytide.batch import InSource, Way
-from skytide.errors.checks import is_whole, one_of, refused
+from skytide.errors.checks import check_choice, is_integer, refused
 from skytide.routing import EVEN, Splitting
 from skytide.spark.checkpoint import Files
 from skytide.spark.sinks.folder import OwnedFolder
@@ -74,7 +74,7 @@ class WorkloadStream(Playback):
         skytide.errors.InvalidInput: option='speed': not known; choose one of rate, arrivals, dispersion, ...
         """
         for name in options:
-            one_of("option", name, OPTIONS)
+            check_choice("option", name, OPTIONS)
         values: dict[str, Any] = {name: typed(name, text) for name, text in options.items()}
         return workload(**values)
 
@@ -201,7 +201,7 @@ def _instant_us(start: str | int | datetime) -> int:
     remedy = 'write it as "2026-01-31 12:00:00", or as microseconds since 1970'
     if isinstance(start, str) and start.strip().isdecimal() and len(start) < MAX_DIGITS:
         start = int(start)
-    if isinstance(start, int) and is_whole(start, 0, LATEST_US):
+    if isinstance(start, int) and is_integer(start, 0, LATEST_US):
         return start
     try:
         instant = start if isinstance(start, datetime) else datetime.fromisoformat(start)  # type: ignore[arg-type]
