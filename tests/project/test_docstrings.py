@@ -11,13 +11,10 @@ from support.public import public_names
 
 PUBLIC = {name: value for name, value in public_names().items() if getattr(value, "__module__", "").startswith("skytide")}
 """All but aliases of types, which have no docstring of their own."""
-NOT_YET = {"Profile", "apply", "fleet", "register"}
-"""Names whose parameters or examples are still to be written."""
 MADE_HERE = {
     name: value
     for name, value in PUBLIC.items()
-    if not name.startswith("skytide.typing.")
-    and name.rpartition(".")[2] not in {"ContinuousQuery", "Fleet", "Run", "Scaler"} | NOT_YET
+    if not name.startswith("skytide.typing.") and name.rpartition(".")[2] not in ("ContinuousQuery", "Fleet", "Run", "Scaler")
 }
 """What people call or make themselves; the others are handed to them."""
 SECTION = re.compile(r"^(Parameters|Attributes)\n-+\n(.*?)(?=^\w[^\n]*\n-+\n|\Z)", re.MULTILINE | re.DOTALL)
