@@ -22,10 +22,11 @@ from rich.console import Console
 from benchmarks.stream.growth_picture import TRIGGER_S, Table, draw, report
 from benchmarks.stream.measure import family
 from benchmarks.timing import Disagreement
-from skytide import FixedSlack, KSlack, low, stream, workload
+from skytide import low, stream, workload
 from skytide.batch import InSource, PanePart, PaneTaskReport, Piece, Rules
 from skytide.queries import Skyline, combine
 from skytide.routing import EVEN
+from skytide.slacks import FixedSlack, KSlack
 from skytide.spark import local_session
 from skytide.spark.engine.engine import Engine
 from skytide.spark.engine.pane_level import read_reports

@@ -16,9 +16,9 @@ import skytide
 from benchmarks.stream.measure import run_for
 from benchmarks.stream.peers import preferences
 from benchmarks.timing import show
-from skytide import KSlack
 from skytide.batch import PaneReport, Rules, Way
 from skytide.queries import Query, Skyline, TopDelta, combine
+from skytide.slacks import KSlack
 from skytide.spark import local_session
 from skytide.spark.checkpoint import Files, Store
 from skytide.spark.engine.engine import Engine, Plan

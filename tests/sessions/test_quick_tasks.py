@@ -10,8 +10,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 import skytide
-from skytide import FixedSlack, low
+from skytide import low
 from skytide.queries import TopK, high
+from skytide.slacks import FixedSlack
 from skytide.spark import QUICK_TASKS, SPECULATION
 from skytide.spark.engine.tasks import BUFFER_BYTES, GATHERED_ROWS, Reducer, gathered
 

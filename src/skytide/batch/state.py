@@ -5,7 +5,7 @@ from typing import Any
 
 from skytide.batch.reports import Piece
 from skytide.keyed import KeyedState
-from skytide.lateness import Clock
+from skytide.lateness import StreamClock
 from skytide.records import WindowRow
 
 
@@ -47,7 +47,7 @@ class State:
     """The number of the latest output: that of the batch, plus one for each flush so far."""
     flushed: bool = False
     """Whether the stream had ended, and this output holds its last windows."""
-    clock: Clock = field(default_factory=Clock)
+    clock: StreamClock = field(default_factory=StreamClock)
     slack: dict[str, Any] = field(default_factory=dict)
     """The state of the slack, by method: another method starts anew."""
     router: dict[str, Any] = field(default_factory=dict)
@@ -98,7 +98,7 @@ class State:
         """Return the state from what `to_json` returned."""
         known = dict(values)
         files = known.pop("files")
-        known["clock"] = Clock.from_json(known["clock"])
+        known["clock"] = StreamClock.from_json(known["clock"])
         known["suspects"] = tuple(known["suspects"])
         known["open"] = {
             int(pane): OpenPane(tuples, tuple(Piece(files[number], *piece) for number, *piece in pieces))

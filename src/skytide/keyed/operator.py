@@ -7,7 +7,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from skytide.errors import InvalidInput, SkytideError
-from skytide.errors.checks import whole
+from skytide.errors.checks import check_integer
 from skytide.queries import Identity
 
 State: TypeAlias = "bytes | pa.Table | NDArray[Any] | None"
@@ -28,6 +28,18 @@ class KeyedOperator(Protocol):
     - `check(rows)`: raise InvalidInput if rows with these columns cannot be processed;
     - `process_windows(rows, begins, ends)`: all windows at once, for an operator whose windows need no state: the result rows of
       the windows from `begins` to `ends`, one window after the other, and how many each has.
+
+    Examples
+    --------
+    >>> class Counting:
+    ...     def open(self, key):
+    ...         return 0
+    ...     def process(self, state, rows):
+    ...         return state + rows.num_rows, [{"seen": state + rows.num_rows}]
+    >>> isinstance(Counting(), KeyedOperator)
+    True
+
+    More in [keyed.md](keyed.md).
     """
 
     def open(self, key: Any) -> State:
@@ -55,7 +67,7 @@ class Operator:
         self.own = own
         self.name = type(own).__name__
         self.version = getattr(own, "version", 1)
-        whole(f"version of {self.name}", self.version, 0, 2 ** (8 * VERSION_BYTES) - 1)
+        check_integer(f"version of {self.name}", self.version, 0, 2 ** (8 * VERSION_BYTES) - 1)
         self.is_vectorised = hasattr(own, "process_windows")
 
     def identity(self) -> Identity:

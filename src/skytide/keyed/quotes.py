@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from skytide.errors import InvalidInput
-from skytide.errors.checks import words
+from skytide.errors.checks import check_text
 from skytide.kernels.border import EXACT_INTEGER
 from skytide.kernels.candles import Candles, candles
 from skytide.kernels.order import Indices
@@ -21,7 +21,7 @@ UNITS_NS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
 
 def name_given(option: str, value: object) -> None:
     """Refuse values that are not names of columns."""
-    words(option, value, option)
+    check_text(option, value, option)
 
 
 def is_number(kind: pa.DataType) -> bool:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skytide.errors import InvalidInput
-from skytide.errors.checks import is_finite, real, whole
+from skytide.errors.checks import check_integer, check_number, is_finite
 from skytide.keyed.balance import GONE, Asked, assign, used_of
 from skytide.keyed.table import GROUPS, RoutingTable, base_group, groups_for
 
@@ -50,11 +50,11 @@ class Rebalancer:
 
     def __post_init__(self) -> None:
         """Refuse values that are out of range."""
-        real("threshold", self.threshold, above=1, meaning="a number above 1")
-        real("target", self.target, above=1, up_to=self.threshold, meaning="a number above 1, up to the threshold")
-        real("own_share", self.own_share, above=0, up_to=1, meaning="a share above 0, up to 1")
-        real("smoothing", self.smoothing, above=0, up_to=1, meaning="a share above 0, up to 1")
-        whole("max_own", self.max_own, 0)
+        check_number("threshold", self.threshold, above=1, meaning="a number above 1")
+        check_number("target", self.target, above=1, up_to=self.threshold, meaning="a number above 1, up to the threshold")
+        check_number("own_share", self.own_share, above=0, up_to=1, meaning="a share above 0, up to 1")
+        check_number("smoothing", self.smoothing, above=0, up_to=1, meaning="a share above 0, up to 1")
+        check_integer("max_own", self.max_own, 0)
 
     def build(self, resume: State | None = None) -> "RebalancerLogic":
         """Return the logic, from a snapshot if there is one."""
@@ -115,7 +115,7 @@ class RebalancerLogic:
 
         It is the same table if nothing has to move, or has more groups if there are more slots than it can spread keys over.
         """
-        whole("slots", slots, 1)
+        check_integer("slots", slots, 1)
         if loads is not None:
             self.observe(table, loads)
         table = table.divided(max(groups_for(slots), len(self.groups)))

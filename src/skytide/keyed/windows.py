@@ -7,7 +7,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from skytide.errors import InvalidInput
-from skytide.errors.checks import whole
+from skytide.errors.checks import check_integer
 from skytide.errors.limits import MAX_ROWS_PER_WINDOW
 from skytide.keyed.chunk import Chunk, Numbers
 from skytide.keyed.key_set import ranges
@@ -47,8 +47,8 @@ class CountWindows:
 
     def __post_init__(self) -> None:
         """Refuse windows without rows, and windows that leave rows out."""
-        whole("length", self.length, 1, MAX_ROWS_PER_WINDOW)
-        whole("slide", self.slide, 1, MAX_ROWS_PER_WINDOW)
+        check_integer("length", self.length, 1, MAX_ROWS_PER_WINDOW)
+        check_integer("slide", self.slide, 1, MAX_ROWS_PER_WINDOW)
         if self.slide > self.length:
             raise InvalidInput(
                 value=f"slide={self.slide}",

@@ -57,11 +57,11 @@ class Arrivals:
         return self._with(other, joined([*self.crowds, *other.crowds], leap_us))
 
     def _with(self, other: "Arrivals", crowds: Iterable[Crowd]) -> "Arrivals":
-        known = [newest for newest in (self.newest_us, other.newest_us) if newest is not None]
+        times_us = [newest for newest in (self.newest_us, other.newest_us) if newest is not None]
         return Arrivals(
             tuples=self.tuples + other.tuples,
             late=self.late + other.late,
-            newest_us=max(known, default=None),
+            newest_us=max(times_us, default=None),
             longest_delay_us=max(self.longest_delay_us, other.longest_delay_us),
             far_delays_us=longest((*self.far_delays_us, *other.far_delays_us)),
             delays=tuple(a + b for a, b in zip(self.delays, other.delays, strict=True)),

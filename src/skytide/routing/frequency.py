@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from skytide.errors.checks import real, whole
+from skytide.errors.checks import check_integer, check_number
 from skytide.errors.limits import MAX_DIVIDED_KEYS
 from skytide.routing.counting import Frequencies
 from skytide.routing.hashing import GOLDEN, Codes, Hashes, Keys, mixed
@@ -44,8 +44,8 @@ class FrequencyAware:
 
     def __post_init__(self) -> None:
         """Refuse values that are out of range."""
-        whole("heaviest", self.heaviest, 0, MAX_DIVIDED_KEYS)
-        real("interval_s", self.interval_s, above=0, meaning="seconds, more than 0")
+        check_integer("heaviest", self.heaviest, 0, MAX_DIVIDED_KEYS)
+        check_number("interval_s", self.interval_s, above=0, meaning="seconds, more than 0")
 
     @property
     def remembered(self) -> int:

@@ -15,7 +15,7 @@ from pyspark.sql.types import StructType
 from skytide.admission import Profile
 from skytide.batch import InSplits, Way
 from skytide.errors import InvalidInput
-from skytide.errors.checks import kind_of, refused, words
+from skytide.errors.checks import check_text, check_type, refused
 from skytide.records.fleet import FleetStatus, SplitStatus
 from skytide.records.printing import Printed
 from skytide.records.secret import Address
@@ -145,8 +145,10 @@ class Fleet(Printed):
         InvalidInput
             If the name is not a text, or the profile not a `Profile`.
         """
-        words("stream", stream, "sensor:7")
-        kind_of("profile", profile, Profile, reason="not a profile", remedy="pass Profile(max_hz=5_000), or other characteristics")
+        check_text("stream", stream, "sensor:7")
+        check_type(
+            "profile", profile, Profile, reason="not a profile", remedy="pass Profile(max_hz=5_000), or other characteristics"
+        )
         self._set_control(replace(self._control, profiles={**self._control.profiles, stream: profile}))
 
     def suspend(self, *streams: str) -> None:
@@ -240,7 +242,7 @@ class Fleet(Printed):
         if not streams:
             raise refused("streams", streams, "none is named", 'name some: fleet.suspend("sensor:7")')
         for stream in streams:
-            words("stream", stream, "sensor:7")
+            check_text("stream", stream, "sensor:7")
         self._set_control(replace(self._control, suspended={**self._control.suspended, **dict.fromkeys(streams, value)}))
 
     def _set_control(self, control: Control) -> None:

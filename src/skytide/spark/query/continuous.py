@@ -11,7 +11,7 @@ from pyspark.sql.types import StructType
 
 from skytide.batch import DRIVER_S, POLL_US, InPlace, InSource, Keying, Pace, Rules, Sent, Way
 from skytide.errors import InvalidInput
-from skytide.errors.checks import words
+from skytide.errors.checks import check_text
 from skytide.keyed import KeyedStep, Tagged, TimeWindows
 from skytide.lateness import Slack
 from skytide.queries import Identity, Query
@@ -219,7 +219,7 @@ class ContinuousQuery:
         name: str | None = None,
     ) -> "Run":
         """Start the query with a table of Spark's catalog as its sink, and return its handle; the other arguments are those of `start`."""
-        words("table", table, "best_hotels")
+        check_text("table", table, "best_hotels")
         sink = TableSink(table, format, options or {})
         return self.start(
             sink, checkpoint=checkpoint, trigger=trigger, late=late, windows=windows, invalid=invalid, flush=flush, name=name

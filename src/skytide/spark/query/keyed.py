@@ -12,7 +12,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql.types import StructType
 
 from skytide.errors import InvalidInput
-from skytide.errors.checks import refused, words
+from skytide.errors.checks import check_text, refused
 from skytide.keyed import (
     Candlesticks,
     CountWindows,
@@ -30,9 +30,9 @@ from skytide.keyed.operator import KeyedOperator
 from skytide.keyed.windows import TICK_US
 from skytide.lateness import KSlack, Slack
 from skytide.queries import Aggregate, Measure, Query
-from skytide.queries.asks import Asks
 from skytide.queries.columns import named_twice
 from skytide.queries.extremes import has_order
+from skytide.queries.queryable import Queryable
 from skytide.spark.arrow import arrow_schema, bounded, map_in_arrow, spark_schema
 from skytide.spark.query.aggregated import AggregatedFrame, aggregated_frame, asked_over, fields_of
 from skytide.spark.query.aggregates import aggregate_of
@@ -67,7 +67,7 @@ def key_columns(df: DataFrame, time: str, keys: tuple[str, ...]) -> tuple[str, .
     kinds = arrow_schema(df.schema)
     found = []
     for key in keys:
-        words("keyed", key, "symbol")
+        check_text("keyed", key, "symbol")
         name = names.get(key if cased else key.lower())
         if name is None:
             raise InvalidInput(
@@ -115,7 +115,7 @@ class Keyed(Generic[KeyedAnswer]):
 
 
 @dataclass(frozen=True)
-class KeyedWindowed(Asks[KeyedAnswer]):
+class KeyedWindowed(Queryable[KeyedAnswer]):
     """Windows of the tuples of each key. A query on them is a DataFrame if the rows do not stream, otherwise something to start."""
 
     df: DataFrame
@@ -205,7 +205,7 @@ class _NotFurther:
         )
 
 
-class AggregatedKeys(KeyedQuery, Asks[KeyedQuery]):
+class AggregatedKeys(KeyedQuery, Queryable[KeyedQuery]):
     """Aggregates of each key over windows of time, ready to start or to be asked further: which keys are the best of a window?"""
 
     def apply(self, query: Query) -> KeyedQuery:
