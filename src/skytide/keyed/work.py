@@ -10,12 +10,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from skytide.keyed.answers import Answer
+from skytide.errors import InvalidInput
+from skytide.keyed.answers import Answer, OfAggregate, OfOperator, OfQuery
 from skytide.keyed.chunk import Chunk, Live, Numbers, all_keys, ends, gathered, joined
 from skytide.keyed.collected import Collected
 from skytide.keyed.key_set import KeySet, key_starts, union
 from skytide.keyed.operator import Operator
-from skytide.keyed.windows import CountWindows, TimeWindows, as_columns, bounds_schema
+from skytide.keyed.windows import TICK_US, CountWindows, TimeWindows, as_columns, bounds_schema
+from skytide.queries import Aggregate, Query
+from skytide.queries.columns import named_twice
+from skytide.windows import Windows
 
 HASH = "__skytide_hash"
 STATE = "__skytide_state"
@@ -53,6 +57,33 @@ class KeyedStep:
     """Answers with a state, if there is no `answer`."""
     helpers: tuple[str, ...] = ()
     """Columns that do not belong to the results."""
+
+    @staticmethod
+    def of(
+        asked: Query | Operator,
+        keys: tuple[str, ...],
+        time: str,
+        columns: pa.Schema,
+        windows: CountWindows | TimeWindows | None,
+        helpers: tuple[str, ...] = (),
+    ) -> "KeyedStep":
+        """Return the step that asks a query or an operator in the quickest way there is; refuse what has no sense on keys."""
+        answer: Answer | None = None
+        if isinstance(asked, Query):
+            if isinstance(asked, Aggregate) and asked.keys:
+                raise InvalidInput(value="aggregate(keys=...)", reason="the windows are per key already", remedy="leave keys out")
+            answer = OfAggregate(asked) if isinstance(asked, Aggregate) and OfAggregate.can(asked, columns) else OfQuery(asked)
+        elif asked.is_vectorised and windows is not None:
+            answer = OfOperator(asked, keys)
+        step = KeyedStep(keys, time, columns, windows, answer, asked if isinstance(asked, Operator) else None, helpers)
+        if name := named_twice(step.results.names, columns):
+            raise InvalidInput(value=f"result {name}", reason="named twice", remedy="let the operator give it another name")
+        return step
+
+    @property
+    def tick(self) -> Windows:
+        """Return the resolution of time in which tuples are let in."""
+        return self.windows.tick if self.windows else Windows(TICK_US, TICK_US)
 
     @cached_property
     def remembered(self) -> pa.Schema:
