@@ -70,16 +70,16 @@ campaign: $(READY) $(CLASSES) ## random jobs, 200 of whose processes are killed,
 
 clean: ## remove the environment, results and caches
 	@rm -rf .venv .cache out dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
-	@find src tests benchmarks -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
+	@find src lab tests benchmarks -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
 
 $(CLASSES): $(READY)
 	@echo "Getting Java's classes ready for tests ..."
 	@$(BIN)/python tests/support/classes.py
 
-$(READY): pyproject.toml constraints.txt
+$(READY): pyproject.toml lab/pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "skytide needs Python 3.11 or newer, and $(PYTHON) is $$($(PYTHON) --version 2>&1); say which to use: make PYTHON=python3.12"; exit 1; }
 	@echo "Setting up .venv (the first time a few minutes, and 1.3 GB of disk) ..."
 	@$(PYTHON) -m venv .venv
-	@$(PIP) -e '.[lab,bench,dev,docs]'
+	@$(PIP) -e '.[bench,dev,docs]' -e lab
 	@$(BIN)/python -c 'import sys; from skytide.spark.session.java import system_java; sys.exit(not system_java())' || { echo "No Java 17 or newer: adding one to .venv ..."; $(PIP) -e '.[java]'; }
 	@touch $@

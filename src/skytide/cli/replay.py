@@ -2,12 +2,11 @@
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rich.console import Console
-from rich.table import Table
-
+from skytide.cli.tables import print_table
 from skytide.control import CONTROLLERS, Controller, Guard, Static, controller_of
 from skytide.control.saso import Saso
 from skytide.errors import InvalidInput
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 APART = 0.04  # workers: how far lines are drawn apart
+HEADINGS = ("", "changes", "violations", "", "amplitude", "workers", "worker seconds")
 STYLES = ("-", "--", "-.", ":")
 
 
@@ -27,32 +27,34 @@ def run(path: Path, controllers: list[str], executors: tuple[int, int], lead: st
     """Replay a recording, and print what each controller would have done."""
     guard = Guard(*executors)
     contestants = _contestants(controllers, executors)
-    if out is not None and not out.parent.is_dir():
-        raise InvalidInput(
-            value=f"--picture {out}", reason=f"there is no folder {out.parent}", remedy="make it first, or name another"
-        )
+    _check_picture(out)
     seen = load(path)
     bound_s = None if bound is None else duration_us(bound, "latency") / 1e6
     lead_s = duration_us(lead, "lead") / 1e6
     interval_s = sorted(each.interval_s for each in seen)[len(seen) // 2] if seen else 1.0
-    console = Console(highlight=False)
     length_s = sum(each.interval_s for each in seen)
-    console.print(f"{path}: {len(seen)} intervals, {length_s / 60:,.1f} minutes, up to {_peak(seen):,.0f} tuples per second")
-    table = _table()
-    _row(table, "as recorded", recorded(seen, bound_s))
-    played: dict[str, Played] = {}
+    print(f"{path}: {len(seen)} intervals, {length_s / 60:,.1f} minutes, up to {_peak(seen):,.0f} tuples per second")
+    rows, played = [_row("as recorded", recorded(seen, bound_s))], dict[str, Played]()
     for name, controller in contestants.items():
         limits = Guard.bounds(*executors) if isinstance(controller, Static) else guard
         plant = plant_of(seen, lead_s=lead_s, cold_s=0.0)
         played[name] = play(plant, controller, limits, interval_s=interval_s, bound_s=bound_s)
-        _row(table, name, played[name].saso)
-    console.print(table)
-    console.print(
-        "Worker seconds count from the request for a worker: one that has not come yet costs, too, but is not among the workers."
-    )
+        rows.append(_row(name, played[name].saso))
+    print_table(HEADINGS, rows)
+    print("Worker seconds count from the request for a worker: one that has not come yet costs, too, but is not among the workers.")
     if out is not None:
         figure_of(seen, played).savefig(out, dpi=110)
-        console.print(f"Picture: {out}")
+        print(f"Picture: {out}")
+
+
+def _check_picture(out: Path | None) -> None:
+    """Refuse a picture that could not be drawn, before there is anything to draw."""
+    if out is not None and not out.parent.is_dir():
+        raise InvalidInput(
+            value=f"--picture {out}", reason=f"there is no folder {out.parent}", remedy="make it first, or name another"
+        )
+    if out is not None and find_spec("matplotlib") is None:
+        raise InvalidInput(value=f"--picture {out}", reason="matplotlib is not installed", remedy="pip install matplotlib")
 
 
 def _contestants(names: list[str], executors: tuple[int, int]) -> dict[str, Controller]:
@@ -61,16 +63,8 @@ def _contestants(names: list[str], executors: tuple[int, int]) -> dict[str, Cont
     return {name: controller_of(name) for name in dict.fromkeys((*wanted, peak))}
 
 
-def _table() -> Table:
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    table.add_column("")
-    for heading in ("changes", "violations", "", "amplitude", "workers", "worker seconds"):
-        table.add_column(heading, justify="right")
-    return table
-
-
-def _row(table: Table, name: str, saso: Saso) -> None:
-    table.add_row(
+def _row(name: str, saso: Saso) -> tuple[str, ...]:
+    return (
         name,
         str(saso.reconfigurations),
         str(saso.violations),

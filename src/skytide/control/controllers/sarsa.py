@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from skytide.control.controller import State
-from skytide.control.hosts.judging import Action, Judge, Verdict, WorkersByLoad
+from skytide.control.judging import Action, Judge, Verdict, WorkersByLoad
 from skytide.control.models.sizing import ROUNDING
 from skytide.errors import InvalidInput
 from skytide.errors.checks import brief, is_finite

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from skytide.control.controller import State
-from skytide.control.hosts.judging import Judge, Verdict, WorkersByLoad
+from skytide.control.judging import Judge, Verdict, WorkersByLoad
 from skytide.errors.checks import is_whole, refused
 
 

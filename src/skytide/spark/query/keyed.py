@@ -14,6 +14,7 @@ from pyspark.sql.types import StructType
 from skytide.errors import InvalidInput
 from skytide.errors.checks import refused, words
 from skytide.keyed import (
+    Candlesticks,
     CountWindows,
     KeyedStep,
     OfEachKey,
@@ -36,7 +37,6 @@ from skytide.spark.query.continuous import ContinuousQuery, asked
 from skytide.spark.query.run import Run
 from skytide.spark.sinks.sinks import SideSink, Sink
 from skytide.spark.sources.panes import OwnSource
-from skytide.trading import Candlesticks
 from skytide.windows import Duration, duration_us, sliding
 
 GROUP = "__skytide_group"
