@@ -17,7 +17,7 @@ from benchmarks.stream.measure import run_for
 from benchmarks.stream.peers import preferences
 from benchmarks.timing import show
 from skytide import KSlack
-from skytide.batch import PaneReport, Rules, Way
+from skytide.batch import Delivery, PaneReport, Rules
 from skytide.queries import Query, Skyline, TopDelta, combine
 from skytide.spark import local_session
 from skytide.spark.checkpoint import Files, Store
@@ -87,7 +87,7 @@ class HereAndNow:
     def __init__(self, source: Any, timed: Timed) -> None:
         self.source, self.timed = source, timed
 
-    def panes(self, batch: range, task: PaneTask, way: Way) -> PaneReport:
+    def panes(self, batch: range, task: PaneTask, delivery: Delivery) -> PaneReport:
         reports = []
         middle = (batch.start + batch.stop) // 2
         for slot, ticks in enumerate((range(batch.start, middle), range(middle, batch.stop))):

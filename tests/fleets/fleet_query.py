@@ -11,7 +11,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from support import oracle
 from support.engine import InProcess, Outputs
 
-from skytide.batch import InSplits, PaneReport, Rules, Way
+from skytide.batch import Delivery, InSplits, PaneReport, Rules
 from skytide.lateness import Slack
 from skytide.queries import Aggregate, Measure
 from skytide.records.fleet import FleetStatus
@@ -36,7 +36,7 @@ COUNTED = (Measure.parse("count(*)"), Measure.parse("sum(a)"))
 class FromSource(InProcess):
     """Jobs whose pane level has run in the source."""
 
-    def panes(self, batch: Any, task: PaneTask, way: Way) -> PaneReport:
+    def panes(self, batch: Any, task: PaneTask, delivery: Delivery) -> PaneReport:
         return read_reports(pa.Table.from_batches(batch))
 
 

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.feather as feather
 
-from skytide.batch import InPlace, Keying, Rules, Sent, Way
+from skytide.batch import Delivery, InPlace, Keying, Rules, Sent
 from skytide.keyed import CountWindows, KeyedStep, OfAggregate, OfQuery, Operator, Rebalancer, Tagged, TimeWindows
 from skytide.lateness import DropRatio, FixedSlack, KSlack, Slack
 from skytide.queries import Aggregate, Measure, Query, Skyline, high, low
@@ -79,7 +79,7 @@ class Case:
     query: Query
     windows: Windows
     slack: Slack
-    way: Way = field(default_factory=InPlace)
+    delivery: Delivery = field(default_factory=InPlace)
     step: KeyedStep | None = None
 
 
@@ -134,7 +134,7 @@ def plan_of(case: Case, folder: Path) -> Plan:
     windows = case.step.windows if case.step else None
     of_time = windows.windows if isinstance(windows, TimeWindows) else None
     keying = Keying(2, Rebalancer(threshold=1.05, target=1.01, own_share=0.3), of_time) if case.step else None
-    rules = Rules(case.windows, case.slack, case.way, keying=keying, can_spread=case.query.skyline_inside() is not None)
+    rules = Rules(case.windows, case.slack, case.delivery, keying=keying, can_spread=case.query.skyline_inside() is not None)
     store = Store(str(folder))
     return Plan(case.query, rules, "ts", COLUMNS, (), store, late_wanted=True, invalid_wanted=True, step=case.step)
 

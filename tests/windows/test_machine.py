@@ -170,7 +170,7 @@ def test_rows_of_windows_are_in_order_without_gaps(with_tuples: list[int], first
     st.sampled_from([FixedSlack(0), FixedSlack("300 us")]),
 )
 def test_a_state_survives_its_file(batches: list[list[int]], slack: Slack) -> None:
-    machine, state = Machine(replace(RULES, slack=slack, way=InPlace()), State(), at_s=0.0), State()
+    machine, state = Machine(replace(RULES, slack=slack, delivery=InPlace()), State(), at_s=0.0), State()
     for number, times in enumerate(batches):
         state = play(machine, number, times, state)
         read = State.from_json(json.loads(json.dumps(state.to_json())))

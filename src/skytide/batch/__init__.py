@@ -1,5 +1,6 @@
 """One micro-batch of a continuous query as a pure machine, which Spark and the simulator carry out."""
 
+from skytide.batch.delivery import Delivery, InPlace, InSource, InSplits, Sent
 from skytide.batch.events import (
     BatchStarted,
     Commit,
@@ -25,7 +26,6 @@ from skytide.batch.reports import PanePart, PaneReport, PaneTaskReport, Piece, S
 from skytide.batch.rules import Rules
 from skytide.batch.spreading import DRIVER_S, OnDriver, OneTask, Slices
 from skytide.batch.state import OpenPane, Output, State
-from skytide.batch.ways import InPlace, InSource, InSplits, Sent, Way
 
 __all__ = [
     "DRIVER_S",
@@ -33,6 +33,7 @@ __all__ = [
     "BatchStarted",
     "Commit",
     "Committed",
+    "Delivery",
     "Emit",
     "Event",
     "InPlace",
@@ -64,7 +65,6 @@ __all__ = [
     "State",
     "StepReport",
     "StreamEnded",
-    "Way",
     "WindowFound",
     "WindowReport",
     "WindowsReported",

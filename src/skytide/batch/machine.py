@@ -10,6 +10,7 @@ changed around it meanwhile; one that was cut off before has emitted nothing, an
 
 from dataclasses import dataclass, replace
 
+from skytide.batch.delivery import InSource
 from skytide.batch.events import (
     BatchStarted,
     Commit,
@@ -32,7 +33,6 @@ from skytide.batch.rules import Rules
 from skytide.batch.spreading import Spreader
 from skytide.batch.standing import with_keys, with_load, with_state
 from skytide.batch.state import OpenPane, Output, State
-from skytide.batch.ways import InSource
 from skytide.batch.window_rows import window_rows
 from skytide.keyed import SlotReport
 from skytide.records import Status
@@ -110,7 +110,7 @@ class Machine:
         if event.recorded is not None:
             # After the sinks: what was decided has to come out even if the input can no longer be read.
             missing = _emission(event.recorded) if event.recorded.sequence > event.emitted else []
-            is_read = self.rules.input_has_state and not isinstance(self.rules.way, InSource)
+            is_read = self.rules.input_has_state and not isinstance(self.rules.delivery, InSource)
             return [*missing, ReadAgain()] if is_read else missing
         period_s = max(event.at_s - self._began_s, self.rules.trigger_s or 0.0, MIN_PERIOD_S)
         self._began_s = event.at_s
@@ -137,7 +137,7 @@ class Machine:
         )
         router = rules.router(before)
         measured = self._learn(router, event, state)
-        state = replace(state, pane_slots=self.pane_slots, router={rules.way.splitting.name: router.snapshot()})
+        state = replace(state, pane_slots=self.pane_slots, router={rules.delivery.splitting.name: router.snapshot()})
         self._seen = report, router, measured
         self._batch = replace(self._batch, state=state, report=report)
         return self._end_windows(event.at_s)
@@ -222,7 +222,7 @@ class Machine:
         """Tell the router what its slots did, and return their utilisation."""
         assert self._batch is not None
         report, windows = event.report, self.rules.windows
-        router.renumber(self.rules.way.slots_of(report, len(router.slots)))
+        router.renumber(self.rules.delivery.slots_of(report, len(router.slots)))
         for (pane, slot), tuples in sorted(report.sent().items()):
             if not state.clock.is_ahead(pane, windows):  # a few tuples far ahead, which say nothing about the sizes of panes
                 router.record(pane, slot, tuples)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from skytide.batch import PaneReport, Sent, Way
+from skytide.batch import Delivery, PaneReport, Sent
 from skytide.keyed import SlotReport
 from skytide.spark.checkpoint import Files
 from skytide.spark.engine import window_level
@@ -19,24 +19,24 @@ CHUNK_ROWS = 3  # of the batches that tasks get: Spark's are small, too, compare
 class InProcess:
     """Jobs that run right here; a batch is a list of partitions, and sinks get Arrow tables."""
 
-    def panes(self, batch: list[pa.Table], task: PaneTask, way: Way) -> PaneReport:
+    def panes(self, batch: list[pa.Table], task: PaneTask, delivery: Delivery) -> PaneReport:
         """Run the pane level, one partition after the other, and return its report."""
-        if isinstance(way, Sent):
-            return self._sent(batch, task, way)
+        if isinstance(delivery, Sent):
+            return self._sent(batch, task, delivery)
         partitions = [table.to_batches(max_chunksize=CHUNK_ROWS) for table in batch]
         reports = [report for slot, rows in enumerate(partitions) for report in task.run_partition(rows, slot)]
         return read_reports(pa.Table.from_batches(reports, REPORT))
 
-    def _sent(self, batch: list[pa.Table], task: PaneTask, way: Sent) -> PaneReport:
+    def _sent(self, batch: list[pa.Table], task: PaneTask, delivery: Sent) -> PaneReport:
         slots, state = task.plan.slots, json.loads(json.dumps(task.plan.router))
         split: list[pa.RecordBatch] = []
         for table in batch:
-            router = way.splitting.build(slots, state)
+            router = delivery.splitting.build(slots, state)
             router.renumber(slots)
             split += task.split(table.to_batches(max_chunksize=CHUNK_ROWS), router)
         sent = pa.Table.from_batches(split, pa.schema([*batch[0].schema, *ROUTED]))
         by_slot = [sent.filter(pc.equal(sent[SLOT], slot)).to_batches(max_chunksize=CHUNK_ROWS) for slot in range(slots)]
-        reports = [report for slot, rows in enumerate(by_slot) for report in task.run_routed(rows, slot, way.splitting)]
+        reports = [report for slot, rows in enumerate(by_slot) for report in task.run_routed(rows, slot, delivery.splitting)]
         return read_reports(pa.Table.from_batches(reports))
 
     def read(self, batch: list[pa.Table]) -> None:

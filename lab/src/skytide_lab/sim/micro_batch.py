@@ -120,7 +120,7 @@ class BatchPlant:
                 return [Committed(state, self.now_s)]
 
     def _panes(self, plan: RunPanes) -> PaneReport:
-        workload, windows, splitting = self._workload, self._rules.windows, self._rules.way.splitting
+        workload, windows, splitting = self._workload, self._rules.windows, self._rules.delivery.splitting
         router = splitting.build(plan.slots, plan.router)
         router.renumber(plan.slots)
         counts = workload.counts(self._ticks.start, self._ticks.stop).tolist()

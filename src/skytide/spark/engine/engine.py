@@ -232,7 +232,7 @@ class Engine:
         match instruction:
             case RunPanes():
                 with self._timed(Step.PANE_LEVEL):
-                    report = jobs.panes(batch, self.plan.pane_task(instruction), rules.way)
+                    report = jobs.panes(batch, self.plan.pane_task(instruction), rules.delivery)
                 self._spent(Step.PANE_TASKS, sum(task.busy_s for task in report.tasks))
                 return [PanesReported(report, self._clock())]
             case ReadAgain():
