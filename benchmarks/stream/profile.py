@@ -17,7 +17,7 @@ from benchmarks.stream.measure import run_for
 from benchmarks.stream.peers import preferences
 from benchmarks.timing import show
 from skytide import KSlack
-from skytide.batch import Delivery, PaneReport, Rules
+from skytide.batch import BatchRules, Delivery, PaneReport
 from skytide.queries import Query, Skyline, TopDelta, combine
 from skytide.spark import local_session
 from skytide.spark.checkpoint import Files, Store
@@ -122,7 +122,7 @@ def without_spark(query: str, points: str, rate_hz: int) -> dict[str, float]:
     sink = ParquetSink(f"{folder}/results")
     files, sink.files = TimedFiles(f"{folder}/state"), TimedFiles(f"{folder}/results")
     files.timed = sink.files.timed = timed
-    rules = Rules(Windows(1_000_000, 200_000), KSlack(), driver_pays_s=0.0)
+    rules = BatchRules(Windows(1_000_000, 200_000), KSlack(), driver_pays_s=0.0)
     plan = Plan(asked(query, source), rules, "ts", source.workload.schema, (), Store(files))
     engine = Engine(plan, Sinks(sink))
     for number in range(BATCHES):

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 from pyarrow import orc
 
-from skytide.batch import Delivery, Event, Instruction, PaneReport
+from skytide.batch import BatchEvent, Delivery, Instruction, PaneReport
 from skytide.spark.checkpoint import Files, Place
 from skytide.spark.engine.engine import Engine
 from skytide.spark.engine.pane_level import PaneTask
@@ -101,7 +101,7 @@ class Mortal(Engine):
 
     fuse: Fuse
 
-    def _carry_out(self, instruction: Instruction, jobs: Any, batch: Any) -> list[Event]:
+    def _carry_out(self, instruction: Instruction, jobs: Any, batch: Any) -> list[BatchEvent]:
         self.fuse.at(type(instruction).__name__, "before")
         events = super()._carry_out(instruction, jobs, batch)
         self.fuse.at(type(instruction).__name__, "after")

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from skytide.batch import Rules
+from skytide.batch import BatchRules
 from skytide.lateness import DropRatio, FixedSlack, KSlack, Slack
 from skytide.queries import Aggregate, KDominant, Measure, Over, Query, Skyline, TopK, high, low
 from skytide.spark.checkpoint import Store
@@ -82,7 +82,7 @@ def tuples(batches: list[Batch]) -> list[list[pa.Table]]:
 
 def plan_of(query: Query, folder: str, windows: Windows, slack: Slack, store: Store | None = None, **rules: Any) -> Plan:
     """Return the plan of a query over COLUMNS, with a checkpoint in a folder or in another store."""
-    known = Rules(windows, slack, can_spread=query.skyline_inside() is not None, **rules)
+    known = BatchRules(windows, slack, can_spread=query.skyline_inside() is not None, **rules)
     return Plan(query, known, "ts", COLUMNS, (), store or Store(folder), late_wanted=True, invalid_wanted=True)
 
 

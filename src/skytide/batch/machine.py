@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 
 from skytide.batch.delivery import InSource
 from skytide.batch.events import (
+    BatchEvent,
     BatchStarted,
     Commit,
     Committed,
     Emit,
-    Event,
     Instruction,
     KeysReported,
     PanesReported,
@@ -29,10 +29,10 @@ from skytide.batch.events import (
 )
 from skytide.batch.open_panes import reached_us, rows_of, windows_ahead, with_parts, within_bounds
 from skytide.batch.reports import PaneReport, WindowReport
-from skytide.batch.rules import Rules
+from skytide.batch.rules import BatchRules
 from skytide.batch.spreading import Spreader
-from skytide.batch.standing import with_keys, with_load, with_state
 from skytide.batch.state import OpenPane, Output, State
+from skytide.batch.status import with_keys, with_load, with_state
 from skytide.batch.window_rows import window_rows
 from skytide.keyed import SlotReport
 from skytide.records import Status
@@ -66,7 +66,7 @@ class _Batch:
 class Machine:
     """Decides what happens in batch after batch."""
 
-    def __init__(self, rules: Rules, latest: State, at_s: float) -> None:
+    def __init__(self, rules: BatchRules, latest: State, at_s: float) -> None:
         """Begin with the latest state of the query, if it ran before."""
         self.rules = rules
         self.pane_slots = latest.pane_slots or rules.pane_slots
@@ -86,7 +86,7 @@ class Machine:
         self.pane_slots = pane_slots or self.pane_slots
         self.spreader.slots = window_slots or self.spreader.slots
 
-    def on(self, event: Event) -> list[Instruction]:
+    def on(self, event: BatchEvent) -> list[Instruction]:
         """Return what has to be done now, in order; its outcome is the next event."""
         match event:
             case BatchStarted():

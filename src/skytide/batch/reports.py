@@ -104,14 +104,14 @@ class PaneReport:
         """Return what came in with the batch."""
         whole = Arrivals()
         for task in self.tasks:
-            whole = whole.beside(task.arrivals, leap_us)
+            whole = whole.merged(task.arrivals, leap_us)
         return whole
 
     def keys(self) -> Frequencies:
         """Return how often keys came with the batch."""
         whole = Frequencies()
         for task in self.tasks:
-            whole = whole.beside(task.keys)
+            whole = whole.merged(task.keys)
         return whole
 
     def files(self, kind: str) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from skytide.windows import Windows
 
 
 @dataclass(frozen=True)
-class Rules:
+class BatchRules:
     """What a continuous query decides by: set at its start, the same for every batch."""
 
     windows: Windows

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from skytide.errors import InvalidInput
-from skytide.keyed.answers import Answer, OfAggregate, OfOperator, OfQuery
+from skytide.keyed.answers import AggregateAnswer, Answer, OperatorAnswer, QueryAnswer
 from skytide.keyed.chunk import Chunk, Live, Numbers, all_keys, ends, gathered, joined
 from skytide.keyed.collected import Collected
 from skytide.keyed.key_set import KeySet, key_starts, union
@@ -72,9 +72,13 @@ class KeyedStep:
         if isinstance(asked, Query):
             if isinstance(asked, Aggregate) and asked.keys:
                 raise InvalidInput(value="aggregate(keys=...)", reason="the windows are per key already", remedy="leave keys out")
-            answer = OfAggregate(asked) if isinstance(asked, Aggregate) and OfAggregate.can(asked, columns) else OfQuery(asked)
+            answer = (
+                AggregateAnswer(asked)
+                if isinstance(asked, Aggregate) and AggregateAnswer.can(asked, columns)
+                else QueryAnswer(asked)
+            )
         elif asked.is_vectorised and windows is not None:
-            answer = OfOperator(asked, keys)
+            answer = OperatorAnswer(asked, keys)
         step = KeyedStep(keys, time, columns, windows, answer, asked if isinstance(asked, Operator) else None, helpers)
         if name := named_twice(step.results.names, columns):
             raise InvalidInput(value=f"result {name}", reason="named twice", remedy="let the operator give it another name")

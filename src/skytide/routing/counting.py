@@ -20,10 +20,10 @@ class Frequencies:
     tuples: int = 0
     counts: tuple[tuple[int, int], ...] = ()
 
-    def beside(self, other: "Frequencies") -> "Frequencies":
+    def merged(self, other: "Frequencies") -> "Frequencies":
         """Return the frequencies of the tuples of both.
 
-        >>> Frequencies(10, ((7, 5), (8, 2))).beside(Frequencies(4, ((8, 4),)))
+        >>> Frequencies(10, ((7, 5), (8, 2))).merged(Frequencies(4, ((8, 4),)))
         Frequencies(tuples=14, counts=((8, 6), (7, 5)))
         """
         total = dict(self.counts)

@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
-from skytide.batch import Keying, Rules
+from skytide.batch import BatchRules, Keying
 from skytide.errors import InvalidInput
 from skytide.errors.checks import refused
 from skytide.keyed import CountWindows, KeyedOperator, KeyedStep, Operator, Tagged, TimeWindows
@@ -65,7 +65,7 @@ class Asked:
         if isinstance(self.asked, Query):
             self.asked.check(columns)
         if isinstance(self.asked, Query) and isinstance(self.windows, TimeWindows) and not self.keys:
-            rules = Rules(
+            rules = BatchRules(
                 self.windows.windows, self.slack, pane_slots=self.slots, can_spread=self.asked.skyline_inside() is not None
             )
             return Engine(Plan(self.asked, rules, self.time, columns, (), store, None, True, True), sinks, clock=clock)
@@ -74,7 +74,9 @@ class Asked:
         keying = Keying(self.slots, windows=windows, seed=store.key_seed())
         tagged = Tagged(self.keys, keying.seed, self.asked if isinstance(self.asked, Query) else None)
         identity = self.asked.identity().of_keys(self.keys)
-        plan = Plan(tagged, Rules(step.tick, self.slack, keying=keying), self.time, columns, (), store, identity, True, True, step)
+        plan = Plan(
+            tagged, BatchRules(step.tick, self.slack, keying=keying), self.time, columns, (), store, identity, True, True, step
+        )
         return Engine(plan, sinks, clock=clock)
 
 

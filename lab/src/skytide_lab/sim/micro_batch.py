@@ -7,11 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from skytide.batch import (
+    BatchEvent,
+    BatchRules,
     BatchStarted,
     Commit,
     Committed,
     Emit,
-    Event,
     InSource,
     Instruction,
     Machine,
@@ -22,7 +23,6 @@ from skytide.batch import (
     Piece,
     ReadAgain,
     Record,
-    Rules,
     RunKeys,
     RunPanes,
     RunWindows,
@@ -75,7 +75,7 @@ class BatchOutcome:
 class BatchPlant:
     """Carries out what a `Machine` decides about a stream, with the given costs."""
 
-    def __init__(self, workload: Workload, costs: BatchCosts, rules: Rules, cores: int) -> None:
+    def __init__(self, workload: Workload, costs: BatchCosts, rules: BatchRules, cores: int) -> None:
         """Start at time 0 without tuples."""
         self._workload, self._costs, self._rules, self._cores = workload, costs, rules, cores
         self._machine = Machine(rules, State(), 0.0)
@@ -89,14 +89,14 @@ class BatchPlant:
         """Play a batch with all tuples of some ticks, and return how long it took."""
         began_s, self._ticks = self.now_s, ticks
         self.now_s += self._costs.batch_s
-        events: deque[Event] = deque([BatchStarted(self.state.batch + 1, self.state, began_s)])
+        events: deque[BatchEvent] = deque([BatchStarted(self.state.batch + 1, self.state, began_s)])
         while events:
             for instruction in self._machine.on(events.popleft()):
                 events.extend(self._carry_out(instruction))
         self.pane_utilisations.append(self._machine.status.pane_utilisation or 0.0)
         return self.now_s - began_s
 
-    def _carry_out(self, instruction: Instruction) -> list[Event]:
+    def _carry_out(self, instruction: Instruction) -> list[BatchEvent]:
         match instruction:
             case RunPanes():
                 report = self._panes(instruction)
@@ -156,7 +156,7 @@ def run_batches(
     length_s: float,
 ) -> BatchOutcome:
     """Play a stream, and return its outcome; a batch takes all that came since the one before, and starts at a trigger or when that is done."""
-    rules = Rules(windows, FixedSlack(0), InSource(strategy), pane_slots=slots, trigger_s=trigger_s)
+    rules = BatchRules(windows, FixedSlack(0), InSource(strategy), pane_slots=slots, trigger_s=trigger_s)
     plant = BatchPlant(workload, costs, rules, cores)
     tick_s = workload.tick_us / SECOND_US
     ticks, taken = int(length_s / tick_s), 0

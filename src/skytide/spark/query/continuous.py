@@ -9,7 +9,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from skytide.batch import DRIVER_S, POLL_US, Delivery, InPlace, InSource, Keying, Pace, Rules, Sent
+from skytide.batch import DRIVER_S, POLL_US, BatchRules, Delivery, InPlace, InSource, Keying, Pace, Sent
 from skytide.errors import InvalidInput
 from skytide.errors.checks import words
 from skytide.keyed import KeyedStep, Tagged, TimeWindows
@@ -146,7 +146,7 @@ class ContinuousQuery:
         pins = Pins(spark)
         store = Store(place.files("skytide"))
         seed = store.key_seed() if self.step else 0
-        rules = Rules(
+        rules = BatchRules(
             windows=self.windows,
             slack=self.slack,
             delivery=delivery,
@@ -253,7 +253,7 @@ class ContinuousQuery:
         windows = self.step.windows
         return Keying(self.slots or slots, windows=windows.windows if isinstance(windows, TimeWindows) else None, seed=seed)
 
-    def _plan(self, store: Store, rules: Rules, late_wanted: bool, invalid_wanted: bool) -> Plan:
+    def _plan(self, store: Store, rules: BatchRules, late_wanted: bool, invalid_wanted: bool) -> Plan:
         return Plan(
             query=replace(self.query, seed=rules.keying.seed) if rules.keying and isinstance(self.query, Tagged) else self.query,
             rules=rules,

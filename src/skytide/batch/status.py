@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from skytide.batch.keying import names_of
 from skytide.batch.reports import PaneReport
-from skytide.batch.rules import Rules
+from skytide.batch.rules import BatchRules
 from skytide.batch.state import State
 from skytide.keyed import SlotReport
 from skytide.records import Status
@@ -17,7 +17,7 @@ LONG_SLACK_WINDOWS = 10
 """A slack longer than this many windows is worth a notice: nothing comes out for that long."""
 
 
-def with_state(status: Status, rules: Rules, state: State) -> Status:
+def with_state(status: Status, rules: BatchRules, state: State) -> Status:
     """Return the status with what the state after a batch tells."""
     slack_us = rules.slack_logic(state).slack_us
     return replace(
@@ -37,7 +37,7 @@ def with_state(status: Status, rules: Rules, state: State) -> Status:
 
 
 def with_load(
-    status: Status, rules: Rules, report: PaneReport, router: Router, *, took_s: float, period_s: float, at_s: float
+    status: Status, rules: BatchRules, report: PaneReport, router: Router, *, took_s: float, period_s: float, at_s: float
 ) -> Status:
     """Return the status with how busy a batch kept the query: it took `took_s`, and began `period_s` after the one before."""
     tuples = sum(task.arrivals.tuples for task in report.tasks)
@@ -73,7 +73,7 @@ def with_keys(status: Status, state: State, slots: int, reports: Sequence[SlotRe
     )
 
 
-def _long_slack(rules: Rules, slack_us: int) -> str:
+def _long_slack(rules: BatchRules, slack_us: int) -> str:
     """Return the notice about a slack that keeps windows waiting for many times their length; empty if it does not."""
     length_us = rules.windows.length_us
     if rules.keying is not None or slack_us <= LONG_SLACK_WINDOWS * length_us:
