@@ -177,8 +177,8 @@ class Machine:
             RunWindows(
                 sequence=state.sequence,
                 ended=span,
-                panes={pane: known.pieces for pane, known in closed.items()},
-                tuples={pane: known.tuples for pane, known in closed.items()},
+                panes={pane: open_pane.pieces for pane, open_pane in closed.items()},
+                tuples={pane: open_pane.tuples for pane, open_pane in closed.items()},
                 memory=state.memory,
                 spreading=spreading,
             )
@@ -190,7 +190,7 @@ class Machine:
         if report:
             closed = _closed(state, windows, self._batch.span)
             self.spreader.measured(report.busy_s, rows_of(closed), state.memory_rows)
-            open_ = {pane: known for pane, known in state.open.items() if pane not in closed}
+            open_ = {pane: open_pane for pane, open_pane in state.open.items() if pane not in closed}
             state = replace(state, memory=report.memory, memory_rows=report.memory_rows, open=open_)
         if self._batch.span:
             late = state.clock.late - state.late_reported
@@ -258,7 +258,7 @@ class Machine:
 def _closed(state: State, windows: Windows, out: range) -> dict[int, OpenPane]:
     """Return the open panes that no window after these can hold."""
     stop = windows.panes_of(out[-1]).stop if out else 0
-    return {pane: known for pane, known in state.open.items() if out and pane < stop}
+    return {pane: open_pane for pane, open_pane in state.open.items() if out and pane < stop}
 
 
 def _emission(state: State) -> list[Instruction]:

@@ -27,7 +27,7 @@ def with_state(status: Status, rules: BatchRules, state: State) -> Status:
         tuples=state.clock.tuples,
         late=state.clock.late,
         invalid=state.invalid,
-        held=sum(known.tuples for pane, known in state.open.items() if state.clock.is_ahead(pane, rules.windows)),
+        held=sum(open_pane.tuples for pane, open_pane in state.open.items() if state.clock.is_ahead(pane, rules.windows)),
         windows_out=state.windows_out,
         last_window=state.output.rows[-1] if state.output.rows else status.last_window,
         newest_us=state.clock.newest_us,
@@ -59,7 +59,7 @@ def with_keys(status: Status, state: State, slots: int, reports: Sequence[SlotRe
         return status
     tuples = [report.tuples for report in sorted(reports, key=lambda report: report.slot)]
     mean = sum(tuples) / max(len(tuples), 1)
-    found, read = sum(report.chunks_found for report in reports), sum(report.chunks_read for report in reports)
+    in_memory, read = sum(report.chunks_found for report in reports), sum(report.chunks_read for report in reports)
     names = names_of(reports)
     return replace(
         status,
@@ -69,7 +69,7 @@ def with_keys(status: Status, state: State, slots: int, reports: Sequence[SlotRe
         moved_groups=state.keyed.moved,
         own_groups=len(state.keyed.table.own),
         hot_keys=tuple(names.get(key, f"{key:016x}") for _, key in sorted(state.keyed.table.alone().items())),
-        found_in_memory=found / max(found + read, 1),
+        found_in_memory=in_memory / max(in_memory + read, 1),
     )
 
 

@@ -98,7 +98,9 @@ class AggregateAnswer:
         if not isinstance(query, Aggregate):
             return False
         plain = all(measure.plain in PLAIN for measure in query.measures)
-        return plain and all(each.column == "*" or _is_plain(rows.field(each.column).type, each) for each in query.measures)
+        return plain and all(
+            measure.column == "*" or _is_plain(rows.field(measure.column).type, measure) for measure in query.measures
+        )
 
     def columns(self, rows: pa.Schema) -> Iterable[str]:
         """Return the columns of the measures, and the time."""
@@ -137,11 +139,11 @@ class AggregateAnswer:
         return column.take(pa.array(places, mask=places < 0))
 
 
-def _is_plain(kind: pa.DataType, measure: Measure) -> bool:
+def _is_plain(type_: pa.DataType, measure: Measure) -> bool:
     if measure.plain in ("sum", "avg"):
-        return bool(pa.types.is_floating(kind) or (pa.types.is_integer(kind) and kind != pa.uint64()))
+        return bool(pa.types.is_floating(type_) or (pa.types.is_integer(type_) and type_ != pa.uint64()))
     return measure.function == "count" or bool(
-        pa.types.is_floating(kind) or (pa.types.is_integer(kind) and kind != pa.uint64()) or pa.types.is_timestamp(kind)
+        pa.types.is_floating(type_) or (pa.types.is_integer(type_) and type_ != pa.uint64()) or pa.types.is_timestamp(type_)
     )
 
 

@@ -143,7 +143,7 @@ class KeyRouting:
     def snapshot(self) -> State:
         """Return the state, as plain values."""
         divided = self.divided
-        keys = [list(each) for each in zip(divided.hashes.tolist(), divided.parts.tolist(), strict=True)]
+        keys = [list(pair) for pair in zip(divided.hashes.tolist(), divided.parts.tolist(), strict=True)]
         seen = self._seen.to_json()
         return {"divided": keys, "begun": self.begun, "seen": seen, "until_s": self._until_s, "settled": self._settled}
 

@@ -81,11 +81,11 @@ def _same_again(own: Operator, key: Any, rows: pa.Table, cut: int) -> None:
 
 
 def _columns(own: Operator, key: Any, rows: pa.Table, keys: tuple[str, ...]) -> None:
-    known = {name for name in own.schema(rows.schema, keys).names if name not in keys}
+    announced = {name for name in own.schema(rows.schema, keys).names if name not in keys}
     _, results = own.process(key, own.open(key), rows)
     names = {name for name in _table(results).column_names if name not in keys}
-    if names != known:
-        seen = f"{', '.join(sorted(names))} came instead of {', '.join(sorted(known))}"
+    if names != announced:
+        seen = f"{', '.join(sorted(names))} came instead of {', '.join(sorted(announced))}"
         raise BrokenLaw(own.own, "results have the columns that `schema`, or `process` without rows, announces", seen)
 
 

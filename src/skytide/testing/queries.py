@@ -38,12 +38,12 @@ def check_query(query: Query, rows: Rows, *, tries: int = 20, seed: int = 0) -> 
 
 def _columns(query: Query, rows: pa.Table) -> None:
     kept = query.pane(rows)
-    for what, found, announced in (
+    for what, present, announced in (
         ("kept_schema", kept.schema, query.kept_schema(rows.schema)),
         ("schema", query.window(kept).schema, query.schema(rows.schema)),
     ):
-        if found != announced:
-            raise BrokenLaw(query, f"`{what}` announces the columns", f"{_text(found)} came instead of {_text(announced)}")
+        if present != announced:
+            raise BrokenLaw(query, f"`{what}` announces the columns", f"{_text(present)} came instead of {_text(announced)}")
 
 
 def _merging(query: Query, rows: pa.Table, seed: int) -> None:

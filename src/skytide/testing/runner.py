@@ -237,8 +237,8 @@ class Runner:
     def _outputs(self, numbers: Collection[int]) -> Outputs:
         empty = columns_of(self._running())
         tables = {
-            name: pa.concat_tables([empty[name].empty_table(), *(known[number] for number in sorted(known) if number in numbers)])
-            for name, known in self._tables.items()
+            name: pa.concat_tables([empty[name].empty_table(), *(tables[number] for number in sorted(tables) if number in numbers)])
+            for name, tables in self._tables.items()
         }
         return Outputs(**tables)
 
