@@ -56,7 +56,7 @@ def history() -> TradingHistory:
         row = WindowRow(batch * SECOND_US, (batch + 1) * SECOND_US, 40_000, 100, late=0, latency_s=0.75, windows=100)
         status = Status(
             batch=batch, input_rate_hz=41_000.0, tuples=20_000 * (batch + 1), windows_out=100 * (batch + 1), slots=1 + (batch >= 5),
-            utilisation=0.61, imbalance=1.07, moved_groups=128 if batch >= 5 else 0, last_window=row,
+            trigger_share=0.61, imbalance=1.07, moved_groups=128 if batch >= 5 else 0, last_window=row,
         )  # fmt: skip
         tables = [results("ANNA", 20 * batch, 20), *(results(f"S{n:02}", 5 * batch, 5, slope=-0.001 * n) for n in range(1, 12))]
         found = found.after(batch / 2, status, [row], "forecast up to 43,000 tuples/s", tables)

@@ -8,7 +8,19 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from skytide.admission import Profile
-    from skytide.control import Controller, Fuzzy, GlobalThresholds, Guard, LocalThresholds, Mpc, Rules, Sarsa, Sizes, Spl, Static
+    from skytide.control import (
+        Congestion,
+        Controller,
+        Fuzzy,
+        GlobalThresholds,
+        Guard,
+        LocalThresholds,
+        Mpc,
+        Proportional,
+        Sarsa,
+        Static,
+        UtilisationThresholds,
+    )
     from skytide.errors import InvalidInput, SkytideError
     from skytide.keyed import KeyedOperator, RoutingTable
     from skytide.lateness import DropRatio, FixedSlack, KSlack, Slack
@@ -25,7 +37,7 @@ if TYPE_CHECKING:
     from skytide.spark.query.run import Run
     from skytide.spark.query.sql import register
     from skytide.spark.query.stream import Stream, Windowed, stream
-    from skytide.spark.scaling import Event, History, Scaler, ScalerStatus, autoscale
+    from skytide.spark.scaling import History, Scaler, ScalerStatus, ScalingEvent, autoscale
     from skytide.spark.sinks.sinks import SideSink, Sink
     from skytide.spark.sources.workload import WorkloadStream, workload
     from skytide.windows import Duration
@@ -36,12 +48,12 @@ __all__ = [
     "AggregatedFrame",
     "AggregatedKeys",
     "AggregatedQuery",
+    "Congestion",
     "ContinuousQuery",
     "Controller",
     "Cycle",
     "DropRatio",
     "Duration",
-    "Event",
     "Expression",
     "FixedSlack",
     "Fleet",
@@ -63,24 +75,24 @@ __all__ = [
     "Nulls",
     "Preference",
     "Profile",
+    "Proportional",
     "Query",
     "RoutingTable",
-    "Rules",
     "Run",
     "Sarsa",
     "Scaler",
     "ScalerStatus",
+    "ScalingEvent",
     "SideSink",
     "Sink",
-    "Sizes",
     "SkytideError",
     "Slack",
-    "Spl",
     "SplitStatus",
     "Splitting",
     "Static",
     "Status",
     "Stream",
+    "UtilisationThresholds",
     "WindowRow",
     "Windowed",
     "WorkloadStream",
@@ -105,17 +117,20 @@ __all__ = [
 _HOMES = {
     "admission": ("Profile",),
     "control": (
+        "Congestion",
         "Controller",
         "Fuzzy",
         "GlobalThresholds",
         "Guard",
         "LocalThresholds",
         "Mpc",
+        "Proportional",
         "Rules",
         "Sarsa",
         "Sizes",
         "Spl",
         "Static",
+        "UtilisationThresholds",
     ),
     "errors": ("InvalidInput", "SkytideError"),
     "loop.cycle": ("Cycle",),
@@ -133,6 +148,7 @@ _HOMES = {
         "History",
         "Scaler",
         "ScalerStatus",
+        "ScalingEvent",
         "autoscale",
     ),
     "spark.sinks.sinks": ("SideSink", "Sink"),

@@ -207,9 +207,12 @@ def test_the_twin_catches_a_kernel_that_forgets_ties() -> None:
     assert kernels.skyline(points).tolist() == reference.skyline(points)
 
 
-def first_turn(point: np.ndarray, rivals: np.ndarray, turns: np.ndarray, begin: int) -> int:
-    dominating = [turn for rival, turn in zip(rivals, turns.tolist(), strict=True) if reference.dominates(rival, point)]
-    return min((turn for turn in dominating if turn >= begin), default=kernels.NO_TURN)
+def first_turns(points: np.ndarray, rivals: np.ndarray, turns: np.ndarray, begins: list[int]) -> list[int]:
+    timed = list(zip(rivals.tolist(), turns.tolist(), strict=True))
+    return [
+        min((turn for rival, turn in timed if turn >= begin and reference.dominates(rival, point)), default=kernels.NO_TURN)
+        for point, begin in zip(points.tolist(), begins, strict=True)
+    ]
 
 
 @pytest.mark.parametrize("d", [1, 3, 8, 17])
@@ -223,9 +226,9 @@ def test_the_first_dominator_is_its_twin(
     points, rivals = random_points(150, d, values), random_points(300, d, values, seed=1)
     rng = np.random.default_rng([d, panes])
     turns, begins = rng.integers(-panes, 1, len(rivals)), rng.integers(-panes, 2, len(points))
-    assert kernels.first_dominators(points, rivals, turns).tolist() == [first_turn(p, rivals, turns, -panes) for p in points]
+    assert kernels.first_dominators(points, rivals, turns).tolist() == first_turns(points, rivals, turns, [-panes] * len(points))
     found = kernels.first_dominators(points, rivals, turns, begins=begins)
-    assert found.tolist() == [first_turn(p, rivals, turns, begin) for p, begin in zip(points, begins.tolist(), strict=True)]
+    assert found.tolist() == first_turns(points, rivals, turns, begins.tolist())
 
 
 def test_nobody_dominates_where_nobody_is() -> None:

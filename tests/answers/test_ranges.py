@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from support import reference
+from support.examples import examples
 from support.queries import ALL, PREFERENCE, tables
 
 from skytide.errors import InvalidInput
@@ -62,7 +63,7 @@ def test_there_is_room_for_any_number_of_rows() -> None:
 
 @pytest.mark.parametrize("query", ALL, ids=repr)
 @given(rows=tables(most=20), data=st.data())
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 def test_at_once_is_one_by_one(query: Query, rows: pa.Table, data: st.DataObject) -> None:
     """Not only the rows are the same, but also their order."""
     begins, ends = data.draw(bounds(rows.num_rows))

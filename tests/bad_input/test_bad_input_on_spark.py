@@ -138,7 +138,7 @@ CASES = [
     *each("autoscale.mode", lambda w, mode: skytide.autoscale(w.run, mode=mode), [None, "", "watch", 3, []], "mode="),
     *each("autoscale.guard", lambda w, guard: skytide.autoscale(w.run, guard=guard), [3, "guard", (1, 8), skytide.Guard, False, {}], "guard="),
     *each("autoscale.store", lambda w, store: skytide.autoscale(w.run, store=store), [3, "", [], b"x", "/dev/null/x", "a\0b"], "store="),
-    *each("autoscale.tell", lambda w, tell: skytide.autoscale(w.run, tell=tell), [3, "print", [], 0], "tell="),
+    *each("autoscale.on_event", lambda w, on_event: skytide.autoscale(w.run, on_event=on_event), [3, "print", [], 0], "on_event="),
     *each("autoscale.warm", lambda w, warm: skytide.autoscale(w.run, warm=warm), NO_BOOL, "warm="),
     *each("autoscale.power", lambda w, power: skytide.autoscale(w.run, power=power), NO_BOOL, "power="),
 ]  # fmt: skip

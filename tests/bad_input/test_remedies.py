@@ -1,6 +1,6 @@
 """The remedies of errors that end a running query, followed: the query goes on with its checkpoint, and gives what an oracle says.
 
-`tests/laws/test_remedies_are_followed.py` sees to it that none is missing.
+`tests/bad_input/test_remedies_are_followed.py` sees to it that none is missing.
 """
 
 import math

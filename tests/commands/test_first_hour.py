@@ -79,7 +79,7 @@ def until_interrupted(folder: Path, windows: int) -> tuple[int, str, str]:
     return status, "".join(printed), "".join(errors)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_first_hour(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert find_java()
     write(tmp_path / "trades", range(10))
@@ -102,5 +102,5 @@ def test_the_first_hour(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert (tmp_path / "late").is_dir()
 
     if (tmp_path / "metrics.parquet").exists():
-        assert main(["replay", str(tmp_path / "metrics.parquet"), "--controller", "rules"]) in (0, 1)
+        assert main(["replay", str(tmp_path / "metrics.parquet"), "--controller", "utilisation"]) in (0, 1)
     print(printed, errors, capsys.readouterr())

@@ -9,7 +9,7 @@ import pytest
 
 from skytide.cli import main
 from skytide.cli.replay import figure_of
-from skytide.control import CONTROLLERS, Guard, Rules, Static
+from skytide.control import CONTROLLERS, Guard, Static, UtilisationThresholds
 from skytide.errors import InvalidInput
 from skytide.loop.recording import save
 from skytide.records import Allocation, Observation
@@ -49,7 +49,9 @@ def test_a_static_replay_is_what_was_recorded() -> None:
 
 def test_a_controller_follows_the_hill_with_less() -> None:
     seen = hill()
-    played = play(plant_of(seen, lead_s=5, cold_s=0), Rules(), Guard(1, 8, scale_down_after="30 s"), interval_s=INTERVAL_S)
+    played = play(
+        plant_of(seen, lead_s=5, cold_s=0), UtilisationThresholds(), Guard(1, 8, scale_down_after="30 s"), interval_s=INTERVAL_S
+    )
     assert played.saso.worker_seconds < 0.8 * recorded(seen).worker_seconds
     assert max(now.allocation.workers for now in played.seen) >= 5
 
@@ -75,7 +77,7 @@ def test_the_command_prints_a_line_for_each_controller(tmp_path: Path, capsys: p
 
 def test_the_picture_has_what_was_recorded_over_the_time_of_day_and_lines_that_differ(tmp_path: Path) -> None:
     seen = [replace(each, at_s=each.at_s + 1_700_000_000) for each in hill()]
-    played = play(plant_of(seen, lead_s=5, cold_s=0), Rules(), Guard(1, 8), interval_s=INTERVAL_S)
+    played = play(plant_of(seen, lead_s=5, cold_s=0), UtilisationThresholds(), Guard(1, 8), interval_s=INTERVAL_S)
     _, below = figure_of(seen, {"rules": played, "again": played}).axes
     lines = below.get_lines()
     assert [line.get_label() for line in lines] == ["as recorded", "rules", "again"]

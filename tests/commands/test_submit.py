@@ -68,14 +68,14 @@ def test_every_query_of_a_script_gets_an_auto_scaler_and_its_status_is_kept(tmp_
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     ran = submit(
-        tmp_path, "--controller", "rules", "--executors", "1:4", "--interval", "1 s", "--mode", "recommend", "--store", "kept",
+        tmp_path, "--controller", "utilisation", "--executors", "1:4", "--interval", "1 s", "--mode", "recommend", "--store", "kept",
         "--metrics", str(port), "--serve",
         arguments=(str(tmp_path), "--controller"),
     )  # fmt: skip
     assert ran.returncode == 7, ran.stderr
     assert "done" in ran.stdout and "'--controller'] __main__" in ran.stdout
     lines = [line for line in ran.stderr.splitlines() if line.startswith("skytide: ")]
-    assert sum("watches query" in line for line in lines) == 3
+    assert sum("watching query" in line for line in lines) == 3
     assert any(line.startswith("skytide: first: ") and "1 to 4 workers" in line for line in lines)
     assert any(line.startswith("skytide: third: ") and "1 to 4 slots" in line for line in lines)
     assert sum("live page: http://127.0.0.1:" in line for line in lines) == 1

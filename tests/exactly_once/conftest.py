@@ -1,19 +1,4 @@
-"""The engine's tests write thousands of small files; where they can, into memory: forcing them to a disk is tested elsewhere."""
-
-import os
-import tempfile
-from collections.abc import Iterator
-
 import pytest
-
-
-@pytest.fixture(scope="package", autouse=True)
-def folders_in_memory() -> Iterator[None]:
-    before = tempfile.tempdir
-    if os.access("/dev/shm", os.W_OK):
-        tempfile.tempdir = "/dev/shm"
-    yield
-    tempfile.tempdir = before
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from fleet_model import Asked
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from places import FolderPlace, KafkaPlace, RedisPlace, named
+from support.examples import examples
 
 KINDS = ("folder-jsonl", "folder-csv", "folder-arrow", "redis-fields", "redis-jsonl", "kafka")
 STREAMS = ("a", "b", "c")
@@ -40,7 +41,7 @@ def new_place(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
 
 
 @given(script=st.lists(steps, max_size=15))
-@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(15), suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_every_record_comes_once_and_in_order(new_place: Any, tmp_path: Path, script: list[tuple[Any, ...]]) -> None:
     place = new_place()
     asked = Asked(tmp_path / "notes", **place.settings(), splits=2)

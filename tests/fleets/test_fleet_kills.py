@@ -16,7 +16,7 @@ import fleet_job
 import pyarrow.parquet as pq
 import pytest
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 DEADLINE_S = 600
 START = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 

@@ -10,6 +10,7 @@ from fleet_model import Asked, record, status, suspend, write
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from places import FolderPlace
+from support.examples import examples
 
 from skytide.spark.fleet.feeds import lines
 
@@ -24,7 +25,7 @@ steps = st.one_of(
 
 
 @given(script=st.lists(steps, max_size=25), inline=st.booleans())
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 def test_every_record_comes_once_and_in_order(script: list[tuple[Any, ...]], inline: bool) -> None:
     """Records are torn at any byte, batches cut at any point, readers restarted with other splits, streams suspended."""
     with tempfile.TemporaryDirectory() as folder:

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import keyed
 from support.engine import COLUMNS, Batch, Collected, Crash, Fragile, InProcess, Outputs, micros, slacks_drawn, streams, tuples
+from support.examples import examples
 from support.keyed import step
 
 from skytide.control import CONTROLLERS, Guard
@@ -32,7 +33,7 @@ from skytide.queries import Aggregate, Measure, Skyline, TopK, high, low
 from skytide.records import Allocation, Observation
 from skytide.spark.engine.engine import Engine, Plan
 from skytide.spark.query.run import Run
-from skytide.spark.scaling.slots import LocalSlots, RunSlots
+from skytide.spark.scaling.slots import RunSlots, SlotPlant
 from skytide.spark.sinks.outlets import Sinks
 from skytide.windows import Windows
 
@@ -267,7 +268,7 @@ sizes_drawn = st.lists(st.integers(1, 4), min_size=7, max_size=7)
 
 @pytest.mark.parametrize("name", CASES)
 @given(batches=streams(), slack=slacks_drawn, sizes=sizes_drawn)
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 def test_no_batch_slot_or_move_changes_a_result(name: str, batches: list[Batch], slack: Slack, sizes: list[int]) -> None:
     """The number of slots changes with every batch, and keys move all the time."""
     case, data, out = CASES[name], tuples(batches), Outputs()
@@ -283,7 +284,7 @@ def test_no_batch_slot_or_move_changes_a_result(name: str, batches: list[Batch],
 
 @pytest.mark.parametrize("name", ["running", "aggregate 3 by 2"])
 @given(apart=st.lists(st.integers(0, 500) | st.integers(0, 10**8) | st.integers(0, 10**14), max_size=25), size=st.integers(1, 25))
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 def test_rows_that_are_years_apart_are_all_let_in(name: str, apart: list[int], size: int) -> None:
     times = list(itertools.accumulate(apart, initial=0))
     case, out = CASES[name], Outputs()
@@ -308,7 +309,7 @@ def fragile_sinks(out: Outputs, bombs: Iterator[bool]) -> Sinks:
     parts=st.lists(st.integers(1, 4), min_size=1, max_size=5),
     sizes=st.lists(st.integers(1, 4), min_size=1, max_size=4),
 )
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 def test_a_crash_anywhere_changes_nothing(
     name: str, batches: list[Batch], fuse: list[bool], parts: list[int], sizes: list[int]
 ) -> None:
@@ -422,7 +423,7 @@ class Live_:
 class Running_:
     """A query in this process, as the auto-scaler sees one."""
 
-    resize = Run.resize
+    resize, next_slots = Run.resize, Run.next_slots
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -438,7 +439,7 @@ def test_each_controller_changes_the_slots_of_keys_and_no_result(name: str) -> N
     with tempfile.TemporaryDirectory() as folder:
         engine = Engine(plan_of(case, folder, FixedSlack(0)), out.sinks)
         live = Live_()
-        slots = LocalSlots(live, RunSlots(Running_(engine)))  # type: ignore[arg-type]
+        slots = SlotPlant(live, RunSlots(Running_(engine)))  # type: ignore[arg-type]
         loop = Loop(slots, CONTROLLERS[name](), Guard.bounds(1, 8))
         sizes = []
         for number, batch in enumerate(data):
@@ -458,7 +459,7 @@ def test_each_controller_changes_the_slots_of_keys_and_no_result(name: str) -> N
 def test_a_second_scaler_begins_with_the_slots_that_there_are() -> None:
     with tempfile.TemporaryDirectory() as folder:
         engine = Engine(plan_of(CASES["aggregate 3 by 1"], folder, FixedSlack(0)), Outputs().sinks)
-        first, second = (LocalSlots(Live_(), RunSlots(Running_(engine))) for _ in range(2))  # type: ignore[arg-type]
+        first, second = (SlotPlant(Live_(), RunSlots(Running_(engine))) for _ in range(2))  # type: ignore[arg-type]
         assert first.request(Allocation(7), 0).kind == "done"
         assert (first.size(), second.size()) == (Allocation(7), Allocation(7))
         assert second.request(Allocation(7), 1).kind == "kept"

@@ -14,7 +14,7 @@ from support.keyed_cluster_job import FILES, ROWS, START_US
 from support.streaming_job import COUNTED, KEYS
 
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.long,
     pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="finds processes in /proc"),
 ]
 DEADLINE_S = 570

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.engine import COLUMNS, InProcess, Outputs
+from support.examples import examples
 from support.keyed import plan_of, step
 
 from skytide.batch import State
@@ -95,7 +96,7 @@ KINDS = {"numbers": (number_of, COLUMNS.field("a").type), "floats": (float_of, p
     kind=st.sampled_from(sorted(KINDS)),
     bits=st.integers(0, 2),
 )
-@settings(max_examples=10)
+@settings(max_examples=examples(10))
 def test_results_do_not_depend_on_the_hash(name: str, batches: list[list[int]], kind: str, bits: int) -> None:
     keys, column = KINDS[kind]
     made = STEPS[name]()

@@ -79,7 +79,7 @@ def test_the_highest_load_is_found_by_halving() -> None:
         assert found == (min(limit, 3) or None) and len(tried) == 2
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_loop_is_watched_and_reported(tmp_path: Path) -> None:
     here = Contestant(LOOP.module, "skytide", LOOP.form)
     told: list[str] = []
@@ -92,13 +92,13 @@ def test_a_loop_is_watched_and_reported(tmp_path: Path) -> None:
     assert (tmp_path / "bench-peers.md").read_text().count("| a loop |") == 1
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_contestant_that_ends_is_no_result() -> None:
     with pytest.raises(Failed, match="ended with code 1"):
         measure(Contestant("on_nothing", "skytide", ""), "skyline", 500, TOY)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(
     "entry", [each for each in ENTRIES if each.contestant.environment != "skytide"], ids=lambda each: each.name
 )
@@ -108,7 +108,7 @@ def test_every_peer_gives_right_windows(entry: Entry) -> None:
     assert measure(entry.contestant, entry.query, 1_000, TOY).windows > 0
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(("contestant", "query"), [(OWN, "skyline"), (FRAME, "aggregate")])
 def test_skytide_gives_right_windows(contestant: Contestant, query: str) -> None:
     assert measure(contestant, query, 1_000, TOY).windows > 0

@@ -172,7 +172,7 @@ def test_windows_that_differ_as_costs_grow_are_caught() -> None:
             growth.agree("cell", guilty)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_growth_of_costs_is_measured_and_drawn(tmp_path: Path) -> None:
     picture = tmp_path / "growth.png"
     command = [sys.executable, "-m", "benchmarks.stream.growth", "--quick", "--picture", str(picture)]

@@ -51,7 +51,7 @@ def test_every_page_is_in_the_navigation() -> None:
     assert [page.name for page in PAGES[1:] if page.name not in navigation] == []
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_site_builds_without_a_complaint_and_fetches_nothing(tmp_path: Path) -> None:
     shutil.copy(ROOT / "mkdocs.yml", tmp_path)
     for folder in ("docs", "src"):
@@ -76,7 +76,7 @@ def test_the_site_builds_without_a_complaint_and_fetches_nothing(tmp_path: Path)
     assert "autoscale" in (tmp_path / "out" / "site" / "reference.html").read_text()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_notebook_runs_from_top_to_bottom(tmp_path: Path) -> None:
     nbformat, nbclient = pytest.importorskip("nbformat"), pytest.importorskip("nbclient")
     notebook = nbformat.read(ROOT / "docs" / "tour.ipynb", as_version=4)

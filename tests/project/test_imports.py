@@ -18,12 +18,12 @@ sys.meta_path.insert(0, NoSpark())
 
 USES = {
     "control": """
-from skytide import Guard, Mpc, Rules
+from skytide import Guard, Mpc, UtilisationThresholds
 from skytide.control import Controller
 from skytide.records import Allocation, Evaluation, Observation
 import skytide.control as control
 
-for kind in (Mpc.latency("2 s"), Rules()):
+for kind in (Mpc.latency("2 s"), UtilisationThresholds()):
     assert isinstance(kind, Controller) and kind.build().snapshot() is not None
 assert Guard(minimum=1, maximum=4)
 assert all(getattr(control, name) is not None for name in control.__all__)

@@ -106,6 +106,17 @@ def test_what_signatures_name_is_exported() -> None:
 OURS = re.compile(r"\bskytide(?:\.\w+)*\.(\w+)")
 INSIDE = {
     *("ControllerLogic", "SlackLogic", "Judge", "MpcOptions", "ColumnLike", "Groups"),  # of those who write controllers and slacks
-    *("Delivery", "Files", "FleetReader", "LiveQuery", "Plant", "Store", "FrequencyAware", "PidLogic"),  # of the engine
+    *(
+        "Delivery",
+        "Files",
+        "FleetReader",
+        "LiveQuery",
+        "Plant",
+        "Slots",
+        "StateStore",
+        "Store",
+        "FrequencyAware",
+        "PidLogic",
+    ),  # of the engine
     *("Identity", "OwnedFolder"),
 }

@@ -143,22 +143,22 @@ def scaled(run: skytide.Run) -> None:
         skytide.Mpc.latency("2 s", horizon=4),
         skytide.Mpc.throughput(maximum=8),
         skytide.Fuzzy(),
-        skytide.Rules(),
-        skytide.Spl(),
+        skytide.UtilisationThresholds(),
+        skytide.Congestion(),
         skytide.LocalThresholds(),
         skytide.GlobalThresholds(),
         skytide.Sarsa(),
-        skytide.Sizes(),
+        skytide.Proportional(),
         skytide.Static(4),
     ]
-    seen: list[skytide.Event] = []
+    seen: list[skytide.ScalingEvent] = []
     scaler: skytide.Scaler = skytide.autoscale(
         run,
         controller=controllers[0],
         executors=(1, 8),
         interval="10 s",
         guard=skytide.Guard(minimum=1, maximum=8),
-        tell=seen.append,
+        on_event=seen.append,
     )
     status: skytide.ScalerStatus = scaler.status()
     history: skytide.History = scaler.history()

@@ -16,7 +16,7 @@ from skytide import InvalidInput
 from skytide.control import Controller, ControllerLogic, Guard, Static
 from skytide.loop import recording
 from skytide.records import Allocation, Decision, Evaluation, Observation
-from skytide.spark.scaling import Event, Scaler
+from skytide.spark.scaling import Scaler, ScalingEvent
 from skytide.spark.scaling.json_store import JsonStore
 
 DEADLINE_S = 120
@@ -75,7 +75,7 @@ class Heard:
         self.texts: list[str] = []
         self._came = threading.Condition()
 
-    def __call__(self, event: Event) -> None:
+    def __call__(self, event: ScalingEvent) -> None:
         with self._came:
             self.texts.append(event.text)
             self._came.notify_all()
@@ -135,10 +135,10 @@ FREE = Guard(scale_down_after=0, notice_no_help=False)
 def test_a_skytide_query_in_one_process_is_scaled_by_its_slots(spark: SparkSession, tmp_path: Path, heard: Heard) -> None:
     run = skyline(tmp_path, "slots")
     scaler = skytide.autoscale(
-        run, Asked(lambda seen: 4), (1, 4), interval="1 s", guard=FREE, store=tmp_path / "s.json", tell=heard
+        run, Asked(lambda seen: 4), (1, 4), interval="1 s", guard=FREE, store=tmp_path / "s.json", on_event=heard
     )
     try:
-        heard.until("from the next batch on", times=1)
+        heard.until("with the next batch", times=1)
         assert "1 to 4 slots, now 2" in heard.texts[0]
         assert wait(lambda: run.status().pane_slots + run.status().window_slots == 4, run.query)
         assert wait(lambda: abs(scaler.history()[-1].arrival_rate_hz - 500) < 250, run.query)
@@ -164,12 +164,12 @@ def test_the_slots_of_an_operator_on_keys_go_up_and_down(spark: SparkSession, tm
     asked = skytide.stream(rows, time="timestamp").keyed("key").count_window(10).aggregate("count(*) AS n")
     run = asked.start("memory", checkpoint=tmp_path / "keys", trigger="500 ms", slots=2)
     wanted = [3]
-    scaler = skytide.autoscale(run, Asked(lambda seen: wanted[0]), (1, 4), interval="1 s", guard=FREE, tell=heard)
+    scaler = skytide.autoscale(run, Asked(lambda seen: wanted[0]), (1, 4), interval="1 s", guard=FREE, on_event=heard)
     try:
-        heard.until("slots 2 to 3, from the next batch on")
+        heard.until("slots from 2 to 3 with the next batch")
         assert wait(lambda: run.routing().count == run.status().slots == 3, run.query)
         wanted[0] = 1
-        heard.until("to 1, from the next batch on")
+        heard.until("to 1 with the next batch")
         assert wait(lambda: run.routing().count == run.status().slots == 1, run.query)
         assert wait(lambda: scaler.history()[-1].allocation == Allocation(1), run.query)
         assert scaler.history()[-1].loads == () and not scaler.status().failure
@@ -183,16 +183,16 @@ def test_the_slots_of_an_operator_on_keys_go_up_and_down(spark: SparkSession, tm
 
 def test_recommend_says_everything_and_does_nothing(spark: SparkSession, heard: Heard) -> None:
     query = rates(spark, "recommended")
-    scaler = skytide.autoscale(query, Static(3), (1, 4), interval="1 s", mode="recommend", guard=FREE, tell=heard)
+    scaler = skytide.autoscale(query, Static(3), (1, 4), interval="1 s", mode="recommend", guard=FREE, on_event=heard)
     try:
-        heard.until("recommended: 2 workers in place of 1; nothing was done")
+        heard.until("recommendation: 2 workers instead of 1 (not applied)")
         status = scaler.status()
         assert (status.acts, status.workers, status.wanted) == (False, 1, 2)
         assert scaler.history()[-1].arrival_rate_hz == pytest.approx(50, rel=0.5)
     finally:
         query.stop()
-    heard.until("ends, as its query did")
-    assert scaler.await_end(DEADLINE_S)
+    heard.until("terminated: its query has ended")
+    assert scaler.await_termination(DEADLINE_S)
 
 
 def test_a_cycle_that_fails_harms_neither_the_query_nor_the_next_cycle(spark: SparkSession, tmp_path: Path, heard: Heard) -> None:
@@ -204,13 +204,13 @@ def test_a_cycle_that_fails_harms_neither_the_query_nor_the_next_cycle(spark: Sp
         return 3
 
     run = skyline(tmp_path, "fails")
-    scaler = skytide.autoscale(run, Asked(decide), (1, 4), interval="1 s", guard=FREE, tell=heard)
+    scaler = skytide.autoscale(run, Asked(decide), (1, 4), interval="1 s", guard=FREE, on_event=heard)
     try:
-        assert heard.until("ZeroDivisionError") == "this cycle failed, the next one comes: ZeroDivisionError: told to fail"
+        assert heard.until("ZeroDivisionError") == "cycle failed, will be tried again: ZeroDivisionError: told to fail"
         assert run.query.isActive and scaler.status().running
-        assert scaler.status().failure == "this cycle failed, the next one comes: ZeroDivisionError: told to fail"
+        assert scaler.status().failure == "cycle failed, will be tried again: ZeroDivisionError: told to fail"
         fails[0] = False
-        heard.until("from the next batch on")
+        heard.until("with the next batch")
         assert wait(lambda: scaler.status().failure == "", run.query)
         scaler.pause()
         cycles = len(scaler.history())
@@ -225,21 +225,21 @@ def test_a_cycle_that_fails_harms_neither_the_query_nor_the_next_cycle(spark: Sp
 
 def test_metrics_that_stop_coming_are_told_and_so_are_those_that_are_back(spark: SparkSession, heard: Heard) -> None:
     query = rates(spark, "silent")
-    scaler = skytide.autoscale(query, Static(2), (1, 4), interval="1 s", mode="recommend", tell=heard)
+    scaler = skytide.autoscale(query, Static(2), (1, 4), interval="1 s", mode="recommend", on_event=heard)
     try:
         assert wait(scaler.history, query)
         metrics = scaler._live.metrics
         right, metrics.observe = metrics.observe, lambda now_s, present: None  # type: ignore[method-assign]
         heard.until("no metrics for")
         metrics.observe = right  # type: ignore[method-assign]
-        heard.until("metrics are back")
+        heard.until("metrics are available again")
     finally:
         query.stop()
 
 
 def test_a_query_that_is_started_again_is_followed(spark: SparkSession, tmp_path: Path, heard: Heard) -> None:
     query = rates(spark, "again", tmp_path / "check")
-    scaler = skytide.autoscale(query, Static(2), (1, 4), interval="2 s", mode="recommend", tell=heard)
+    scaler = skytide.autoscale(query, Static(2), (1, 4), interval="2 s", mode="recommend", on_event=heard)
     assert wait(scaler.history, query)
     query.stop()
     again = rates(spark, "again", tmp_path / "check")
@@ -250,7 +250,7 @@ def test_a_query_that_is_started_again_is_followed(spark: SparkSession, tmp_path
         assert all(0 <= each.arrival_rate_hz < 500 for each in scaler.history())
     finally:
         again.stop()
-    assert scaler.await_end(DEADLINE_S)
+    assert scaler.await_termination(DEADLINE_S)
 
 
 def wait(what: Callable[[], Any], query: Any) -> Any:
@@ -299,12 +299,12 @@ def test_a_query_has_one_scaler_at_a_time(spark: SparkSession, tmp_path: Path) -
         assert second.status().running
     finally:
         run.stop()
-    assert second.await_end(DEADLINE_S)
+    assert second.await_termination(DEADLINE_S)
 
 
 def test_a_query_that_is_started_again_has_its_scaler_still(spark: SparkSession, tmp_path: Path, heard: Heard) -> None:
     query = rates(spark, "follow", tmp_path / "check")
-    scaler = skytide.autoscale(query, Static(2), interval="5 s", mode="recommend", tell=heard)
+    scaler = skytide.autoscale(query, Static(2), interval="5 s", mode="recommend", on_event=heard)
     query.stop()
     again = rates(spark, "follow", tmp_path / "check")
     try:

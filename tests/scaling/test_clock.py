@@ -11,7 +11,7 @@ from support.fake_cluster import FakeCluster, FakeLive, executors
 
 from skytide.control import Guard, Static
 from skytide.lateness import FixedSlack
-from skytide.records import Event
+from skytide.records import ScalingEvent
 from skytide.spark.clock import now_us, steady, time_of_day
 from skytide.spark.engine.engine import Engine
 from skytide.spark.scaling.scaler import Scaler
@@ -44,13 +44,13 @@ def test_cycles_events_and_waits_are_by_the_clock_of_the_auto_scaler() -> None:
         with lock:
             return 1e6 + next(ticks)
 
-    def tell(event: Event) -> None:
-        if "in all" in event.text:
+    def on_event(event: ScalingEvent) -> None:
+        if "in total" in event.text:
             came.set()
 
     live = FakeLive()
     live.query = type("Query", (), {"isActive": True})
-    scaler = Scaler(tell, clock)
+    scaler = Scaler(on_event, clock)
     scaler.attach(live, executors(FakeCluster(2), live=live), Static(4), Guard(), 30.0, None)  # type: ignore[arg-type]
     for _ in range(1_000 * DEADLINE_S):
         scaler._wake.set()  # as if something had happened

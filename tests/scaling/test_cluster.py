@@ -11,7 +11,7 @@ import pytest
 from support import autoscale_job
 
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.long,
     pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="finds processes in /proc"),
 ]
 DEADLINE_S = 570
@@ -65,7 +65,7 @@ def test_no_task_failed_and_no_result_differs_from_a_run_with_fixed_executors(fo
 
 def test_a_cluster_that_gives_too_few_is_told_and_used_when_it_has_more(found: Found) -> None:
     step = found["step"]
-    assert reported(step, "the cluster gives 2 of the 3") < reported(step, "the cluster now gives all 3")
+    assert reported(step, "has granted 2 of 3") < reported(step, "has now granted all 3")
 
 
 def test_a_new_executor_is_known_to_take_its_time(found: Found) -> None:
@@ -82,7 +82,7 @@ def test_the_slots_of_a_skytide_query_follow_the_executors(found: Found) -> None
 
 def test_an_executor_that_dies_while_another_is_let_go_is_told_and_survived(found: Found) -> None:
     levels = found["levels"]
-    assert reported(levels, "may go") < reported(levels, "is gone unexpectedly")
+    assert reported(levels, "decommissioning") < reported(levels, "lost executor")
 
 
 def test_sparks_own_allocation_at_work_is_refused_and_stopped_it_is_not(found: Found) -> None:

@@ -2,13 +2,15 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import skytide.control
-from skytide.control import CONTROLLERS, Static
+from skytide.cli.main import main
+from skytide.control import CONTROLLERS, Static, controllers_help
 from skytide.control.controller import Controller, ControllerLogic, State
 from skytide.records import Allocation, Decision, Evaluation, Observation
 from skytide.testing import BrokenLaw, check_controller, check_steering
@@ -66,13 +68,30 @@ def test_every_controller_keeps_them_with_examples(name: str) -> None:
 @pytest.mark.parametrize("rate_hz, workers", [(50, 1), (250, 1), (250, 30), (1_800, 2), (1_800, 40)])
 @pytest.mark.parametrize("name", MOVING)
 def test_follows_the_load(name: str, rate_hz: float, workers: int) -> None:
-    rests = name != "spl"  # P2 5.4: it is unstable with short steps
+    rests = name != "congestion"  # P2 5.4: it is unstable with short steps
     check_steering(CONTROLLERS[name](), rate_hz=rate_hz, workers=workers, rests=rests)
 
 
 def test_every_controller_is_found() -> None:
     exported = {kind for kind in vars(skytide.control).values() if isinstance(kind, type) and issubclass(kind, Controller)}
     assert exported - {Controller} == {type(make()) for make in CONTROLLERS.values()}
+
+
+@pytest.mark.parametrize("command", ["replay", "submit"])
+def test_the_help_of_commands_names_every_controller_and_what_it_does(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main([command, "--help"])
+    shown = capsys.readouterr().out
+    assert controllers_help() in shown
+    assert all(entry.name in shown and entry.description.endswith(".") for entry in CONTROLLERS.values())
+
+
+def test_the_page_about_scaling_describes_every_controller() -> None:
+    page = (Path(__file__).parents[2] / "docs/scaling.md").read_text()
+    rows = [
+        line for line in page.partition("## Controllers")[2].partition("## The guard")[0].splitlines() if line.startswith("| `")
+    ]
+    assert all(any(f"`{entry.type.__name__}" in row for row in rows) for entry in CONTROLLERS.values())
 
 
 @dataclass(frozen=True)

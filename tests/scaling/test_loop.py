@@ -11,7 +11,7 @@ from skytide.errors import InvalidInput
 from skytide.loop.cycle import Loop
 from skytide.loop.evaluate import evaluate
 from skytide.loop.ports import Plant as Port
-from skytide.records import Allocation, Decision, Evaluation, Observation, Outcome
+from skytide.records import Allocation, Decision, Evaluation, Observation, Outcome, ScalingEvent
 
 INTERVAL_S = 10.0
 
@@ -79,8 +79,8 @@ class Plant(Port):
     def keep(self, wanted: Allocation) -> None:
         self.kept.append(wanted.workers)
 
-    def tell(self, at_s: float, text: str) -> None:
-        self.reported.append(text)
+    def on_event(self, event: ScalingEvent) -> None:
+        self.reported.append(event.text)
 
 
 class Memory:
@@ -95,7 +95,7 @@ class Memory:
 
 
 def played(plant: Plant, wants: tuple[int, ...], guard: Guard, cycles: int, *, acts: bool = True) -> list[int]:
-    loop = Loop(plant, Wants(wants), guard, events=plant, acts=acts)
+    loop = Loop(plant, Wants(wants), guard, on_event=plant.on_event, acts=acts)
     sizes = []
     for cycle in range(cycles):
         loop.cycle(cycle * INTERVAL_S)
@@ -131,7 +131,7 @@ def test_nothing_else_changes_either_when_nothing_changes() -> None:
     present = Allocation(4, 1, 3, frequency_ghz=1.2)
     seen = evaluate([Observation(0, 10, present, 100, 100, 0.5)], lead_s=0)
     decided = Decision(Allocation(4, 3, 1, frequency_ghz=2.0), "likes 3 and 1")
-    assert guard.limit(decided, seen, standing=present, now_s=0).allocation == present
+    assert guard.limit(decided, seen, requested=present, now_s=0).allocation == present
 
 
 def test_after_a_change_it_cools_down() -> None:
@@ -180,7 +180,7 @@ def test_growth_that_did_not_help_is_taken_back_and_not_tried_again_until_the_de
     plant = Plant(rate_hz=2_000, useful=2)
     guard = Guard(scale_down_after=0)
     assert played(plant, (4,), guard, 6) == [4, 4, 2, 2, 2, 2]
-    assert "did not help, back to 2" in plant.reported[-1]
+    assert "did not help, going back to 2" in plant.reported[-1]
     loop = Loop(plant, Wants((4,)), guard)
     for now_s in (0, 10, 20, 30):
         loop.cycle(now_s)
@@ -219,11 +219,11 @@ def test_growth_that_helped_stays() -> None:
 
 def test_a_cluster_that_gives_fewer_is_waited_for_and_then_taken_as_it_is() -> None:
     plant = Plant(most=3)
-    loop = Loop(plant, Wants((5,)), Guard(notice_no_help=False, step_factor=10), events=plant)
+    loop = Loop(plant, Wants((5,)), Guard(notice_no_help=False, step_factor=10), on_event=plant.on_event)
     for cycle in range(4):
         loop.cycle(cycle * INTERVAL_S)
     assert plant.asked == [5, 5]  # asked again only after the patience of three lead times was over
-    assert "5 workers were asked for, 3 are there" in plant.reported[1]
+    assert "requested 5 workers, got 3" in plant.reported[1]
 
 
 def test_more_may_be_asked_for_while_workers_are_on_their_way() -> None:
@@ -261,14 +261,14 @@ def test_what_was_asked_for_before_a_pause_still_comes() -> None:
     assert (plant.asked, plant.kept) == ([4], [4])
 
 
-def test_what_is_refused_is_asked_for_again_and_told_once() -> None:
+def test_what_is_refused_is_asked_for_again_and_reported_once() -> None:
     class Refusing(Plant):
         def request(self, wanted: Allocation, now_s: float) -> Outcome:
             self.asked.append(wanted.workers)
             return Outcome("refused", "the cluster did not accept it")
 
     plant = Refusing()
-    loop = Loop(plant, Wants((4, 4, 4, 2, 4)), Guard.bounds(1, 8), events=plant)
+    loop = Loop(plant, Wants((4, 4, 4, 2, 4)), Guard.bounds(1, 8), on_event=plant.on_event)
     cycles = [loop.cycle(cycle * INTERVAL_S) for cycle in range(5)]
     assert [cycle.outcome.kind for cycle in cycles] == ["refused", "refused", "refused", "kept", "refused"]
     assert all(cycle.evaluation and cycle.evaluation.settled for cycle in cycles), "it waits for what will never come"
@@ -285,13 +285,13 @@ def test_what_is_there_and_wanted_is_kept_in_each_cycle_that_sees_something() ->
     assert plant.kept == [2, 3]
 
 
-def test_a_recommendation_is_told_once_and_again_when_it_changes() -> None:
+def test_a_recommendation_is_reported_once_and_again_when_it_changes() -> None:
     plant = Plant()
     assert played(plant, (2, 4, 4, 3, 2, 2), Guard.bounds(1, 8), 6, acts=False) == [2] * 6
     assert plant.reported == [
-        "wants 4. recommended: 4 workers in place of 2; nothing was done",
-        "wants 3. recommended: 3 workers in place of 2; nothing was done",
-        "wants 2. recommended: 2 workers, as it is",
+        "wants 4. recommendation: 4 workers instead of 2 (not applied)",
+        "wants 3. recommendation: 3 workers instead of 2 (not applied)",
+        "wants 2. recommendation: 2 workers, no change",
     ]
     assert plant.asked == []
 
@@ -321,18 +321,18 @@ def test_what_was_learned_survives_a_restart() -> None:
 def test_what_was_saved_by_another_version_is_left_alone_and_so_are_other_controllers() -> None:
     store, plant = Memory(), Plant()
     store.state = {"controllers": {repr(Wants((4,))): {"other": 1}, "Sarsa()": {"table": 1}}, "guard": {"nonsense": 2}}
-    Loop(plant, Wants((4,)), Guard.bounds(1, 8), store, plant).cycle(0)
+    Loop(plant, Wants((4,)), Guard.bounds(1, 8), store, plant.on_event).cycle(0)
     assert plant.workers == 4
-    assert sum("starting anew" in text for text in plant.reported) == 2
+    assert sum("starting from scratch" in text for text in plant.reported) == 2
     assert store.state["controllers"]["Sarsa()"] == {"table": 1}
 
 
 def test_a_backlog_is_worked_off() -> None:
     seen = Observation(0, 10, Allocation(2), 1_000, 1_000, 0.8, backlog=120_000)
-    assert evaluate([seen], lead_s=5).utilisation == pytest.approx(1.6)
+    assert evaluate([seen], lead_s=5).demand_ratio == pytest.approx(1.6)
     nothing_comes = Observation(10, 10, Allocation(2), 0, 500, 0.0, backlog=120_000)
     before = replace(seen, service_s=0.004)
-    assert evaluate([before, nothing_comes], lead_s=5).utilisation == pytest.approx(1_000 * 0.004 / 2)
+    assert evaluate([before, nothing_comes], lead_s=5).demand_ratio == pytest.approx(1_000 * 0.004 / 2)
 
 
 def test_the_time_for_a_tuple_is_that_of_the_latest_observations_at_this_frequency() -> None:

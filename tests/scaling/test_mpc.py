@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.examples import examples
 from support.problems import by_brute_force, cost_of, problems
 
 from skytide.control.controllers.mpc import Mpc
@@ -208,7 +209,7 @@ def test_a_cost_of_changes_calms_it() -> None:
     assert changes(Mpc.throughput(coverage=0.0)) < 0.4 * changes(Mpc.throughput(coverage=0.0, gamma=0.0))
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(st.integers(1, 1_000), st.floats(0.2, 1.2), st.floats(-0.3, 0.3))
 def test_thinning_out_costs_next_to_nothing(present: int, load: float, trend: float) -> None:
     config = Objective(None, False, 100.0, 0.5, 0.4, 0.1, 1, 1_000, (), scaled=True)

@@ -15,9 +15,9 @@ from support.plants import WITHOUT_EFFECT, Site, contract, contract_of_doing_not
 from skytide.control import Fuzzy
 from skytide.records import Allocation, Observation, Outcome
 from skytide.sim.operator import Operator
-from skytide.spark.scaling.live import Watched
+from skytide.spark.scaling.live import QueryPlant
 from skytide.spark.scaling.power import Power
-from skytide.spark.scaling.slots import LocalSlots
+from skytide.spark.scaling.slots import SlotPlant
 
 
 class Slots:
@@ -47,7 +47,7 @@ def cluster() -> Site:
 
     def pass_time(now_s: float) -> None:
         made.settle()
-        plant.tend(now_s)
+        plant.track(now_s)
 
     return Site(plant, pass_time)
 
@@ -58,11 +58,11 @@ def powered_cluster() -> Site:
 
 
 def slots() -> Site:
-    return Site(LocalSlots(FakeLive(), Slots()), lambda now_s: None)  # type: ignore[arg-type]
+    return Site(SlotPlant(FakeLive(), Slots()), lambda now_s: None)  # type: ignore[arg-type]
 
 
 def slots_of_keys() -> Site:
-    return Site(LocalSlots(FakeLive(), Slots(of_keys=True)), lambda now_s: None)  # type: ignore[arg-type]
+    return Site(SlotPlant(FakeLive(), Slots(of_keys=True)), lambda now_s: None)  # type: ignore[arg-type]
 
 
 SITES = [operator, cluster, powered_cluster, slots, slots_of_keys]
@@ -113,7 +113,7 @@ def test_a_recommendation_changes_nothing_and_neither_does_who_is_paused(
 
 def test_what_can_only_be_watched_refuses_to_be_resized() -> None:
     live = FakeLive()
-    plant = Watched(live)  # type: ignore[arg-type]
+    plant = QueryPlant(live)  # type: ignore[arg-type]
     assert plant.request(Allocation(3), 0.0).kind == "refused"
     seen = plant.observe(10.0)
     assert seen is not None and seen.allocation == plant.size() == Allocation(1)

@@ -35,12 +35,12 @@ def test_the_nearest_frequency_is_set_on_all_cpus(root: Path) -> None:
     power = Power(executors(cluster), root)
     assert power.frequencies_ghz == (1.2, 1.6, 2.0)
     assert power.size() == Allocation(2, frequency_ghz=2.0)
-    assert power.request(Allocation(2, frequency_ghz=1.5), 0) == Outcome("done", "CPU frequency 1.6 GHz")
+    assert power.request(Allocation(2, frequency_ghz=1.5), 0) == Outcome("done", "setting the CPU frequency to 1.6 GHz")
     assert (power.size().frequency_ghz, cluster.requested) == (1.6, [])
     assert {file.read_text() for file in root.glob("**/scaling_max_freq")} == {"1600000"}
     assert power.request(Allocation(2, frequency_ghz=1.6), 0).kind == "kept"
     asked = power.request(Allocation(3, frequency_ghz=1.6), 0)
-    assert asked == Outcome("asked", "asked for 1 more executors: 3 in all, CPU frequency 1.6 GHz")
+    assert asked == Outcome("asked", "requesting 1 more executor (3 in total), keeping the CPU frequency at 1.6 GHz")
     assert cluster.requested == [3]
     cluster.accepts = False
     assert power.request(Allocation(4, frequency_ghz=1.2), 0).kind == "done"
@@ -73,7 +73,7 @@ def test_where_there_is_nothing_nothing_is_claimed(tmp_path: Path) -> None:
     power = Power(executors(FakeCluster(1)), tmp_path)
     assert (power.frequencies_ghz, power.size(), power.power(0)) == ((), Allocation(1), None)
     refused = power.request(Allocation(1, frequency_ghz=2.0), 0)
-    assert refused.kind == "refused" and "cannot be set here" in refused.text
+    assert refused.kind == "refused" and "no cpufreq" in refused.text
     assert power.summary() == "the CPU frequency cannot be set here; power is not known"
 
 
@@ -88,12 +88,12 @@ def test_everything_else_is_left_to_the_plant_below(root: Path) -> None:
     below = executors(cluster, live=live)
     power = Power(below, root)
     power.request(Allocation(3, frequency_ghz=2.0), 0)
-    assert (power.lead_s, power.waits, power.what) == (FIRST_LEAD_S, True, "executors")
+    assert (power.lead_s, power.is_changing, power.what) == (FIRST_LEAD_S, True, "executors")
     cluster.settle()
-    power.tend(1)
+    power.track(1)
     power.keep(Allocation(2))
-    assert power.size().workers == 3 and below._pool.wishes == {below: 2}
+    assert power.size().workers == 3 and below._pool.wanted == {below: 2}
     power.request(Allocation(3, frequency_ghz=1.2), 2)
-    assert below._pool.wishes == {below: 3}, "what is there is wanted, and another query must not take it away"
+    assert below._pool.wanted == {below: 3}, "what is there is wanted, and another query must not take it away"
     power.close()
-    assert live.closed and below._pool.wishes == {}
+    assert live.closed and below._pool.wanted == {}

@@ -9,8 +9,8 @@ import pytest
 from support.fake_cluster import FakeCluster, FakeLive
 
 from skytide.control import Controller, ControllerLogic, Guard, Static
-from skytide.records import Allocation, Decision, Evaluation, Event, Observation
-from skytide.spark.scaling.executors import Pool, Share
+from skytide.records import Allocation, Decision, Evaluation, Observation, ScalingEvent
+from skytide.spark.scaling.executors import ExecutorPlant, Pool
 from skytide.spark.scaling.scaler import Scaler
 
 DEADLINE_S = 120
@@ -30,7 +30,7 @@ class Query(FakeLive):
         return self.active()
 
 
-class Plant(Share):
+class Plant(ExecutorPlant):
     """Executors of which any part can be told to fail."""
 
     under_way: Callable[[], bool] = staticmethod(lambda: False)
@@ -44,7 +44,7 @@ class Plant(Share):
         return self.seen(now_s)
 
     @property
-    def waits(self) -> bool:
+    def is_changing(self) -> bool:
         return self.under_way()
 
 
@@ -70,7 +70,7 @@ class Heard(list[str]):
     def __init__(self, part: str) -> None:
         self.part, self.came = part, threading.Event()
 
-    def __call__(self, event: Event) -> None:
+    def __call__(self, event: ScalingEvent) -> None:
         self.append(event.text)
         if self.part in event.text:
             self.came.set()
@@ -95,45 +95,45 @@ def fails(*_: object) -> Any:
 
 def test_metrics_that_fail_are_told_once_and_the_scaler_goes_on() -> None:
     plant = Plant(fails)
-    scaler, heard = run("this cycle failed", plant=plant, controller=Static(2))
+    scaler, heard = run("cycle failed", plant=plant, controller=Static(2))
     assert scaler.status().running
-    assert scaler.status().failure == "this cycle failed, the next one comes: ConnectionError: no answer"
+    assert scaler.status().failure == "cycle failed, will be tried again: ConnectionError: no answer"
     plant.seen = seen
     while scaler.status().failure:
         assert scaler.status().running
     scaler.stop()
     assert sum("no answer" in text for text in heard) == 1
-    assert heard[-1] == "the auto-scaler was stopped"
+    assert heard[-1] == "auto-scaler stopped"
 
 
 @pytest.mark.parametrize("decision", [None, 3, Decision(Allocation(2.5), "half"), Decision(Allocation("3"), "words")])  # type: ignore[arg-type]
 def test_a_controller_that_decides_nonsense_is_told_and_nothing_is_done(decision: Any) -> None:
     plant = Plant(seen)
-    scaler, _ = run("this cycle failed", plant=plant, controller=Says(decision))
+    scaler, _ = run("cycle failed", plant=plant, controller=Says(decision))
     scaler.stop()
-    assert "gave no decision for a whole number of workers" in scaler.status().failure
+    assert "returned no decision for a whole number of workers" in scaler.status().failure
     assert (plant.cluster.requested, plant.cluster.told_to_go, plant.cluster.killed) == ([], [], [])
 
 
 @pytest.mark.parametrize(
     ("part", "end"),
     [
-        ("active", "the auto-scaler ends, as Spark does not answer: ConnectionError: no answer"),
-        ("under_way", "the auto-scaler ends before its query: ConnectionError: no answer"),
+        ("active", "auto-scaler terminated: Spark does not respond: ConnectionError: no answer"),
+        ("under_way", "auto-scaler terminated before its query: ConnectionError: no answer"),
     ],
 )
 def test_a_scaler_that_ends_says_why(part: str, end: str) -> None:
     plant = Plant(seen)
     setattr(plant.live if part == "active" else plant, part, fails)
-    scaler, heard = run("the auto-scaler ends", plant=plant, controller=Static(2))
-    assert scaler.await_end(DEADLINE_S)
+    scaler, heard = run("auto-scaler terminated", plant=plant, controller=Static(2))
+    assert scaler.await_termination(DEADLINE_S)
     assert (heard[-1], scaler.status().failure, scaler.status().running, plant.live.closed) == (end, end, False, True)
 
 
 def test_events_go_through_logging_too(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "skytide")
     plant = Plant(fails)
-    scaler, _ = run("this cycle failed", plant=plant, controller=Static(2))
+    scaler, _ = run("cycle failed", plant=plant, controller=Static(2))
     plant.seen = seen
     while scaler.status().failure:
         assert scaler.status().running
@@ -142,4 +142,4 @@ def test_events_go_through_logging_too(caplog: pytest.LogCaptureFixture) -> None
     levels = {text: level for level, text in logged}
     assert [text for _, text in logged] == [event.text for event in scaler.events()]
     assert levels[next(text for text in levels if "failed" in text)] == "WARNING"
-    assert levels["the auto-scaler was stopped"] == "INFO"
+    assert levels["auto-scaler stopped"] == "INFO"

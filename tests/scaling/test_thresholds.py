@@ -21,7 +21,7 @@ def seen(loads: dict[str, float], workers: int | None = None, utilisation: float
     mean = sum(loads.values()) / max(1, len(loads))
     used = mean if utilisation is None else utilisation
     observation = Observation(0, 10, Allocation(workers), 1_000, 1_000, utilisation=used, loads=tuple(loads.items()))
-    return Evaluation(observation, demand_hz=1_000, service_s=None, utilisation=used, lead_s=0)
+    return Evaluation(observation, demand_hz=1_000, service_s=None, demand_ratio=used, lead_s=0)
 
 
 def verdicts(judge: Judge, loads: dict[str, float], now_s: float) -> list[tuple[str, str]]:

@@ -27,7 +27,7 @@ def odd_fleet(**odd: Any) -> TalkingFleet:
 def metrics_of(fleet: TalkingFleet) -> list[Metric]:
     watch = Watch()
     watch.add(fleet.subject())
-    watch.see()
+    watch.refresh()
     return list(families(watch.watched()))
 
 

@@ -56,7 +56,7 @@ class Running:
         self.query.batch(tuples=1_000, late=20, invalid=1)
         self.scaler.cycle(rate_hz=2_000, wanted=8, limited=4, utilisation=0.9, reason="forecast up to 3,000 tuples/s")
         self.fleet.look_again(redirections=1)
-        self.watch.see()
+        self.watch.refresh()
 
     def read(self) -> str:
         with urllib.request.urlopen(self.exporter.url, timeout=30) as answer:
@@ -107,7 +107,7 @@ def test_the_numbers_are_those_of_the_records(running: Running) -> None:
 
 def test_a_query_that_ended_says_so(running: Running) -> None:
     running.query.set_state("failed", "why")
-    running.watch.see()
+    running.watch.refresh()
     found = running.samples()
     assert found["skytide_query_running"] == {("prices",): 0}
     assert found["skytide_query_failed"] == {("prices",): 1}
@@ -129,7 +129,7 @@ def expressions() -> list[tuple[str, str]]:
 
 def test_board_and_alerts_ask_for_metrics_that_exist(running: Running) -> None:
     keyed(running.query)
-    running.watch.see()
+    running.watch.refresh()
     exist = set(running.samples())
     asked = {name for _, text in expressions() for name in re.findall(r"skytide_\w+", text)}
     assert len(asked) > 30
@@ -138,7 +138,7 @@ def test_board_and_alerts_ask_for_metrics_that_exist(running: Running) -> None:
 
 def test_every_metric_is_in_the_documentation(running: Running) -> None:
     keyed(running.query)
-    running.watch.see()
+    running.watch.refresh()
     page = (MONITORING.parent / "operating.md").read_text()
     names = {re.sub(r"_(bucket|count|sum|created)$", "", name) for name in running.samples()}
     assert {name for name in names if f"`{name}`" not in page} == set()
@@ -236,7 +236,7 @@ class Prometheus:
 @pytest.mark.slow
 def test_a_real_prometheus_reads_them_and_answers_every_panel(running: Running, tmp_path: Path) -> None:
     keyed(running.query)
-    running.watch.see()
+    running.watch.refresh()
     prometheus = Prometheus(tmp_path, running.exporter)
     try:
         prometheus.until("rate(skytide_query_tuples_total[1m]) > 0", step=running.step)
@@ -246,7 +246,7 @@ def test_a_real_prometheus_reads_them_and_answers_every_panel(running: Running, 
             found = prometheus.ask(filled)
             assert found or title.startswith("Skytide"), f"{title}: {filled}"
         running.query.set_state("failed", "why")
-        running.watch.see()
+        running.watch.refresh()
         prometheus.until('ALERTS{alertname="SkytideQueryFailed", alertstate="firing", query="prices"}')
     finally:
         prometheus.stop()

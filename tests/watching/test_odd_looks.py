@@ -22,7 +22,7 @@ from skytide.records.printing import moment
 from skytide.spark.watching import _points
 from skytide.watch import watch as watching
 from skytide.watch.exporter import Exporter
-from skytide.watch.looks import Points, Subject
+from skytide.watch.snapshots import Points, Subject
 from skytide.watch.strict import to_json
 from skytide.watch.watch import Watch
 
@@ -61,21 +61,21 @@ def test_a_look_that_fails_blinds_nobody_else_and_the_next_one_is_seen() -> None
     for query in (broken, healthy):
         watch.add(query.subject())
         query.batch()
-    watch.see()
+    watch.refresh()
     broken.fails = True
     for query in (broken, healthy):
         query.batch()
-    watch.see()
+    watch.refresh()
     seen = shown(watch)
     assert seen["broken"]["verdict"]["text"] == "Not seen now" and not seen["broken"]["over"] and seen["broken"]["tiles"]
     assert seen["healthy"]["verdict"]["text"] == "Keeps up" and len(seen["healthy"]["trail"]["t"]) == 2
     ages = metrics(watch)["skytide_query_seen_timestamp_seconds"]
     assert ages["broken"] == ages["healthy"] - 0.5
     known, _ = watch.all()
-    watch.see()
+    watch.refresh()
     assert watch.after(known) == []  # the same failure is told once
     broken.fails = False
-    watch.see()
+    watch.refresh()
     assert shown(watch)["broken"]["verdict"]["text"] == "Keeps up"
 
 
@@ -83,12 +83,12 @@ def test_a_query_that_failed_after_looks_that_failed_is_not_running() -> None:
     watch, query = Watch(), TalkingQuery()
     watch.add(query.subject())
     query.batch()
-    watch.see()
+    watch.refresh()
     query.fails = True
-    watch.see()
+    watch.refresh()
     query.fails = False
     query.set_state("failed", "why")
-    watch.see()
+    watch.refresh()
     assert shown(watch)["prices"]["verdict"]["text"] == "Failed"
     found = metrics(watch)
     assert found["skytide_query_running"] == {"prices": 0} and found["skytide_query_failed"] == {"prices": 1}
@@ -103,7 +103,7 @@ def test_what_cannot_be_drawn_is_still_measured(monkeypatch: pytest.MonkeyPatch)
     watch.add(query.subject())
     query.batch()
     query.set_state("failed", "why")
-    watch.see()
+    watch.refresh()
     assert shown(watch)["prices"]["verdict"]["text"] == "Not seen now"
     assert metrics(watch)["skytide_query_running"] == {"prices": 0}
 
@@ -114,7 +114,7 @@ def test_one_number_that_cannot_be_told_hides_no_other() -> None:
         query.batch()
         watch.add(query.subject())
     odd.latest = replace(odd.latest, status=replace(odd.latest.status, slack_us=None))
-    watch.see()
+    watch.refresh()
     found = metrics(watch)
     assert found["skytide_query_slack_seconds"] == {"healthy": 0.4}
     assert found["skytide_query_running"] == {"odd ?": 1, "healthy": 1}
@@ -146,7 +146,7 @@ def test_every_odd_number_on_a_page_is_strict_json(value: Any) -> None:
     watch, query, scaler, fleet = Watch(), TalkingQuery(), TalkingScaler("its scaler"), TalkingFleet()
     number = 0.0 if value is None else value
     for _ in range(2):
-        query.batch(utilisation=number)
+        query.batch(trigger_share=number)
         fleet.look_again(rate_hz=number if abs(number) < math.inf else 1.0)
     scaler.cycle(rate_hz=number, wanted=8, limited=4, utilisation=number, reason="why")
     odd = replace(query.latest.status, input_rate_hz=number, backlog_s=value, pane_utilisation=value, splitting_factor=number)
@@ -156,7 +156,7 @@ def test_every_odd_number_on_a_page_is_strict_json(value: Any) -> None:
     for each in (query, scaler, fleet):
         watch.add(each.subject())
     query.batch()
-    watch.see()
+    watch.refresh()
     assert {subject["verdict"]["text"] for subject in shown(watch).values()}.isdisjoint({"Not seen now"})
     for _, update in watch.after(0) or ():
         strict(update)
@@ -189,12 +189,12 @@ def test_a_query_that_ended_is_let_go_and_old_ones_are_forgotten() -> None:
         kept.append(weakref.ref(rows))
         subject = query.subject()
         actions = {"pause": lambda rows=rows: None}
-        watch.add(Subject(subject.id, "query", subject.name, "", lambda query=query, rows=rows: query.look(), actions))
+        watch.add(Subject(subject.id, "query", subject.name, "", lambda query=query, rows=rows: query.snapshot(), actions))
         query.batch()
-        watch.see()
+        watch.refresh()
         known, _ = watch.all()
         query.set_state("stopped")
-        watch.see()
+        watch.refresh()
         del rows, query, subject, actions
     gc.collect()
     assert [ref() for ref in kept] == [None] * len(kept)

@@ -8,8 +8,8 @@ import pytest
 from support.browser import browser
 from support.looks import TalkingQuery
 
-from skytide.watch.looks import Subject
 from skytide.watch.server import Page
+from skytide.watch.snapshots import Subject
 from skytide.watch.watch import Watch
 
 pytestmark = pytest.mark.slow
@@ -31,7 +31,7 @@ class Shown:
         for query in self.queries:
             subject = query.subject()
             actions = {"pause": lambda: self.paused.append(True)}
-            self.watch.add(Subject(subject.id, subject.kind, subject.name, subject.about, subject.look, actions))
+            self.watch.add(Subject(subject.id, subject.kind, subject.name, subject.about, subject.snapshot, actions))
         self.page = Page(self.watch, "127.0.0.1", 0, TOKEN)
         self.tab = chromium.new_context(**context).new_page()
         self.complaints: list[str] = []
@@ -42,7 +42,7 @@ class Shown:
         for _ in range(number):
             for query in self.queries:
                 query.batch(**batch)
-            self.watch.see()
+            self.watch.refresh()
 
     def open(self, token: bool = False) -> None:
         self.tab.goto(self.page.url if token else f"http://127.0.0.1:{self.page.port}/")
@@ -80,8 +80,8 @@ def test_it_loads_and_updates(shown: Callable[..., Shown]) -> None:
     assert one.tab.locator("#charts canvas").count() == 8
     assert one.tab.locator("#scatter svg").is_visible()
     assert one.tab.title() == "Keeps up: prices · skytide"
-    one.batches(3, utilisation=2.0)
-    one.batches(20, utilisation=2.0, tuples=45_000)
+    one.batches(3, trigger_share=2.0)
+    one.batches(20, trigger_share=2.0, tuples=45_000)
     one.until("#verdict", "Falls behind")
     one.until("#tiles", "90,000/s")
 
@@ -119,7 +119,7 @@ def test_it_loses_and_regains_its_server(shown: Callable[..., Shown]) -> None:
     one.page.stop()
     one.until("#link", "connection lost")
     query.batch(tuples=13_000)
-    other.see()
+    other.refresh()
     one.page = Page(other, "127.0.0.1", one.page.port, TOKEN)
     one.until("#tiles", "26,000/s")
 
@@ -130,7 +130,7 @@ def test_the_end_of_a_query_stays_on_the_page(shown: Callable[..., Shown]) -> No
     one.open()
     one.until("#verdict", "Keeps up")
     one.queries[0].set_state("failed", "InvalidInput: NULL in x0")
-    one.watch.see()
+    one.watch.refresh()
     one.until("#verdict", "NULL in x0")
     assert one.tile("Windows") == "4"
 

@@ -13,9 +13,9 @@ from support.looks import TalkingQuery
 
 from skytide.errors import InvalidInput
 from skytide.watch.exporter import Exporter
-from skytide.watch.looks import Subject
 from skytide.watch.server import Page
 from skytide.watch.serving import serve
+from skytide.watch.snapshots import Subject
 from skytide.watch.watch import Watch
 
 TOKEN = "a token of the test"
@@ -29,7 +29,9 @@ class Setting:
         self.watch, self.query, self.asked = Watch(), TalkingQuery(), []
         subject = self.query.subject()
         self.watch.add(
-            Subject(subject.id, "query", subject.name, subject.about, subject.look, {"pause": lambda: self.asked.append("pause")})
+            Subject(
+                subject.id, "query", subject.name, subject.about, subject.snapshot, {"pause": lambda: self.asked.append("pause")}
+            )
         )
         self.page = Page(self.watch, address, 0, TOKEN)
         self.path = f"/act/{urllib.request.quote(subject.id)}/pause"
@@ -145,14 +147,14 @@ def test_files_beside_are_not_served(setting: Setting) -> None:
 
 def test_who_comes_back_gets_what_came_meanwhile(setting: Setting) -> None:
     setting.query.batch()
-    setting.watch.see()
+    setting.watch.refresh()
     ((kind, known, subject),) = setting.events()
     assert kind == "all" and len(subject["subjects"][0]["trail"]["t"]) == 1
     for tuples in (2_000, 3_000):
         setting.query.batch(tuples=tuples)
-        setting.watch.see()
+        setting.watch.refresh()
     came = setting.events(known, count=2)
-    assert [(kind, news["point"]["input_hz"]) for kind, _, news in came] == [("news", 4_000), ("news", 6_000)]
+    assert [(kind, update["point"]["input_hz"]) for kind, _, update in came] == [("update", 4_000), ("update", 6_000)]
     assert setting.events("another-7")[0][0] == "all"
 
 
@@ -163,7 +165,7 @@ def test_a_viewer_hears_what_happens_while_it_listens(setting: Setting) -> None:
     while not answer.readline().startswith(b"data: "):
         pass
     setting.query.batch(tuples=7_000)
-    setting.watch.see()
+    setting.watch.refresh()
     while not (line := answer.readline()).startswith(b"data: "):
         pass
     assert json.loads(line[6:])["point"]["input_hz"] == 14_000

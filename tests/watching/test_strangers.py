@@ -67,8 +67,8 @@ def test_those_without_the_token_make_room(page: Page, watch: Watch, query: Talk
         late = opened.enter_context(closing(Viewer(page, BEARER)))
         assert late.event() == "all"
         query.batch()
-        watch.see()
-        assert trusted.event() == late.event() == "news"
+        watch.refresh()
+        assert trusted.event() == late.event() == "update"
 
 
 def test_who_shows_the_token_everywhere_keeps_their_place(page: Page) -> None:

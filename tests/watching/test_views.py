@@ -10,17 +10,17 @@ from support.looks import NOW_S, TalkingFleet, TalkingQuery, TalkingScaler
 
 from skytide.records import Outcome
 from skytide.watch import fleet_view, scaler_view
-from skytide.watch.looks import Subject
 from skytide.watch.query_view import idle_point, is_live, panel, point, verdict
+from skytide.watch.snapshots import Subject
 from skytide.watch.trail import Trail
 from skytide.watch.watch import REMEMBERED, Watch
 
 
 def seen(query: TalkingQuery, **batch: float) -> tuple[dict, Trail]:
     """Do a batch, look, and return the point and the trail."""
-    before = query.look()
+    before = query.snapshot()
     query.batch(**batch)
-    found, trail = point(before, query.look()), Trail()
+    found, trail = point(before, query.snapshot()), Trail()
     trail.add(found)
     return found, trail
 
@@ -28,7 +28,7 @@ def seen(query: TalkingQuery, **batch: float) -> tuple[dict, Trail]:
 def test_a_point_has_what_a_batch_did() -> None:
     query = TalkingQuery()
     query.batch()
-    found, _ = seen(query, tuples=3_000, late=20, invalid=5, utilisation=0.9, latency_s=2.0)
+    found, _ = seen(query, tuples=3_000, late=20, invalid=5, trigger_share=0.9, latency_s=2.0)
     assert found["t"] == NOW_S + 1.0
     assert (found["input_hz"], found["load"], found["pane_load"]) == (6_000, 90, 20)
     assert (found["late_hz"], found["invalid_hz"]) == (40, 10)  # in half a second
@@ -38,39 +38,39 @@ def test_a_point_has_what_a_batch_did() -> None:
 
 def test_nothing_new_is_no_point() -> None:
     query = TalkingQuery()
-    assert point(None, query.look()) is None
+    assert point(None, query.snapshot()) is None
     query.batch()
-    assert point(query.look(), query.look()) is None
+    assert point(query.snapshot(), query.snapshot()) is None
 
 
 def test_a_query_that_is_idle_goes_on_in_the_charts() -> None:
     query = TalkingQuery()
     _, trail = seen(query)
     query.set_state("idle", after_s=1.0)
-    assert idle_point(query.look(), trail.latest) is None
+    assert idle_point(query.snapshot(), trail.latest) is None
     query.set_state("idle", after_s=2.0)
-    found = idle_point(query.look(), trail.latest)
+    found = idle_point(query.snapshot(), trail.latest)
     assert found is not None and found["input_hz"] == 0
 
 
 @pytest.mark.parametrize(
-    ("utilisation", "level", "text"),
+    ("trigger_share", "level", "text"),
     [(0.4, "good", "Keeps up"), (0.9, "warn", "Hardly keeps up"), (1.3, "bad", "Falls behind")],
 )
-def test_the_verdict_says_whether_it_keeps_up(utilisation: float, level: str, text: str) -> None:
+def test_the_verdict_says_whether_it_keeps_up(trigger_share: float, level: str, text: str) -> None:
     query = TalkingQuery()
-    _, trail = seen(query, utilisation=utilisation)
-    found = verdict(query.look(), trail)
+    _, trail = seen(query, trigger_share=trigger_share)
+    found = verdict(query.snapshot(), trail)
     assert (found.level, found.text) == (level, text)
 
 
 def test_one_slow_first_batch_is_no_verdict() -> None:
     query, trail = TalkingQuery(), Trail()
-    for utilisation in (50.0, 0.4, 0.4, 0.4):
-        before = query.look()
-        query.batch(utilisation=utilisation)
-        trail.add(point(before, query.look()))
-    assert verdict(query.look(), trail).text == "Keeps up"
+    for trigger_share in (50.0, 0.4, 0.4, 0.4):
+        before = query.snapshot()
+        query.batch(trigger_share=trigger_share)
+        trail.add(point(before, query.snapshot()))
+    assert verdict(query.snapshot(), trail).text == "Keeps up"
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_the_verdict_on_the_end(state: str, why: str, level: str, text: str) -> 
     query = TalkingQuery()
     _, trail = seen(query)
     query.set_state(state, why)
-    shown = panel(query.look(), trail)
+    shown = panel(query.snapshot(), trail)
     assert (shown.verdict.level, shown.verdict.text) == (level, text)
     assert why in shown.verdict.more
     assert shown.over == (state != "stopping")
@@ -90,7 +90,7 @@ def test_the_verdict_on_the_end(state: str, why: str, level: str, text: str) -> 
 def test_a_stream_of_other_times_shows_no_latency() -> None:
     query = TalkingQuery()
     query.batch()
-    replayed = replace(query.look(), status=replace(query.look().status, backlog_s=1e8))
+    replayed = replace(query.snapshot(), status=replace(query.snapshot().status, backlog_s=1e8))
     assert not is_live(replayed.status)
     shown = panel(replayed, Trail())
     assert "Latency of windows" not in [chart.title for chart in shown.charts]
@@ -101,14 +101,14 @@ def test_every_chart_draws_fields_that_points_have() -> None:
     query = TalkingQuery()
     query.batch()
     found, trail = seen(query)
-    fields = {series.field for chart in panel(query.look(), trail).charts for series in chart.series}
+    fields = {series.field for chart in panel(query.snapshot(), trail).charts for series in chart.series}
     assert fields <= set(found)
 
 
 def test_a_panel_is_plain_values() -> None:
     query = TalkingQuery()
     _, trail = seen(query)
-    shown = panel(query.look(), trail).to_json()
+    shown = panel(query.snapshot(), trail).to_json()
     assert json.loads(json.dumps(shown))["tables"][0]["rows"][0][2] == "1,000"
 
 
@@ -128,17 +128,17 @@ def test_who_was_away_gets_what_came_meanwhile_or_all() -> None:
     watch, query = Watch(), TalkingQuery()
     watch.add(query.subject())
     query.batch()
-    watch.see()
+    watch.refresh()
     known, everything = watch.all()
     assert len(json.loads(everything)[0]["trail"]["t"]) == 1
     assert watch.after(known) == []
     query.batch(tuples=2_000)
-    watch.see()
+    watch.refresh()
     (news,) = watch.after(known)
     assert json.loads(news[1])["point"]["input_hz"] == 4_000
     for _ in range(REMEMBERED):
         query.batch()
-        watch.see()
+        watch.refresh()
     assert watch.after(known) is None
     assert watch.after(10**6) is None
 
@@ -147,12 +147,12 @@ def test_a_batch_that_takes_many_looks_is_drawn_whole() -> None:
     watch, query = Watch(), TalkingQuery()
     watch.add(query.subject())
     query.batch()
-    watch.see()
+    watch.refresh()
     for _ in range(3):  # the pane level of the next batch is done, the rest is not
         query.latest = replace(query.latest, at_s=query.latest.at_s + 0.5, seconds={**query.latest.seconds, "pane level": 0.2})
-        watch.see()
+        watch.refresh()
     query.batch(late=40)
-    watch.see()
+    watch.refresh()
     (shown,) = json.loads(watch.all()[1])
     assert shown["trail"]["panes_s"][1:] == [0.1]
     assert shown["trail"]["late_hz"][1:] == [20.0]  # 40 in the two seconds since the batch before
@@ -162,9 +162,9 @@ def test_nothing_new_is_not_told() -> None:
     watch, query = Watch(), TalkingQuery()
     watch.add(query.subject())
     query.batch()
-    watch.see()
+    watch.refresh()
     known, _ = watch.all()
-    watch.see()
+    watch.refresh()
     assert watch.after(known) == []
 
 
@@ -174,7 +174,7 @@ def test_a_query_that_starts_again_goes_on_with_its_points() -> None:
         query = TalkingQuery()
         watch.add(query.subject())
         query.batch()
-        watch.see()
+        watch.refresh()
     (shown,) = json.loads(watch.all()[1])
     assert len(shown["trail"]["t"]) == 2
 
@@ -184,7 +184,7 @@ def test_what_can_be_asked_is_asked() -> None:
     query = TalkingQuery()
     latest = query.subject()
     watch = Watch()
-    watch.add(Subject(latest.id, latest.kind, latest.name, latest.about, latest.look, {"pause": lambda: asked.append("pause")}))
+    watch.add(Subject(latest.id, latest.kind, latest.name, latest.about, latest.snapshot, {"pause": lambda: asked.append("pause")}))
     assert watch.act(latest.id, "pause") and asked == ["pause"]
     assert not watch.act(latest.id, "destroy")
     assert not watch.act("nobody", "pause")
@@ -260,25 +260,25 @@ def test_a_fleet_ends_with_its_query() -> None:
     watch.add(fleet.subject())
     fleet.look_again()
     fleet.latest = replace(fleet.latest, over=True)
-    watch.see()
+    watch.refresh()
     (watched,) = watch.watched()
     assert watched.over and watched.panel.verdict.text == "Ended"
     fleet.look_again(rate_hz=1.0)
-    watch.see()
-    assert watched.look.status.rate_hz == 9_000.0  # it is not looked at any more
+    watch.refresh()
+    assert watched.latest.status.rate_hz == 9_000.0  # it is not looked at any more
 
 
 def test_an_operator_on_keys_shows_the_load_of_its_slots() -> None:
     query = TalkingQuery()
     query.batch()
-    before = query.look()
+    before = query.snapshot()
     query.batch()
     query.latest = replace(
         query.latest,
         status=replace(query.latest.status, slots=2, slot_tuples=(300, 100), imbalance=1.5, moved_groups=4, own_groups=1),
     )
-    found = point(before, query.look())
-    shown = panel(query.look(), Trail())
+    found = point(before, query.snapshot())
+    shown = panel(query.snapshot(), Trail())
     assert found is not None and (found["slots"], found["imbalance"], found["moved"], found["own"]) == (2, 1.5, 4, 1)
     assert shown.bars is not None and [bar.value for bar in shown.bars.bars] == ["300 tuples", "100 tuples"]
     assert {series.field for chart in shown.charts for series in chart.series} <= set(found)
@@ -296,7 +296,7 @@ def test_a_look_that_takes_long_keeps_nobody_waiting() -> None:
 
     query.batch()
     latest = query.subject()
-    slow_one = threading.Thread(target=watch.add, args=(replace(latest, id="slow", look=slow),))
+    slow_one = threading.Thread(target=watch.add, args=(replace(latest, id="slow", snapshot=slow),))
     slow_one.start()
     assert began.wait(30)
     assert [shown["id"] for shown in json.loads(watch.all()[1])] == [latest.id, "slow"]  # answered while the look goes on

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support import oracle
 from support.engine import (
@@ -64,7 +64,6 @@ def test_windows_are_the_oracles(query: Query, batches: list[Batch], windows: Wi
     sizes=st.lists(st.tuples(st.integers(1, 4), st.integers(1, 3)), min_size=6, max_size=6),
     query=st.sampled_from([QUERIES[0], QUERIES[3], QUERIES[4], QUERIES[5]]),
 )
-@settings(max_examples=40)
 def test_no_plan_changes_a_result(
     splitting: Splitting, batches: list[Batch], windows: Windows, slack: Slack, sizes: list[tuple[int, int]], query: Query
 ) -> None:

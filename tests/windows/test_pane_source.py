@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.examples import examples
 
 from skytide.batch import BatchRules, InSource, Pace, PaneReport
 from skytide.lateness import FixedSlack, KSlack
@@ -28,7 +29,7 @@ START_US, LEAP_US = 1_700_000_000_000_000, 60_000_000
     "delays", [{}, {"delay": "5 ms"}, {"delay": "300 ms", "late_share": 0.2}, {"delays": "pareto", "delay": "1 s"}]
 )
 @given(first=st.integers(0, 20), length=st.integers(0, 60), rate=st.sampled_from([20, 1_000]))
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 def test_delays_do_not_depend_on_partitions(delays: dict[str, Any], first: int, length: int, rate: int) -> None:
     reports = []
     for partitions in (1, 2, 7):

@@ -17,9 +17,9 @@ from skytide.routing import (
     Router,
     SlotUse,
     Splitting,
+    slot_utilisation,
     strategy_of,
     tuned,
-    utilisation,
 )
 
 EVENTS = st.lists(
@@ -142,14 +142,14 @@ def test_balance_is_best(uses: list[tuple[int, float]]) -> None:
     total = sum(n for n, _ in uses)
     cost_s = 1e-3
     if total and all(n * cost_s <= 1 for n, _ in uses):
-        found = utilisation([SlotUse(n, n, n * cost_s) for n, _ in uses], 1.0)
+        found = slot_utilisation([SlotUse(n, n, n * cost_s) for n, _ in uses], 1.0)
         assert found is not None
         assert found >= total / (len(uses) / cost_s) - 1e-9
 
 
 def test_a_level_without_work_has_no_utilisation_to_speak_of() -> None:
-    assert utilisation([SlotUse(0, 0, 0.0)], 1.0) == 0.0
-    assert utilisation([SlotUse(5, 0, 0.0)], 1.0) is None
+    assert slot_utilisation([SlotUse(0, 0, 0.0)], 1.0) == 0.0
+    assert slot_utilisation([SlotUse(5, 0, 0.0)], 1.0) is None
 
 
 @given(

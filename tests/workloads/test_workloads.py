@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.examples import examples
 
 from skytide.errors import InvalidInput
 from skytide.workloads.arrivals import BLOCK, Arrivals, Constant, Counts, MarkovModulated, OnOff, Poisson, Steps
@@ -310,7 +311,7 @@ def test_no_ticks_and_no_tuples_are_no_batches() -> None:
 
 
 @given(workloads())
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_fields_survive_as_texts(stream: Workload) -> None:
     texts = stream.to_json()
     assert all(isinstance(text, str) for text in texts.values())

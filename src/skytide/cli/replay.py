@@ -31,8 +31,8 @@ def run(path: Path, controllers: list[str], executors: tuple[int, int], lead: st
     seen = load(path)
     bound_s = None if bound is None else duration_us(bound, "latency") / 1e6
     lead_s = duration_us(lead, "lead") / 1e6
-    interval_s = sorted(each.interval_s for each in seen)[len(seen) // 2] if seen else 1.0
-    length_s = sum(each.interval_s for each in seen)
+    interval_s = sorted(observation.interval_s for observation in seen)[len(seen) // 2] if seen else 1.0
+    length_s = sum(observation.interval_s for observation in seen)
     print(f"{path}: {len(seen)} intervals, {length_s / 60:,.1f} minutes, up to {_peak(seen):,.0f} tuples per second")
     rows, played = [_row("as recorded", recorded(seen, bound_s))], dict[str, Played]()
     for name, controller in contestants.items():
@@ -76,7 +76,7 @@ def _row(name: str, saso: Saso) -> tuple[str, ...]:
 
 
 def _peak(seen: list[Observation]) -> float:
-    return max((each.arrival_rate_hz for each in seen), default=0.0)
+    return max((observation.arrival_rate_hz for observation in seen), default=0.0)
 
 
 def figure_of(seen: list[Observation], played: dict[str, Played]) -> "Figure":
@@ -93,10 +93,10 @@ def figure_of(seen: list[Observation], played: dict[str, Played]) -> "Figure":
     def clock(at_s: Iterable[float]) -> list[datetime]:
         return [datetime.fromtimestamp(each_s, UTC) for each_s in at_s]
 
-    above.plot(clock(each.at_s for each in seen), [each.arrival_rate_hz for each in seen], color="black", lw=0.8)
+    above.plot(clock(now.at_s for now in seen), [now.arrival_rate_hz for now in seen], color="black", lw=0.8)
     above.set(ylabel="tuples per second")
-    lines = {"as recorded": ([each.at_s for each in seen], seen)}
-    lines |= {name: ([began_s + now.at_s for now in each.seen], each.seen) for name, each in played.items()}
+    lines = {"as recorded": ([now.at_s for now in seen], seen)}
+    lines |= {name: ([began_s + now.at_s for now in one.seen], one.seen) for name, one in played.items()}
     for number, (name, (times_s, shown)) in enumerate(lines.items()):
         apart = (number - len(lines) / 2) * APART  # lines that lie on each other are drawn beside each other
         workers = [now.allocation.workers + apart for now in shown]

@@ -192,10 +192,10 @@ def worker_loads(seen: Evaluation, names: Sequence[str] = ()) -> dict[str, float
 
     >>> from skytide.records import Allocation, Observation
     >>> busy = Observation(60, 10, Allocation(2), 900, 800, utilisation=1.5, loads=(("1", 1.0), ("2", 0.5)))
-    >>> worker_loads(Evaluation(busy, demand_hz=900, service_s=None, utilisation=1.5, lead_s=6))
+    >>> worker_loads(Evaluation(busy, demand_hz=900, service_s=None, demand_ratio=1.5, lead_s=6))
     {'1': 2.0, '2': 1.0}
     """
-    whole = max(0.0, seen.utilisation) if math.isfinite(seen.utilisation) else None
+    whole = max(0.0, seen.demand_ratio) if math.isfinite(seen.demand_ratio) else None
     loads = {host: max(0.0, load) for host, load in seen.seen.loads if math.isfinite(load)}
     if whole is None:
         return loads

@@ -21,7 +21,7 @@ from skytide.routing.pid import Gains, Pid, PidLogic, tuned
 from skytide.routing.ring import HashRing
 from skytide.routing.router import Partition, Router, Splitting
 from skytide.routing.sizes import RecentSizes
-from skytide.routing.utilisation import SlotUse, utilisation
+from skytide.routing.utilisation import SlotUse, slot_utilisation
 
 __all__ = [
     "AS",
@@ -50,7 +50,7 @@ __all__ = [
     "SlotUse",
     "Splitting",
     "row_hashes",
+    "slot_utilisation",
     "strategy_of",
     "tuned",
-    "utilisation",
 ]

@@ -1,4 +1,4 @@
-"""Looks at what runs on Spark, for pages and metrics."""
+"""Snapshots of what runs on Spark, for pages and metrics."""
 
 import contextlib
 from dataclasses import replace
@@ -13,7 +13,7 @@ from skytide.queries.preference_query import PreferenceQuery
 from skytide.records.fleet import FleetStatus
 from skytide.spark.clock import time_of_day
 from skytide.spark.query.wording import short
-from skytide.watch.looks import OVER, FleetLook, Points, QueryLook, ScalerAbout, ScalerLook, StreamRow, Subject
+from skytide.watch.snapshots import OVER, FleetSnapshot, Points, QuerySnapshot, ScalerAbout, ScalerSnapshot, StreamRow, Subject
 
 if TYPE_CHECKING:
     from skytide.spark.engine.engine import Engine
@@ -28,13 +28,13 @@ ID_SHOWN = 8  # characters
 
 
 def query_subject(run: "Run", engine: "Engine") -> Subject:
-    """Return a continuous query as something to look at."""
+    """Return a continuous query as something to watch."""
     query, asked = run.query, engine.plan.identity()
     latest = _LatestPoints(engine)
 
-    def look() -> QueryLook:
+    def snapshot() -> QuerySnapshot:
         status = run.status()
-        return QueryLook(
+        return QuerySnapshot(
             at_s=time_of_day(),
             status=status,
             windows=tuple(run.windows()),
@@ -46,7 +46,7 @@ def query_subject(run: "Run", engine: "Engine") -> Subject:
         )
 
     about = f"{short(asked['query'])} over windows of {asked['windows']}"
-    return Subject(str(query.id), "query", query.name or f"query {str(query.id)[:ID_SHOWN]}", about, look)
+    return Subject(str(query.id), "query", query.name or f"query {str(query.id)[:ID_SHOWN]}", about, snapshot)
 
 
 class _LatestPoints:
@@ -88,8 +88,8 @@ def _two_columns(engine: "Engine") -> tuple[str, str] | None:
     return (compared[0], compared[1]) if drawn else None
 
 
-def _is_number(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+def _is_number(column_type: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(column_type) or pa.types.is_floating(column_type) or pa.types.is_decimal(column_type))
 
 
 def _points(results: pa.Table, columns: tuple[str, str]) -> Points:
@@ -103,30 +103,30 @@ def _points(results: pa.Table, columns: tuple[str, str]) -> Points:
 
 
 def scaler_subject(scaler: "Scaler", query: Any, about: ScalerAbout) -> Subject:
-    """Return an auto-scaler as something to look at, pause and resume."""
+    """Return an auto-scaler as something to watch, pause and resume."""
 
-    def look() -> ScalerLook:
-        return ScalerLook(time_of_day(), about, scaler.status(), tuple(scaler.cycles()), tuple(scaler.events()[-EVENTS:]))
+    def snapshot() -> ScalerSnapshot:
+        return ScalerSnapshot(time_of_day(), about, scaler.status(), tuple(scaler.cycles()), tuple(scaler.events()[-EVENTS:]))
 
     name = query.name or f"query {str(query.id)[:ID_SHOWN]}"
     does = f"{about.controller} every {about.interval_s:g} s: {about.limits}"
-    return Subject(f"scaler-{query.id}", "scaler", name, does, look, {"pause": scaler.pause, "resume": scaler.resume})
+    return Subject(f"scaler-{query.id}", "scaler", name, does, snapshot, {"pause": scaler.pause, "resume": scaler.resume})
 
 
 def fleet_subject(fleet: "Fleet", run: "Run | None" = None) -> Subject:
-    """Return a fleet as something to look at; if it is shown with a query that reads it, it ends with that."""
+    """Return a fleet as something to watch; if it is shown with a query that reads it, it ends with that."""
 
-    latest = FleetLook(0.0, FleetStatus())
+    latest = FleetSnapshot(0.0, FleetStatus())
 
-    def look() -> FleetLook:
+    def snapshot() -> FleetSnapshot:
         nonlocal latest
         over = run is not None and run.status().state in OVER  # asked first: then what is seen is the last
         status = fleet.status()
         if status != latest.status:  # the streams may be many
-            latest = FleetLook(time_of_day(), status, tuple(fleet.splits()), streams_shown(fleet.streams()))
+            latest = FleetSnapshot(time_of_day(), status, tuple(fleet.splits()), streams_shown(fleet.streams()))
         return replace(latest, at_s=time_of_day(), over=over)
 
-    return Subject(f"fleet-{fleet.settings.board}", "fleet", f"fleet {fleet.settings.place}", fleet.settings.schema, look)
+    return Subject(f"fleet-{fleet.settings.board}", "fleet", f"fleet {fleet.settings.place}", fleet.settings.schema, snapshot)
 
 
 def streams_shown(streams: pa.Table) -> tuple[StreamRow, ...]:

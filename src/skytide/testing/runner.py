@@ -17,7 +17,7 @@ from skytide.lateness import KSlack, Slack
 from skytide.queries import Query
 from skytide.records import Status
 from skytide.spark.checkpoint import Store
-from skytide.spark.clock import Clock
+from skytide.spark.clock import Now
 from skytide.spark.engine.chunk_memory import memory
 from skytide.spark.engine.engine import Engine, Plan
 from skytide.spark.sinks.outlets import Sinks, window_columns
@@ -53,7 +53,7 @@ class Asked:
     slack: Slack
     slots: int
 
-    def engine(self, columns: pa.Schema, folder: str, outputs: Mapping[str, Collector], clock: Clock) -> Engine:
+    def engine(self, columns: pa.Schema, folder: str, outputs: Mapping[str, Collector], clock: Now) -> Engine:
         """Return the engine of the query, which continues from the checkpoint in a folder, and hands over what comes out."""
         for name in (self.time, *self.keys):
             if name not in columns.names:
@@ -120,7 +120,7 @@ class Runner:
         slack: Slack | None = None,
         slots: int = 2,
         sink: Collector | None = None,
-        clock: Clock | None = None,
+        clock: Now | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
     ) -> None:
         """Prepare a runner; nothing runs before rows are fed.

@@ -151,7 +151,7 @@ def _slots(panel: Axes, history: TradingHistory, times: Any) -> None:
     panel.set(ylabel="slots", ylim=(0, 1.3 * slots.max()))
     panel.yaxis.set_major_locator(MaxNLocator(4, integer=True))
     right = panel.twinx()
-    used = [look.query.utilisation for look in history.looks]
+    used = [look.query.trigger_share for look in history.looks]
     right.plot(times, used, color=LATENCY, linewidth=1.0, alpha=0.8)
     right.set(ylim=(0, max(1.3, *used)))
     right.set_ylabel("utilisation", color=LATENCY)

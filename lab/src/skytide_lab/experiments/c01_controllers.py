@@ -41,7 +41,7 @@ class SparkAllocation(Controller):
 class _SparkAllocation(ControllerLogic):
     def decide(self, seen: Evaluation, *, now_s: float) -> Decision:
         present = seen.seen.allocation
-        waiting = seen.utilisation > 1
+        waiting = seen.demand_ratio > 1
         wanted = 2 * present.workers if waiting else present.workers
         return Decision(present.with_workers(wanted), f"{'tasks wait' if waiting else 'no task waits'}: {wanted}")
 

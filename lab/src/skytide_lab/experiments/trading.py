@@ -102,7 +102,7 @@ class Blocking(Operator):
     """The operator as SPL sees it: congestion is the share of the time in which its splitter is blocked, as no replica is free."""
 
     def observe(self, now_s: float) -> Observation | None:
-        """Return what was measured, with the utilisation from which `Spl` derives that share."""
+        """Return what was measured, with the utilisation from which `Congestion` derives that share."""
         first = len(self.steps)
         seen = super().observe(now_s)
         if seen is None:

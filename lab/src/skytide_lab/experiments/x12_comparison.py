@@ -8,8 +8,8 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from skytide.control.controller import Controller
-from skytide.control.controllers.rules import Rules
-from skytide.control.controllers.spl import Spl
+from skytide.control.controllers.congestion import Congestion
+from skytide.control.controllers.utilisation import UtilisationThresholds
 from skytide_lab.experiments.estimate import Mean, column, mean_of
 from skytide_lab.experiments.experiment import Experiment, Findings, Piece, Row
 from skytide_lab.experiments.trading import CHOSEN, OUR_OPERATOR, SLIDE, play, real_rates, strategy
@@ -18,10 +18,10 @@ from skytide_lab.experiments.verdict import OPEN, Claim, Verdict, of_all
 START = 4  # replicas
 TH_NODE = strategy("Th-Node", real=True, horizon=2)
 CASES: dict[str, tuple[Controller, int]] = {
-    "rules 0.90/0.80": (Rules(0.9, 0.8), 4),
-    "rules 0.95/0.80": (Rules(0.95, 0.8), 4),
-    "SPL": (Spl(congestion=0.1, sensitivity=0.9), 4),
-    "SPL by load": (Spl(congestion=0.1, sensitivity=0.9), 4),
+    "rules 0.90/0.80": (UtilisationThresholds(0.9, 0.8), 4),
+    "rules 0.95/0.80": (UtilisationThresholds(0.95, 0.8), 4),
+    "SPL": (Congestion(congestion=0.1, sensitivity=0.9), 4),
+    "SPL by load": (Congestion(congestion=0.1, sensitivity=0.9), 4),
     "Th-Node 4 s": (TH_NODE, 4),
     "Th-Node 2 s": (TH_NODE, 2),
 }

@@ -8,7 +8,7 @@ from collections import deque
 from dataclasses import dataclass, field, replace
 from statistics import fmean, pstdev
 
-from skytide.routing import Partition, Router, SlotUse, Splitting, utilisation
+from skytide.routing import Partition, Router, SlotUse, Splitting, slot_utilisation
 from skytide_lab.sim.costs import Costs
 from skytide_lab.sim.traffic import Step, Traffic
 
@@ -176,7 +176,7 @@ class PaneStage:
 
     def _sample(self, now_s: float, buffered: int) -> None:
         uses = [self.slots[number].use(now_s) for number in self.router.slots]
-        measured = utilisation(uses, self._period_s)
+        measured = slot_utilisation(uses, self._period_s)
         self.router.sample(measured)
         kept = sum(
             self._kept[self._traffic.cloud(pane)][n] for pane, known in self.router.open.items() for n in known.sent.values()

@@ -10,15 +10,16 @@ HELP = "what any controller would have done with recorded metrics"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the command to a parser."""
-    from skytide.control import CONTROLLERS
+    from skytide.control import controller_names, controllers_help
 
+    parser.epilog, parser.formatter_class = controllers_help(), argparse.RawDescriptionHelpFormatter
     parser.add_argument("metrics", type=Path, help="a Parquet file of observations, as an auto-scaler saves them")
     parser.add_argument(
         "--controller",
         action="append",
         dest="controllers",
         required=True,
-        help=f'{", ".join(CONTROLLERS)}, or with a bound or a number: "mpc:2 s", "static:4"; or all; may be given several times',
+        help=f"{controller_names()}, or all; may be given several times",
     )
     parser.add_argument("--executors", type=span, default=(1, 8), help="the minimum and maximum number of workers (default: 1:8)")
     parser.add_argument("--lead", default="8 s", help="how long it takes until an added worker is there (default: %(default)s)")

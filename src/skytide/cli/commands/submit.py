@@ -11,12 +11,16 @@ HELP = "run a script, with an auto-scaler on every streaming query that it start
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the command to a parser."""
-    from skytide.control import CONTROLLERS
+    from typing import get_args
 
-    parser.add_argument("--controller", default="mpc", help=f"{', '.join(CONTROLLERS)} (default: %(default)s)")
+    from skytide.control import controller_names, controllers_help
+    from skytide.records import Mode
+
+    parser.epilog, parser.formatter_class = controllers_help(), argparse.RawDescriptionHelpFormatter
+    parser.add_argument("--controller", default="mpc", help=f"{controller_names()} (default: %(default)s)")
     parser.add_argument("--executors", type=span, default=(1, 8), help="the minimum and maximum number of executors (default: 1:8)")
     parser.add_argument("--interval", help="time from one decision to the next (default: 10 s, or two triggers)")
-    parser.add_argument("--mode", choices=("act", "recommend"), default="act", help="recommend: only say what it would do")
+    parser.add_argument("--mode", choices=get_args(Mode), default="act", help="recommend: only say what it would do")
     parser.add_argument("--store", type=Path, help="folder for what controllers learn, one file per query")
     parser.add_argument(
         "--history", type=Path, help="folder for what was seen of each query, one Parquet file per query, for replay"

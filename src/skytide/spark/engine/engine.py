@@ -39,7 +39,7 @@ from skytide.queries import Identity, Query
 from skytide.records import Status, Step, WindowRow
 from skytide.spark.checkpoint import SparkNotes, Store
 from skytide.spark.checkpoint.sink_notes import note_sinks
-from skytide.spark.clock import Clock, time_of_day
+from skytide.spark.clock import Now, time_of_day
 from skytide.spark.engine.identity import check_same, order_of, texts_of
 from skytide.spark.engine.jobs import Jobs
 from skytide.spark.engine.key_level import KeyTask, state_versions
@@ -149,7 +149,7 @@ class Plan:
 class Engine:
     """Runs batches, and knows how the query is doing."""
 
-    def __init__(self, plan: Plan, sinks: Sinks, notes: SparkNotes | None = None, clock: Clock = time_of_day) -> None:
+    def __init__(self, plan: Plan, sinks: Sinks, notes: SparkNotes | None = None, clock: Now = time_of_day) -> None:
         """Continue from the state in the plan's store; `notes` are Spark's own, which have to match it; `clock` dates events."""
         plan = plan.continued()
         check_unsent(sinks, plan.store)

@@ -18,7 +18,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from skytide.errors import InvalidInput, SkytideError
 from skytide.errors.checks import real
 from skytide.keyed import RoutingTable
-from skytide.records import Status, WindowRow
+from skytide.records import QueryState, Slots, Status, WindowRow
 from skytide.records.printing import Printed
 from skytide.spark.compat import JAVA_GONE, found_nothing_new, java_ends, spark_ended
 from skytide.spark.engine.engine import Engine
@@ -32,8 +32,8 @@ from skytide.spark.sinks.outlets import window_table
 from skytide.spark.sinks.sinks import MemorySink
 from skytide.spark.sources.panes import OwnSource
 from skytide.spark.watching import fleet_subject, query_subject
-from skytide.watch.looks import Subject
 from skytide.watch.serving import export, serve
+from skytide.watch.snapshots import Subject
 
 if TYPE_CHECKING:
     from skytide.watch.exporter import Exporter
@@ -119,7 +119,7 @@ class Run(Printed):
         state, failure = self._state()
         return replace(self._engine.status(), state=state, failure=failure)
 
-    def _state(self) -> tuple[str, str]:
+    def _state(self) -> tuple[QueryState, str]:
         """Return the state of the query, and why it failed if it did."""
         if self._flush_error:
             return "failed", reason(f"{type(self._flush_error).__name__}: {self._flush_error}")
@@ -164,6 +164,11 @@ class Run(Printed):
         check_slots("slots", slots)
         of_keys = self._engine.plan.step is not None
         self._engine.resize(pane_slots if of_keys else pane_slots or slots, window_slots, slots if of_keys else None)
+
+    def next_slots(self) -> Slots:
+        """Return the slots of each level from the next batch on; the status has those of the latest batch."""
+        panes, windows, keys = self._engine.slots
+        return Slots(panes, windows, None if self._engine.plan.rules.keying is None else keys)
 
     def rebalance(self) -> None:
         """Spread the keys of an operator over its slots anew with the next batch; that happens by itself when loads differ too much."""
@@ -298,7 +303,7 @@ class Run(Printed):
             threading.Thread(target=end, name="skytide stop", daemon=True).start()
 
     def _subjects(self) -> list[Subject]:
-        """Return what there is to look at: the query, and the fleet that it reads."""
+        """Return what there is to watch: the query, and the fleet that it reads."""
         return [
             query_subject(self, self._engine),
             *([fleet_subject(self._source, self)] if isinstance(self._source, Fleet) else []),

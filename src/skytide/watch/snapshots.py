@@ -1,14 +1,14 @@
-"""What one look at something that runs shows: the records that pages and metrics are made of."""
+"""Snapshots of what runs: the records that pages and metrics are made of."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from skytide.loop.cycle import Cycle
-from skytide.records import Event, ScalerStatus, Status, WindowRow
+from skytide.records import QueryState, ScalerStatus, ScalingEvent, Status, WindowRow
 from skytide.records.fleet import FleetStatus, SplitStatus
 
-OVER = ("stopped", "failed")
+OVER: tuple[QueryState, ...] = ("stopped", "failed")
 """The states after which nothing more comes."""
 
 
@@ -23,7 +23,7 @@ class Points:
 
 
 @dataclass(frozen=True)
-class QueryLook:
+class QuerySnapshot:
     """A continuous query at one moment."""
 
     at_s: float
@@ -33,8 +33,7 @@ class QueryLook:
     seconds: Mapping[str, float] = field(default_factory=dict)
     """Where the time of all batches went so far, by step."""
     trigger_s: float | None = None
-    state: str = "running"
-    """starting, running, idle, stopping, stopped or failed."""
+    state: QueryState = "running"
     why: str = ""
     points: Points | None = None
 
@@ -50,7 +49,7 @@ class ScalerAbout:
 
 
 @dataclass(frozen=True)
-class ScalerLook:
+class ScalerSnapshot:
     """An auto-scaler at one moment."""
 
     at_s: float
@@ -58,7 +57,7 @@ class ScalerLook:
     status: ScalerStatus
     cycles: tuple[Cycle, ...] = ()
     """The latest cycles, oldest first."""
-    events: tuple[Event, ...] = ()
+    events: tuple[ScalingEvent, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -75,7 +74,7 @@ class StreamRow:
 
 
 @dataclass(frozen=True)
-class FleetLook:
+class FleetSnapshot:
     """A fleet at one moment."""
 
     at_s: float
@@ -89,15 +88,14 @@ class FleetLook:
 
 @dataclass(frozen=True)
 class Subject:
-    """Something to look at."""
+    """Something to watch."""
 
     id: str
-    kind: str
-    """"query", "scaler" or "fleet"."""
+    kind: Literal["query", "scaler", "fleet"]
     name: str
     about: str
     """What it does, in one line."""
-    look: Callable[[], Any]
-    """Returns a look of its kind; if it fails, the next one may succeed."""
+    snapshot: Callable[[], Any]
+    """Returns a snapshot of its kind; if it fails, the next one may succeed."""
     actions: Mapping[str, Callable[[], None]] = field(default_factory=dict)
     """What people may ask of it."""

@@ -5,9 +5,9 @@ import json
 import pytest
 
 from skytide.control.controller import Controller
-from skytide.control.controllers.rules import Rules
-from skytide.control.controllers.spl import Spl
+from skytide.control.controllers.congestion import Congestion
 from skytide.control.controllers.static import Static
+from skytide.control.controllers.utilisation import UtilisationThresholds
 from skytide.errors import InvalidInput
 from skytide.records import Allocation, Decision, Evaluation, Observation
 
@@ -30,7 +30,7 @@ def seen(utilisation: float, workers: int, rate_hz: float | None = None, settled
     ],
 )
 def test_rules(utilisation: float, workers: int, wanted: int, reason: str) -> None:
-    assert Rules().build().decide(seen(utilisation, workers), now_s=0.0) == Decision(Allocation(wanted), reason)
+    assert UtilisationThresholds().build().decide(seen(utilisation, workers), now_s=0.0) == Decision(Allocation(wanted), reason)
 
 
 def settles(controller: Controller, load: float, cycles: int, start: int = 1) -> list[int]:
@@ -44,19 +44,19 @@ def settles(controller: Controller, load: float, cycles: int, start: int = 1) ->
 
 def test_spl_climbs_and_remembers_what_was_congested() -> None:
     """A load of 4.8 workers: up to 5, and not back to 4, which was congested (0.17). From above, it has to try 4 once."""
-    assert settles(Spl(), 4.8, 8) == [2, 3, 4, 5, 5, 5, 5, 5]
-    assert settles(Spl(), 4.8, 8, start=7) == [6, 5, 4, 5, 5, 5, 5, 5]
+    assert settles(Congestion(), 4.8, 8) == [2, 3, 4, 5, 5, 5, 5, 5]
+    assert settles(Congestion(), 4.8, 8, start=7) == [6, 5, 4, 5, 5, 5, 5, 5]
 
 
 def test_rules_cannot_settle_where_no_size_lies_between_the_thresholds() -> None:
     """They lack SPL's memory: a load of 1.5 is 75 % of two workers and 150 % of one."""
-    assert settles(Rules(), 1.5, 10)[-4:] == [2, 1, 2, 1]
-    assert settles(Spl(), 1.5, 10)[-4:] == [2, 2, 2, 2]
+    assert settles(UtilisationThresholds(), 1.5, 10)[-4:] == [2, 1, 2, 1]
+    assert settles(Congestion(), 1.5, 10)[-4:] == [2, 2, 2, 2]
 
 
 def test_spl_does_not_repeat_what_did_not_help() -> None:
     """Throughput stays at 300 with any number of workers: something else is the bottleneck."""
-    logic, workers = Spl().build(), 3
+    logic, workers = Congestion().build(), 3
     used = []
     for _ in range(4):
         decision = logic.decide(seen(2.0, workers, rate_hz=300.0), now_s=0.0)
@@ -70,7 +70,7 @@ def test_spl_does_not_repeat_what_did_not_help() -> None:
 
 def test_spl_gets_out_of_an_overload() -> None:
     """What a size served without congestion was its input, not its capacity: so more load is no reason to stay below it."""
-    logic, workers, used = Spl().build(), 4, []
+    logic, workers, used = Congestion().build(), 4, []
     for came_hz in [300.0] + [380.0] * 7 + [2_000.0] * 30:
         can_hz = 100.0 * workers
         decision = logic.decide(seen(came_hz / can_hz, workers, rate_hz=min(came_hz, can_hz)), now_s=0.0)
@@ -82,7 +82,7 @@ def test_spl_gets_out_of_an_overload() -> None:
 
 def test_spl_takes_back_what_did_not_help() -> None:
     """Gedik's comparison with the neighbouring size: one more under congestion served no more, so it goes, and is not tried twice."""
-    logic, workers, used = Spl().build(), 3, []
+    logic, workers, used = Congestion().build(), 3, []
     for _ in range(6):
         workers = logic.decide(seen(2.0, workers, rate_hz=300.0), now_s=0.0).allocation.workers
         used.append(workers)
@@ -90,7 +90,7 @@ def test_spl_takes_back_what_did_not_help() -> None:
 
 
 def test_spl_forgets_on_change() -> None:
-    logic = Spl().build()
+    logic = Congestion().build()
     for load, workers in ((4.8, 4), (4.8, 5)):
         logic.decide(seen(load / workers, workers), now_s=0.0)
     stays = logic.decide(seen(4.8 / 5, 5), now_s=0.0)
@@ -100,17 +100,17 @@ def test_spl_forgets_on_change() -> None:
 
 
 def test_spl_waits_for_what_was_asked_for() -> None:
-    assert Spl().build().decide(seen(2.0, 3, settled=False), now_s=0.0).allocation.workers == 3
+    assert Congestion().build().decide(seen(2.0, 3, settled=False), now_s=0.0).allocation.workers == 3
 
 
 def test_spl_remembers_over_a_restart() -> None:
-    logic = Spl().build()
+    logic = Congestion().build()
     for load, workers in ((4.8, 4), (4.8, 5)):
         logic.decide(seen(load / workers, workers), now_s=0.0)
-    resumed = Spl().build(json.loads(json.dumps(logic.snapshot())))
+    resumed = Congestion().build(json.loads(json.dumps(logic.snapshot())))
     assert resumed.decide(seen(4.8 / 5, 5), now_s=0.0) == logic.decide(seen(4.8 / 5, 5), now_s=0.0)
     assert resumed.decide(seen(4.8 / 5, 5), now_s=0.0).allocation.workers == 5
-    assert Spl().build().decide(seen(4.8 / 5, 5), now_s=0.0).allocation.workers == 4
+    assert Congestion().build().decide(seen(4.8 / 5, 5), now_s=0.0).allocation.workers == 4
 
 
 def test_static_is_static() -> None:
@@ -120,8 +120,8 @@ def test_static_is_static() -> None:
 
 def test_what_makes_no_sense_is_refused() -> None:
     with pytest.raises(InvalidInput, match="every utilisation would be too low or too high"):
-        Rules(theta_max=0.5, theta_min=0.6)
+        UtilisationThresholds(theta_max=0.5, theta_min=0.6)
     with pytest.raises(InvalidInput, match=r"sensitivity=1.5: not a share"):
-        Spl(sensitivity=1.5)
+        Congestion(sensitivity=1.5)
     with pytest.raises(InvalidInput, match="nothing would be done"):
         Static(0)

@@ -1,7 +1,8 @@
-"""Rules with two thresholds: the reactive baseline (P2 section 5.4, SPEC E5)."""
+"""Thresholds for the utilisation: the reactive baseline, which the paper calls rules (P2 section 5.4, SPEC E5)."""
 
 from dataclasses import dataclass
 from math import isfinite
+from typing import ClassVar
 
 from skytide.control.controller import Controller, ControllerLogic, State
 from skytide.errors import InvalidInput
@@ -10,9 +11,34 @@ from skytide.records import Decision, Evaluation
 
 
 @dataclass(frozen=True)
-class Rules(Controller):
-    """One worker more above an upper utilisation, one fewer below a lower one."""
+class UtilisationThresholds(Controller):
+    """Adds one worker above an upper utilisation, and removes one below a lower one.
 
+    The utilisation is that of the demand: what comes in, is about to, and a share of what waits, over what the present workers can serve.
+    The papers call it rules (P2 section 5.4). See [Controllers](scaling.md#controllers).
+
+    Parameters
+    ----------
+    theta_max
+        Above this utilisation, a worker is added.
+    theta_min
+        Below this utilisation, a worker is removed.
+
+    Raises
+    ------
+    InvalidInput
+        Unless 0 <= theta_min < theta_max.
+
+    Examples
+    --------
+    >>> from skytide.records import Allocation, Evaluation, Observation
+    >>> seen = Observation(60, 10, Allocation(2), 900, 900, utilisation=0.95)
+    >>> decision = UtilisationThresholds(theta_max=0.9).build().decide(Evaluation(seen, 900, None, 0.95, lead_s=6), now_s=60)
+    >>> decision.allocation.workers, decision.reason
+    (3, 'utilisation 95 %, over 90 %: 2 to 3')
+    """
+
+    former_name: ClassVar[str] = "Rules"
     theta_max: float = 0.9
     theta_min: float = 0.8
 
@@ -27,15 +53,15 @@ class Rules(Controller):
 
     def build(self, resume: State | None = None) -> ControllerLogic:
         """Return the logic; it has no state."""
-        return _Rules(self)
+        return _UtilisationThresholds(self)
 
 
-class _Rules(ControllerLogic):
-    def __init__(self, config: Rules) -> None:
+class _UtilisationThresholds(ControllerLogic):
+    def __init__(self, config: UtilisationThresholds) -> None:
         self._config = config
 
     def decide(self, seen: Evaluation, *, now_s: float) -> Decision:
-        present, used = seen.seen.allocation, seen.utilisation
+        present, used = seen.seen.allocation, seen.demand_ratio
         if not isfinite(used):
             return Decision(present, f"no utilisation was measured: stays at {present.workers}")
         if used > self._config.theta_max:
