@@ -1,29 +1,24 @@
 """Snapshots of what runs on Spark, for pages and metrics."""
 
 import contextlib
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from skytide.queries.preference_query import PreferenceQuery
-from skytide.records.fleet import FleetStatus
 from skytide.spark.clock import time_of_day
 from skytide.spark.query.wording import short
-from skytide.watch.snapshots import OVER, FleetSnapshot, Points, QuerySnapshot, ScalerAbout, ScalerSnapshot, StreamRow, Subject
+from skytide.watch.snapshots import Points, QuerySnapshot, ScalerAbout, ScalerSnapshot, Subject
 
 if TYPE_CHECKING:
     from skytide.spark.engine.engine import Engine
-    from skytide.spark.fleet import Fleet
     from skytide.spark.query.run import Run
     from skytide.spark.scaling import Scaler
 
 MAX_POINTS = 2_000
 EVENTS = 50
-STREAMS = 20
 ID_SHOWN = 8  # characters
 
 
@@ -111,33 +106,3 @@ def scaler_subject(scaler: "Scaler", query: Any, about: ScalerAbout) -> Subject:
     name = query.name or f"query {str(query.id)[:ID_SHOWN]}"
     does = f"{about.controller} every {about.interval_s:g} s: {about.limits}"
     return Subject(f"scaler-{query.id}", "scaler", name, does, snapshot, {"pause": scaler.pause, "resume": scaler.resume})
-
-
-def fleet_subject(fleet: "Fleet", run: "Run | None" = None) -> Subject:
-    """Return a fleet as something to watch; if it is shown with a query that reads it, it ends with that."""
-
-    latest = FleetSnapshot(0.0, FleetStatus())
-
-    def snapshot() -> FleetSnapshot:
-        nonlocal latest
-        over = run is not None and run.status().state in OVER  # asked first: then what is seen is the last
-        status = fleet.status()
-        if status != latest.status:  # the streams may be many
-            latest = FleetSnapshot(time_of_day(), status, tuple(fleet.splits()), streams_shown(fleet.streams()))
-        return replace(latest, at_s=time_of_day(), over=over)
-
-    return Subject(f"fleet-{fleet.settings.board}", "fleet", f"fleet {fleet.settings.place}", fleet.settings.schema, snapshot)
-
-
-def streams_shown(streams: pa.Table) -> tuple[StreamRow, ...]:
-    """Return the streams with the highest rates, and some of those that are not read.
-
-    >>> names = pa.table({"stream": ["a", "b", "c"], "split": [0, 0, 1], "rate_hz": [1.0, 9.0, 0.0], "expected_hz": [1.0, 9.0, 0.0],
-    ...     "buffered": [0, 5, 2], "suspended": [False, False, True], "missing": [False, False, False]})
-    >>> [row.name for row in streams_shown(names)]
-    ['b', 'a', 'c']
-    """
-    away = pc.or_(streams["suspended"], streams["missing"])
-    fastest = streams.filter(pc.invert(away)).sort_by([("rate_hz", "descending"), ("stream", "ascending")])[:STREAMS]
-    rows = pa.concat_tables([fastest, streams.filter(away)[:STREAMS]]).rename_columns({"stream": "name"}).to_pylist()
-    return tuple(StreamRow(**row) for row in rows)

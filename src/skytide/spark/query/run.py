@@ -24,6 +24,7 @@ from skytide.spark.compat import JAVA_GONE, found_nothing_new, java_ends, spark_
 from skytide.spark.engine.engine import Engine
 from skytide.spark.engine.jobs import SparkJobs
 from skytide.spark.fleet import Fleet
+from skytide.spark.fleet.watching import fleet_subject
 from skytide.spark.query.checks import check_slots
 from skytide.spark.query.wording import short
 from skytide.spark.session.failure import by_end_of_spark, reason
@@ -31,9 +32,9 @@ from skytide.spark.session.interrupt import Interrupt
 from skytide.spark.sinks.outlets import window_table
 from skytide.spark.sinks.sinks import MemorySink
 from skytide.spark.sources.panes import OwnSource
-from skytide.spark.watching import fleet_subject, query_subject
+from skytide.spark.watching import query_subject
 from skytide.watch.serving import export, serve
-from skytide.watch.snapshots import Subject
+from skytide.watch.snapshots import OVER, Subject
 
 if TYPE_CHECKING:
     from skytide.watch.exporter import Exporter
@@ -250,7 +251,7 @@ class Run(Printed):
                     self._cut_off()
                     self._check_java()
                     return True
-                if interrupt.asked:
+                if interrupt.requested:
                     print(ENDING, file=sys.stderr, flush=True)
                     self.stop()
                     return True
@@ -306,7 +307,7 @@ class Run(Printed):
         """Return what there is to watch: the query, and the fleet that it reads."""
         return [
             query_subject(self, self._engine),
-            *([fleet_subject(self._source, self)] if isinstance(self._source, Fleet) else []),
+            *([fleet_subject(self._source, lambda: self.status().state in OVER)] if isinstance(self._source, Fleet) else []),
         ]
 
     def _check_keyed(self, value: str) -> None:
