@@ -11,7 +11,7 @@ import pytest
 from support.engine import COLUMNS, InProcess, Outputs, plan_of, tuples
 from support.queries import EXAMPLES, SCHEMA
 
-from skytide.batch import Keying, Rules
+from skytide.batch import BatchRules, Keying
 from skytide.errors import InvalidInput
 from skytide.keyed import CountWindows, KeyedStep, Operator, Tagged, TimeWindows
 from skytide.keyed.operator import KeyedOperator
@@ -67,7 +67,7 @@ def changed(value: Any) -> Iterator[Any]:
 
 
 def plan(query: Query, windows: Windows = WINDOWS, columns: pa.Schema = ROWS, time: str = "ts") -> Plan:
-    return Plan(query, Rules(windows, FixedSlack(0)), time, columns, (), Store("/nowhere"))
+    return Plan(query, BatchRules(windows, FixedSlack(0)), time, columns, (), Store("/nowhere"))
 
 
 def texts(made: Plan) -> dict[str, str] | None:
@@ -212,7 +212,7 @@ Upgraded.__name__ = "Latest"  # as an edited class would be
 def keyed(operator: KeyedOperator, windows: CountWindows | TimeWindows | None = None, keys: tuple[str, ...] = ("a",)) -> Plan:
     made = Operator(operator)
     step = KeyedStep(keys, "ts", COLUMNS, windows, None, made)
-    rules = Rules(Windows(100, 100), FixedSlack(0), keying=Keying(2))
+    rules = BatchRules(Windows(100, 100), FixedSlack(0), keying=Keying(2))
     return Plan(Tagged(keys), rules, "ts", COLUMNS, (), Store("/nowhere"), made.identity().of_keys(keys), step=step)
 
 

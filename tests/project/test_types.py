@@ -104,7 +104,7 @@ OURS = re.compile(r"\bskytide(?:\.\w+)*\.(\w+)")
 INSIDE = {
     *("ControllerLogic", "SlackLogic", "Judge", "MpcOptions", "ColumnLike", "Groups"),  # of those who write controllers and slacks
     *(
-        "Way",
+        "Delivery",
         "Files",
         "FleetReader",
         "LiveQuery",

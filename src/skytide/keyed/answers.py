@@ -35,7 +35,7 @@ class Answer(Protocol):
 
 
 @dataclass(frozen=True)
-class OfQuery:
+class QueryAnswer:
     """Answers windows by a query."""
 
     query: Query
@@ -59,7 +59,7 @@ class OfQuery:
 
 
 @dataclass(frozen=True)
-class OfOperator:
+class OperatorAnswer:
     """Answers all windows at once by a user's operator."""
 
     operator: Operator
@@ -83,7 +83,7 @@ class OfOperator:
 
 
 @dataclass(frozen=True)
-class OfAggregate:
+class AggregateAnswer:
     """Answers windows by aggregates without keys of their own, in compiled loops. Values, types and errors are those of `Aggregate`."""
 
     query: Aggregate

@@ -106,9 +106,9 @@ class RoutingTable:
         """Return the group of each key."""
         groups = (hashes >> np.uint64(HASH_BITS + 1 - self.base.bit_length())).astype(np.int64)
         if self.own:
-            known, numbers = self._own
-            places = np.minimum(np.searchsorted(known, hashes), len(known) - 1)
-            groups = np.where(known[places] == hashes, numbers[places], groups)
+            own, numbers = self._own
+            places = np.minimum(np.searchsorted(own, hashes), len(own) - 1)
+            groups = np.where(own[places] == hashes, numbers[places], groups)
         return groups
 
     def slots_of(self, hashes: Hashes) -> Numbers:

@@ -141,15 +141,15 @@ def _places(rows: Chunk, times: Numbers, keys: Numbers, wanted_us: Numbers) -> N
     """Return where the rows of a key at or after a time begin."""
     if not len(times):
         return np.zeros(len(keys), np.int64)
-    found = np.empty(len(keys), np.int64)
+    places = np.empty(len(keys), np.int64)
     both = np.concatenate([wanted_us, times])
     owner = np.concatenate([keys, rows.keys_of_rows()])
     is_row = np.concatenate([np.zeros(len(keys), np.bool_), np.ones(len(times), np.bool_)])
     sorted_ = np.lexsort((is_row, both, owner))  # a time comes before the rows that have it
     before = np.cumsum(is_row[sorted_])
     asked = ~is_row[sorted_]
-    found[sorted_[asked]] = before[asked]
-    return found
+    places[sorted_[asked]] = before[asked]
+    return places
 
 
 def bounds_schema(windows: CountWindows | TimeWindows, time: pa.DataType) -> pa.Schema:

@@ -47,12 +47,12 @@ class Arrivals:
         """Return how many tuples show how far the stream has come."""
         return self.tuples - self.behind
 
-    def then(self, later: "Arrivals", leap_us: int) -> "Arrivals":
+    def followed_by(self, later: "Arrivals", leap_us: int) -> "Arrivals":
         """Return these arrivals followed by later ones of the same task."""
         crowds = joined([*went_on(self.crowds, later.passing, later.crowds, leap_us), *later.crowds], leap_us)
         return self._with(later, telling(crowds))
 
-    def beside(self, other: "Arrivals", leap_us: int) -> "Arrivals":
+    def merged(self, other: "Arrivals", leap_us: int) -> "Arrivals":
         """Return the arrivals of two tasks of one batch, neither before the other."""
         return self._with(other, joined([*self.crowds, *other.crowds], leap_us))
 

@@ -118,7 +118,7 @@ class KeyRouting:
 
     def learn(self, seen: Frequencies, at_s: float) -> None:
         """Take in what others sent up to a time; at the end of an interval, divide its most frequent keys, if it had any."""
-        self._seen = self._seen.beside(seen).top(self.config.remembered)
+        self._seen = self._seen.merged(seen).top(self.config.remembered)
         if self._until_s is None:
             self._until_s = at_s + self.config.interval_s
         over = not self._until_s - self.config.interval_s <= at_s < self._until_s
@@ -143,7 +143,7 @@ class KeyRouting:
     def snapshot(self) -> State:
         """Return the state, as plain values."""
         divided = self.divided
-        keys = [list(each) for each in zip(divided.hashes.tolist(), divided.parts.tolist(), strict=True)]
+        keys = [list(pair) for pair in zip(divided.hashes.tolist(), divided.parts.tolist(), strict=True)]
         seen = self._seen.to_json()
         return {"divided": keys, "begun": self.begun, "seen": seen, "until_s": self._until_s, "settled": self._settled}
 

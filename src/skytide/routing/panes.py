@@ -31,10 +31,10 @@ class TuplesInTurn(Splitting):
     def send(self, router: "Router", pane: int, tuples: int, queued: Queued) -> Given:
         """Send equally many tuples to each slot, and one more to those whose turn it is; return how many each gets."""
         n = len(router.slots)
-        each, more = divmod(tuples, n)
+        share, more = divmod(tuples, n)
         first = router.turn % n
         router.turn = (first + tuples) % n
-        shares = [each + (1 if (place - first) % n < more else 0) for place in range(n)]
+        shares = [share + (1 if (place - first) % n < more else 0) for place in range(n)]
         return router.give(pane, {slot: share for slot, share in zip(router.slots, shares, strict=True) if share}, queued)
 
     def shares(self, router: "Router", pane: int, tuples: int) -> Given:

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from skytide.admission import Profile
-from skytide.batch import InSplits, Way
+from skytide.batch import Delivery, InSplits
 from skytide.errors import InvalidInput
 from skytide.errors.checks import check_text, check_type, refused
 from skytide.records.fleet import FleetStatus, SplitStatus
@@ -110,7 +110,7 @@ class Fleet(Printed):
         """The maximum number of splits, if one was given."""
         return self.settings.splits
 
-    def way(self, splitting: Splitting | None) -> Way | None:
+    def delivery(self, splitting: Splitting | None) -> Delivery | None:
         """Return how tuples reach slots inside the source: each stream is read in its split. Any other splitting needs a shuffle."""
         return InSplits() if splitting is None else None
 

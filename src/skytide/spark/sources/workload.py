@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
-from skytide.batch import InSource, Way
+from skytide.batch import Delivery, InSource
 from skytide.errors.checks import check_choice, is_integer, refused
 from skytide.routing import EVEN, Splitting
 from skytide.spark.checkpoint import Files
@@ -34,7 +34,7 @@ class WorkloadStream(Playback):
         register_sources(spark)
         return spark.readStream.format(FORMAT).options(**self.options()).load()
 
-    def way(self, splitting: Splitting | None) -> Way | None:
+    def delivery(self, splitting: Splitting | None) -> Delivery | None:
         """Return how tuples reach slots inside the source: it generates them in any slot, before anybody knows their keys."""
         by_key = splitting is not None and splitting.key_routing() is not None
         return None if by_key else InSource(splitting or EVEN)
