@@ -22,7 +22,7 @@ from skytide.queries import Query, Skyline, TopDelta, combine
 from skytide.spark import local_session
 from skytide.spark.checkpoint import Files, Store
 from skytide.spark.engine.engine import Engine, Plan
-from skytide.spark.engine.pane_level import PaneTask, Tuples, read_reports
+from skytide.spark.engine.panes import PaneTask, Tuples, read_reports
 from skytide.spark.sinks.outlets import Sinks
 from skytide.spark.sinks.parquet import ParquetSink
 from skytide.windows import Windows

@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from skytide.records import Status, WindowRow
     from skytide.records.fleet import FleetStatus, SplitStatus
     from skytide.routing import Splitting
+    from skytide.spark.api.aggregated import AggregatedFrame, AggregatedQuery
+    from skytide.spark.api.dataframe import apply, k_dominant, levels, skyband, skyline, top_delta, top_k
+    from skytide.spark.api.keyed import AggregatedKeys, Keyed, KeyedQuery, KeyedWindowed
+    from skytide.spark.api.query import ContinuousQuery
+    from skytide.spark.api.run import Run
+    from skytide.spark.api.sql import register
+    from skytide.spark.api.stream import Stream, Windowed, stream
     from skytide.spark.fleet import Fleet, fleet
-    from skytide.spark.query.aggregated import AggregatedFrame, AggregatedQuery
-    from skytide.spark.query.continuous import ContinuousQuery
-    from skytide.spark.query.dataframe import apply, k_dominant, levels, skyband, skyline, top_delta, top_k
-    from skytide.spark.query.keyed import AggregatedKeys, Keyed, KeyedQuery, KeyedWindowed
-    from skytide.spark.query.run import Run
-    from skytide.spark.query.sql import register
-    from skytide.spark.query.stream import Stream, Windowed, stream
     from skytide.spark.scaling import Event, History, Scaler, ScalerStatus, autoscale
     from skytide.spark.sinks.sinks import SideSink, Sink
     from skytide.spark.sources.workload import WorkloadStream, workload
@@ -122,12 +122,12 @@ _HOMES = {
     "lateness": ("DropRatio", "FixedSlack", "KSlack", "Slack"),
     "queries": ("Expression", "Measure", "Mergeable", "Nulls", "Preference", "Query", "collect", "diff", "high", "low"),
     "records": ("Status", "WindowRow"),
-    "spark.query.aggregated": ("AggregatedFrame", "AggregatedQuery"),
-    "spark.query.continuous": ("ContinuousQuery",),
-    "spark.query.dataframe": ("apply", "k_dominant", "levels", "skyband", "skyline", "top_delta", "top_k"),
+    "spark.api.aggregated": ("AggregatedFrame", "AggregatedQuery"),
+    "spark.api.query": ("ContinuousQuery",),
+    "spark.api.dataframe": ("apply", "k_dominant", "levels", "skyband", "skyline", "top_delta", "top_k"),
     "spark.fleet": ("Fleet", "fleet"),
-    "spark.query.keyed": ("AggregatedKeys", "Keyed", "KeyedQuery", "KeyedWindowed"),
-    "spark.query.run": ("Run",),
+    "spark.api.keyed": ("AggregatedKeys", "Keyed", "KeyedQuery", "KeyedWindowed"),
+    "spark.api.run": ("Run",),
     "spark.scaling": (
         "Event",
         "History",
@@ -136,8 +136,8 @@ _HOMES = {
         "autoscale",
     ),
     "spark.sinks.sinks": ("SideSink", "Sink"),
-    "spark.query.sql": ("register",),
-    "spark.query.stream": ("Stream", "Windowed", "stream"),
+    "spark.api.sql": ("register",),
+    "spark.api.stream": ("Stream", "Windowed", "stream"),
     "spark.sources.workload": ("WorkloadStream", "workload"),
     "records.fleet": (
         "FleetStatus",

@@ -9,7 +9,7 @@ from support.back import BATCHES, Query
 from skytide.cli import main
 from skytide.spark.checkpoint import Store
 from skytide.spark.checkpoint.back import go_back
-from skytide.spark.sinks.folder import OwnedFolder
+from skytide.spark.checkpoint.folder import OwnedFolder
 from skytide.spark.sinks.outlets import Sinks
 from skytide.spark.sinks.parquet import ParquetSink
 from skytide.spark.sinks.sinks import FormatSink

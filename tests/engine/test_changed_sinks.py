@@ -13,8 +13,8 @@ from skytide.cli import main
 from skytide.errors import InvalidInput
 from skytide.lateness import FixedSlack
 from skytide.queries import Aggregate, Measure
+from skytide.spark.checkpoint.folder import claim_all
 from skytide.spark.engine.engine import Engine
-from skytide.spark.sinks.folder import claim_all
 from skytide.spark.sinks.outlets import Sinks
 from skytide.spark.sinks.parquet import ParquetSink
 

@@ -21,8 +21,8 @@ from support.s3_server import BUCKET, s3_server
 from skytide.batch import State
 from skytide.errors import InvalidInput, SkytideError
 from skytide.spark.checkpoint import KEPT, Files, Store, fresh_name, sequence_of
+from skytide.spark.checkpoint.folder import claim_all
 from skytide.spark.checkpoint.store import SWEEP_EVERY
-from skytide.spark.sinks.folder import claim_all
 from skytide.spark.sinks.parquet import ParquetSink
 
 TABLE = pa.table({"a": [1, 2, 3]})

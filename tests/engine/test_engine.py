@@ -38,7 +38,7 @@ from skytide.queries import Query
 from skytide.routing import KEYS, STRATEGIES, Splitting
 from skytide.spark.checkpoint import Store
 from skytide.spark.engine.engine import Engine
-from skytide.spark.engine.pane_level import PaneTask
+from skytide.spark.engine.panes import PaneTask
 from skytide.spark.sinks.outlets import Sinks
 from skytide.windows import Windows
 

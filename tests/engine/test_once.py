@@ -21,7 +21,7 @@ from skytide.queries import Query
 from skytide.routing import AS_PID, PB_RR
 from skytide.spark.checkpoint import Files, Store
 from skytide.spark.engine.engine import Engine
-from skytide.spark.engine.window_level import WindowTask
+from skytide.spark.engine.windows import WindowTask
 from skytide.spark.sinks.outlets import Sinks
 from skytide.spark.sinks.parquet import ParquetSink
 from skytide.windows import Windows

@@ -15,7 +15,7 @@ from skytide.queries import Skyline, low
 from skytide.routing import EVEN
 from skytide.spark.checkpoint import Store
 from skytide.spark.engine.engine import Plan
-from skytide.spark.engine.pane_level import read_reports
+from skytide.spark.engine.panes import read_reports
 from skytide.spark.sources.panes import PaneReader
 from skytide.spark.sources.workload import workload
 from skytide.spark.sources.workload_reader import WorkloadReader

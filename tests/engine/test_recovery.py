@@ -16,8 +16,8 @@ from skytide.errors import InvalidInput, SkytideError
 from skytide.lateness import DropRatio, FixedSlack, KSlack, Slack
 from skytide.spark.checkpoint import Store
 from skytide.spark.engine.engine import Engine, Plan
-from skytide.spark.engine.pane_level import PaneTask
-from skytide.spark.engine.window_level import WindowTask
+from skytide.spark.engine.panes import PaneTask
+from skytide.spark.engine.windows import WindowTask
 from skytide.spark.sinks.outlets import Sinks
 from skytide.spark.sinks.parquet import ParquetSink
 from skytide.windows import Windows

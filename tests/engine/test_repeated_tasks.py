@@ -13,7 +13,7 @@ from skytide.batch import PaneReport, Sent, Way
 from skytide.lateness import KSlack
 from skytide.routing import STRATEGIES, Splitting
 from skytide.spark.engine.engine import Engine
-from skytide.spark.engine.pane_level import PaneTask
+from skytide.spark.engine.panes import PaneTask
 from skytide.windows import Windows
 
 DATA = tuples([[list(range(start, start + 300, 10)), list(range(start, start + 300, 20))] for start in range(0, 2_400, 300)])

@@ -15,7 +15,7 @@ from skytide.lateness import FixedSlack
 from skytide.queries import Query
 from skytide.spark.engine import spread
 from skytide.spark.engine.engine import Engine
-from skytide.spark.engine.window_level import WindowTask
+from skytide.spark.engine.windows import WindowTask
 from skytide.spark.sinks.outlets import Sinks
 from skytide.windows import Windows
 

@@ -17,7 +17,7 @@ from skytide.queries import Aggregate, Measure
 from skytide.records.fleet import FleetStatus
 from skytide.spark.checkpoint import Store
 from skytide.spark.engine.engine import Engine, Plan
-from skytide.spark.engine.pane_level import PaneTask, read_reports
+from skytide.spark.engine.panes import PaneTask, read_reports
 from skytide.spark.fleet.feeds.lines import JsonFolder
 from skytide.spark.fleet.reader import FleetReader
 from skytide.spark.fleet.settings import Settings

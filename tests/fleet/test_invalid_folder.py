@@ -14,9 +14,9 @@ import skytide
 from skytide.errors import InvalidInput
 from skytide.lateness import FixedSlack
 from skytide.spark.checkpoint.back import go_back
+from skytide.spark.checkpoint.folder import OwnedFolder, claim_all
 from skytide.spark.checkpoint.sink_notes import noted_sinks
 from skytide.spark.engine.engine import Engine
-from skytide.spark.sinks.folder import OwnedFolder, claim_all
 
 SCHEMA = "ts timestamp, a bigint"
 

@@ -30,8 +30,8 @@ from skytide.lateness import FixedSlack, KSlack, Slack
 from skytide.loop.cycle import Loop
 from skytide.queries import Aggregate, Measure, Skyline, TopK, high, low
 from skytide.records import Allocation, Observation
+from skytide.spark.api.run import Run
 from skytide.spark.engine.engine import Engine, Plan
-from skytide.spark.query.run import Run
 from skytide.spark.scaling.slots import LocalSlots, RunSlots
 from skytide.spark.sinks.outlets import Sinks
 from skytide.windows import Windows

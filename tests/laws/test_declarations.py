@@ -11,7 +11,7 @@ import pytest
 import skytide
 from skytide.errors import InvalidInput, limits
 from skytide.queries import QUERIES, Asks, Query, high, low
-from skytide.spark.query.sql import built
+from skytide.spark.api.sql import built
 
 PACKAGE = Path(skytide.__file__).parent
 CHECKS = {

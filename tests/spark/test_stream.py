@@ -18,9 +18,9 @@ import skytide
 from skytide import DropRatio, FixedSlack, InvalidInput, KSlack, high, low
 from skytide.lateness import Slack
 from skytide.routing import ByKey, FrequencyAware
-from skytide.spark.query.continuous import ContinuousQuery
-from skytide.spark.query.run import Run
-from skytide.spark.query.stream import Windowed
+from skytide.spark.api.query import ContinuousQuery
+from skytide.spark.api.run import Run
+from skytide.spark.api.stream import Windowed
 
 START_US = 1_700_000_000_000_000
 COLUMNS = "id bigint, ts timestamp, price bigint, stars int, rating double, city string"

@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 from skytide.lateness import FixedSlack
 from skytide.queries import Aggregate, Measure
 from skytide.spark.checkpoint import Files
+from skytide.spark.checkpoint.folder import claim_all
 from skytide.spark.engine.engine import Engine
-from skytide.spark.sinks.folder import claim_all
 from skytide.spark.sinks.outlets import Sinks
 from skytide.spark.sinks.parquet import ParquetSink
 from skytide.windows import Windows

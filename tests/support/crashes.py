@@ -16,7 +16,7 @@ from pyarrow import orc
 from skytide.batch import Event, Instruction, PaneReport, Way
 from skytide.spark.checkpoint import Files, Place
 from skytide.spark.engine.engine import Engine
-from skytide.spark.engine.pane_level import PaneTask
+from skytide.spark.engine.panes import PaneTask
 from skytide.spark.sinks.parquet import ParquetSink
 from skytide.spark.sinks.sinks import FileSink, MemorySink
 from support import oracle

@@ -15,10 +15,10 @@ from skytide.keyed import SlotReport
 from skytide.lateness import DropRatio, FixedSlack, KSlack, Slack
 from skytide.queries import Aggregate, KDominant, Measure, Over, Query, Skyline, TopK, high, low
 from skytide.spark.checkpoint import Files, Store
-from skytide.spark.engine import window_level
 from skytide.spark.engine.engine import Plan
-from skytide.spark.engine.key_level import KeyTask
-from skytide.spark.engine.pane_level import REPORT, ROUTED, SLOT, PaneTask, read_reports
+from skytide.spark.engine.keys import KeyTask
+from skytide.spark.engine.panes import REPORT, ROUTED, SLOT, PaneTask, read_reports
+from skytide.spark.engine.windows import read_results
 from skytide.spark.sinks.outlets import Sinks
 from skytide.windows import Windows
 from support import oracle
@@ -87,7 +87,7 @@ class InProcess:
         return tuple(SlotReport.from_text(report["report"][0].as_py()) for report in reports)
 
     def stored(self, store: Files, files: tuple[str, ...], columns: pa.Schema) -> pa.Table:
-        return pa.Table.from_batches(list(window_level.read_results(store, files, columns)), columns)
+        return pa.Table.from_batches(list(read_results(store, files, columns)), columns)
 
     def rows(self, table: pa.Table) -> pa.Table:
         return table

@@ -16,10 +16,10 @@ from skytide.batch import Keying
 from skytide.keyed import Chunk, Loads, Moves, Rebalancer, RebalancerLogic, RoutingTable, SlotReport, gathered
 from skytide.keyed.chunk import all_keys
 from skytide.keyed.state import ROWS, STATES
+from skytide.spark.api.keyed import KeyedQuery
 from skytide.spark.engine.jobs import SparkJobs
-from skytide.spark.engine.key_level import KeyTask, chunks_of
-from skytide.spark.engine.pane_level import REPORT
-from skytide.spark.query.keyed import KeyedQuery
+from skytide.spark.engine.keys import KeyTask, chunks_of
+from skytide.spark.engine.panes import REPORT
 from skytide.workloads.identity import derive
 
 MP, R_BLK, S_BLK = "MP", "R-BLK", "S-BLK"

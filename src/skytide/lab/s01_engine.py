@@ -17,8 +17,8 @@ from skytide.queries import low
 from skytide.records import Step
 from skytide.routing import AS_PID, EVEN, PB_RR, Splitting
 from skytide.sim.micro_batch import BatchCosts, run_batches
-from skytide.spark.query.run import Run
-from skytide.spark.query.stream import stream
+from skytide.spark.api.run import Run
+from skytide.spark.api.stream import stream
 from skytide.spark.session.local import local_session
 from skytide.spark.sources.workload import WorkloadStream, workload
 from skytide.windows import Windows

@@ -16,7 +16,7 @@ from skytide.lateness import FixedSlack
 from skytide.queries import Query, Skyline, combine, low
 from skytide.queries.unshared import Unshared
 from skytide.records import Step
-from skytide.spark.query.stream import stream
+from skytide.spark.api.stream import stream
 from skytide.spark.session.local import local_session
 from skytide.spark.sources.workload import workload
 

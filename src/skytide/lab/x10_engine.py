@@ -26,9 +26,9 @@ from skytide.lab.scenarios import START_US
 from skytide.lab.verdict import Claim, of_all
 from skytide.lateness import FixedSlack
 from skytide.records import Step
+from skytide.spark.api.run import Run
+from skytide.spark.api.stream import stream
 from skytide.spark.checkpoint import Store
-from skytide.spark.query.run import Run
-from skytide.spark.query.stream import stream
 from skytide.spark.session.local import local_session
 from skytide.trading import AlgoTrader
 from skytide.workloads.identity import derive

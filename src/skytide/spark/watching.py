@@ -11,14 +11,14 @@ import pyarrow.parquet as pq
 
 from skytide.queries.preference_query import PreferenceQuery
 from skytide.records.fleet import FleetStatus
+from skytide.spark.api.wording import short
 from skytide.spark.clock import time_of_day
-from skytide.spark.query.wording import short
 from skytide.watch.looks import OVER, FleetLook, Points, QueryLook, ScalerAbout, ScalerLook, StreamRow, Subject
 
 if TYPE_CHECKING:
+    from skytide.spark.api.run import Run
     from skytide.spark.engine.engine import Engine
     from skytide.spark.fleet import Fleet
-    from skytide.spark.query.run import Run
     from skytide.spark.scaling import Scaler
 
 MAX_POINTS = 2_000

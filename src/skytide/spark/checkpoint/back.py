@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 from skytide.batch import State
 from skytide.errors import InvalidInput, SkytideError
 from skytide.spark.checkpoint.files import Files
+from skytide.spark.checkpoint.folder import OwnedFolder
 from skytide.spark.checkpoint.owner import IN_USE
 from skytide.spark.checkpoint.sink_notes import SinkNote, noted_sinks
 from skytide.spark.checkpoint.spark_notes import SparkNotes
 from skytide.spark.checkpoint.store import MANIFESTS, Store, manifest_name
-from skytide.spark.sinks.folder import OwnedFolder
 
 _log = logging.getLogger(__name__)
 

@@ -42,10 +42,10 @@ from skytide.spark.checkpoint.sink_notes import note_sinks
 from skytide.spark.clock import Clock, time_of_day
 from skytide.spark.engine.identity import check_same, order_of, texts_of
 from skytide.spark.engine.jobs import Jobs
-from skytide.spark.engine.key_level import KeyTask, state_versions
-from skytide.spark.engine.pane_level import PaneTask
+from skytide.spark.engine.keys import KeyTask, state_versions
+from skytide.spark.engine.panes import PaneTask
 from skytide.spark.engine.spread import run_windows
-from skytide.spark.engine.window_level import WindowTask, result_columns
+from skytide.spark.engine.windows import WindowTask, result_columns
 from skytide.spark.sinks.outlets import Outlet, Sinks, check_unsent
 from skytide.spark.sinks.parquet import ParquetSink
 from skytide.spark.sinks.sinks import Appending

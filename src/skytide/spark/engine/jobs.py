@@ -13,11 +13,11 @@ from skytide.keyed import SlotReport
 from skytide.records import Status
 from skytide.spark.arrow import map_in_arrow, spark_schema
 from skytide.spark.checkpoint import Files
-from skytide.spark.engine import pane_level, window_level
-from skytide.spark.engine.key_level import KeyTask
-from skytide.spark.engine.pane_level import REPORT, PaneTask
+from skytide.spark.engine.keys import KeyTask
+from skytide.spark.engine.panes import REPORT, ROUTED, SLOT, PaneTask, read_reports
 from skytide.spark.engine.pinning import Pins
 from skytide.spark.engine.tasks import one_task, tasks
+from skytide.spark.engine.windows import read_results
 
 DESCRIPTION = "spark.job.description"
 STANDING = "\nso far "
@@ -65,7 +65,7 @@ class SparkJobs:
                 yield from task.run_partition(batches, _partition())
 
             reports = map_in_arrow(batch, run, spark_schema(StructType([]), REPORT))
-        return pane_level.read_reports(reports.toArrow())
+        return read_reports(reports.toArrow())
 
     def _sent(self, batch: DataFrame, task: PaneTask, way: Sent) -> DataFrame:
         """Return the reports of one task per partition of the batch, which sends tuples to slots, followed by one per slot."""
@@ -79,9 +79,9 @@ class SparkJobs:
         def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             yield from task.run_routed(batches, _partition(), splitting)
 
-        marks = spark_schema(StructType([]), pane_level.ROUTED)
+        marks = spark_schema(StructType([]), ROUTED)
         routed = map_in_arrow(batch, split, StructType([*batch.schema.fields, *marks.fields]))
-        sent = routed.repartitionById(slots, pane_level.SLOT)
+        sent = routed.repartitionById(slots, SLOT)
         return map_in_arrow(sent, run, spark_schema(StructType([]), REPORT))
 
     def read(self, batch: DataFrame) -> None:
@@ -105,8 +105,7 @@ class SparkJobs:
 
     def stored(self, store: Files, files: tuple[str, ...], columns: pa.Schema) -> DataFrame:
         """Return a lazy DataFrame that reads the files."""
-        read = window_level.read_results
-        return one_task(self._spark, lambda: read(store, files, columns), spark_schema(self._known, columns))
+        return one_task(self._spark, lambda: read_results(store, files, columns), spark_schema(self._known, columns))
 
     def rows(self, table: pa.Table) -> DataFrame:
         """Return a DataFrame of the table."""

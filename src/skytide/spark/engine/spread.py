@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from skytide.batch import OnDriver, Piece, Slices, StepReport, WindowReport
 from skytide.spark.engine.jobs import Jobs
-from skytide.spark.engine.window_level import WindowTask
+from skytide.spark.engine.windows import WindowTask
 
 DRIVER_THREADS = 4  # or as many as there are slots, if that is more: no task of this query runs meanwhile, but other queries may
 

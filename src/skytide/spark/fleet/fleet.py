@@ -21,13 +21,13 @@ from skytide.records.printing import Printed
 from skytide.records.secret import Address
 from skytide.routing import Splitting
 from skytide.spark.checkpoint import Files
+from skytide.spark.checkpoint.folder import OwnedFolder
 from skytide.spark.fleet.board import Board, Control
 from skytide.spark.fleet.feeds import STREAM
 from skytide.spark.fleet.reader import FleetReader
 from skytide.spark.fleet.settings import Settings, schema_text
 from skytide.spark.fleet.source import register_fleet
 from skytide.spark.fleet.standing import splits_of
-from skytide.spark.sinks.folder import OwnedFolder
 from skytide.spark.watching import fleet_subject
 from skytide.watch.serving import export, serve
 from skytide.windows import Duration, duration_us

@@ -23,6 +23,7 @@ from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailable
 from skytide.admission import STRATEGIES, Admission, Plan, Sample, admit
 from skytide.errors import SkytideError
 from skytide.spark.checkpoint import Files
+from skytide.spark.checkpoint.folder import OwnedFolder
 from skytide.spark.clock import Clock, time_of_day
 from skytide.spark.fleet.arrived import Arrived
 from skytide.spark.fleet.board import Board, Control
@@ -33,11 +34,10 @@ from skytide.spark.fleet.notes import NOTHING, FileNotes, InlineNotes, Note, Not
 from skytide.spark.fleet.reports import Counts, Inbox, Report, Reporter, Wait
 from skytide.spark.fleet.settings import Settings
 from skytide.spark.fleet.standing import FORGOTTEN, MOVED, standing, streams_table
-from skytide.spark.sinks.folder import OwnedFolder
 
 if TYPE_CHECKING:  # the pane level loads the compiled queries, which not every process needs
     from skytide.routing import Router
-    from skytide.spark.engine.pane_level import PaneTask, Tuples
+    from skytide.spark.engine.panes import PaneTask, Tuples
 
 OWNER, SPARKS = "owner", "(of a query on fleet.load())"
 """Where an offset says whose the folder for what cannot be read is, and the checkpoint of such a query, which only Spark knows."""

@@ -10,7 +10,7 @@ from skytide.batch import RunPanes
 from skytide.lateness import Order
 from skytide.lateness.clock import STAY_US
 from skytide.lateness.crowds import FAR_US, crowds_of, newest_of
-from skytide.spark.engine.pane_level import PaneTask, Tuples, times_us
+from skytide.spark.engine.panes import PaneTask, Tuples, times_us
 from skytide.spark.fleet.feeds import STREAM, Range, Records
 from skytide.spark.fleet.reports import Wait
 

@@ -12,7 +12,7 @@ from skytide.control import Controller, Guard, controller_of
 from skytide.errors.checks import is_whole, kind_of, one_of, refused, yes_or_no
 from skytide.loop.ports import Plant
 from skytide.records import Event
-from skytide.spark.query.run import Run
+from skytide.spark.api.run import Run
 from skytide.spark.scaling.executors import Pool, Share, Tell, pool_of
 from skytide.spark.scaling.json_store import JsonStore
 from skytide.spark.scaling.live import LiveQuery, Watched

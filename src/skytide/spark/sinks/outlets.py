@@ -12,10 +12,10 @@ from skytide.errors import InvalidInput
 from skytide.records import WindowRow
 from skytide.spark.checkpoint import Files, Store
 from skytide.spark.checkpoint.files import fresh_name
+from skytide.spark.checkpoint.folder import OwnedFolder
 from skytide.spark.checkpoint.sink_notes import SinkNote, noted_sinks
 from skytide.spark.engine.jobs import Jobs
-from skytide.spark.engine.pane_level import times_us
-from skytide.spark.sinks.folder import OwnedFolder
+from skytide.spark.engine.panes import times_us
 from skytide.spark.sinks.parquet import ParquetSink, is_staged
 from skytide.spark.sinks.sinks import Appending, MemorySink, Sink, console_sink
 from skytide.windows import Windows

@@ -11,7 +11,7 @@ from pyspark.sql.types import StructType
 from skytide.errors import InvalidInput, SkytideError
 from skytide.spark.arrow import arrow_schema
 from skytide.spark.checkpoint import fresh_name, sequence_of
-from skytide.spark.sinks.folder import OWN, OwnedFolder, folder_of
+from skytide.spark.checkpoint.folder import OWN, OwnedFolder, folder_of
 
 SPARK_TYPES = "org.apache.spark.sql.parquet.row.metadata"
 """Where Spark's own Parquet files say what Parquet has no type for, such as intervals, variants and collations."""

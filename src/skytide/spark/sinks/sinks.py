@@ -15,8 +15,8 @@ from skytide.errors.checks import refused
 from skytide.records.secret import hidden, revealed
 from skytide.spark.arrow import arrow_schema
 from skytide.spark.checkpoint import Place, place_of
+from skytide.spark.checkpoint.folder import OwnedFolder, folder_of
 from skytide.spark.compat import short_name
-from skytide.spark.sinks.folder import OwnedFolder, folder_of
 from skytide.spark.sinks.parquet import ParquetSink, codec_of
 
 Sink = Callable[[DataFrame, int], object]

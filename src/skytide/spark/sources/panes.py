@@ -19,10 +19,10 @@ from skytide.batch import Pace, Way
 from skytide.routing import Router, Splitting
 from skytide.spark.arrow import spark_schema
 from skytide.spark.checkpoint import Files
+from skytide.spark.checkpoint.folder import OwnedFolder
 from skytide.spark.clock import time_of_day
 from skytide.spark.engine.engine import Plan
-from skytide.spark.engine.pane_level import REPORT, PaneTask, Tuples
-from skytide.spark.sinks.folder import OwnedFolder
+from skytide.spark.engine.panes import REPORT, PaneTask, Tuples
 from skytide.spark.sources.private import register_private
 from skytide.spark.sources.quiet_end import end_quietly
 

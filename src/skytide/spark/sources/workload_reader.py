@@ -12,7 +12,7 @@ from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailable
 from skytide.errors import InvalidInput
 from skytide.routing import Router
 from skytide.spark.clock import now_us
-from skytide.spark.engine.pane_level import PaneTask, Tuples
+from skytide.spark.engine.panes import PaneTask, Tuples
 from skytide.spark.sources.playback import Playback
 from skytide.workloads.arrivals import SECOND_US
 from skytide.workloads.workload import Workload

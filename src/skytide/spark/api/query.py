@@ -16,20 +16,20 @@ from skytide.keyed import KeyedStep, Tagged, TimeWindows
 from skytide.lateness import Slack
 from skytide.queries import Identity, Query
 from skytide.routing import EVEN, TB_RR, Splitting, strategy_of
+from skytide.spark.api.binding import bind
+from skytide.spark.api.checks import check_asked, check_start, check_streamed
+from skytide.spark.api.folders import check_folders
+from skytide.spark.api.retained import has_state, notes_retained
+from skytide.spark.api.run import Run
+from skytide.spark.api.windows_of_rows import windows_of_rows
 from skytide.spark.arrow import arrow_schema, bounded, spark_schema
 from skytide.spark.checkpoint import SparkNotes, Store, checkpoint_place, place_of
+from skytide.spark.checkpoint.folder import claim_all
 from skytide.spark.checkpoint.sink_notes import SinkNote, note_sinks
 from skytide.spark.engine.engine import Engine, Plan
 from skytide.spark.engine.jobs import SparkJobs, describe
 from skytide.spark.engine.pinning import Pins
-from skytide.spark.query.binding import bind
-from skytide.spark.query.checks import check_asked, check_start, check_streamed
-from skytide.spark.query.folders import check_folders
-from skytide.spark.query.retained import has_state, notes_retained
-from skytide.spark.query.run import Run
-from skytide.spark.query.windows_of_rows import windows_of_rows
 from skytide.spark.session.failure import cut_off
-from skytide.spark.sinks.folder import claim_all
 from skytide.spark.sinks.outlets import Sinks
 from skytide.spark.sinks.parquet import ParquetSink
 from skytide.spark.sinks.sinks import MemorySink, SideSink, Sink, TableSink, side_sink_of, sink_named, sink_of

@@ -32,13 +32,13 @@ from skytide.queries import Aggregate, Measure, Query
 from skytide.queries.asks import Asks
 from skytide.queries.columns import named_twice
 from skytide.queries.extremes import has_order
+from skytide.spark.api.aggregated import AggregatedFrame, aggregated_frame, asked_over, fields_of
+from skytide.spark.api.aggregates import aggregate_of
+from skytide.spark.api.binding import bind, check_collations
+from skytide.spark.api.checks import check_asked, check_columns, check_slots
+from skytide.spark.api.query import ContinuousQuery, asked
+from skytide.spark.api.run import Run
 from skytide.spark.arrow import arrow_schema, bounded, map_in_arrow, spark_schema
-from skytide.spark.query.aggregated import AggregatedFrame, aggregated_frame, asked_over, fields_of
-from skytide.spark.query.aggregates import aggregate_of
-from skytide.spark.query.binding import bind, check_collations
-from skytide.spark.query.checks import check_asked, check_columns, check_slots
-from skytide.spark.query.continuous import ContinuousQuery, asked
-from skytide.spark.query.run import Run
 from skytide.spark.sinks.sinks import SideSink, Sink
 from skytide.spark.sources.panes import OwnSource
 from skytide.trading import Candlesticks

@@ -22,7 +22,7 @@ from skytide.keyed.work import HASH, STATE, Chunks
 from skytide.spark.checkpoint import Files
 from skytide.spark.checkpoint.files import fresh_name
 from skytide.spark.engine.chunk_memory import memory
-from skytide.spark.engine.pane_level import REPORT
+from skytide.spark.engine.panes import REPORT
 from skytide.spark.sinks.parquet import ParquetSink
 
 KEYS_REPORTED = 8

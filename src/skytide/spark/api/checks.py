@@ -14,7 +14,7 @@ from skytide.errors.limits import MAX_SLOTS
 from skytide.queries import Query
 from skytide.routing import strategy_of
 from skytide.spark.arrow import HELPER, arrow_schema
-from skytide.spark.engine.window_level import BOUNDS
+from skytide.spark.engine.windows import BOUNDS
 from skytide.spark.sinks.sinks import FILE_FORMATS
 
 BATCH = "batch"  # the column that readers make of the folders of batches, which would hide another of that name

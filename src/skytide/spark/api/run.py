@@ -20,12 +20,12 @@ from skytide.errors.checks import real
 from skytide.keyed import RoutingTable
 from skytide.records import Status, WindowRow
 from skytide.records.printing import Printed
+from skytide.spark.api.checks import check_slots
+from skytide.spark.api.wording import short
 from skytide.spark.compat import JAVA_GONE, found_nothing_new, java_ends, spark_ended
 from skytide.spark.engine.engine import Engine
 from skytide.spark.engine.jobs import SparkJobs
 from skytide.spark.fleet import Fleet
-from skytide.spark.query.checks import check_slots
-from skytide.spark.query.wording import short
 from skytide.spark.session.failure import by_end_of_spark, reason
 from skytide.spark.session.interrupt import Interrupt
 from skytide.spark.sinks.outlets import window_table

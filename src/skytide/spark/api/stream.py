@@ -12,11 +12,11 @@ from skytide.errors import InvalidInput
 from skytide.errors.checks import kind_of, refused, words, yes_or_no
 from skytide.lateness import Slack
 from skytide.queries import Asks, Measure, Query
+from skytide.spark.api.aggregated import AggregatedFrame, AggregatedQuery
+from skytide.spark.api.aggregates import aggregate_of
+from skytide.spark.api.keyed import Keyed, KeyedQuery, KeyedWindowed, key_columns, slack_of
+from skytide.spark.api.query import ContinuousQuery, asked
 from skytide.spark.fleet import Fleet
-from skytide.spark.query.aggregated import AggregatedFrame, AggregatedQuery
-from skytide.spark.query.aggregates import aggregate_of
-from skytide.spark.query.continuous import ContinuousQuery, asked
-from skytide.spark.query.keyed import Keyed, KeyedQuery, KeyedWindowed, key_columns, slack_of
 from skytide.spark.sources.panes import OwnSource
 from skytide.spark.sources.workload import WorkloadStream
 from skytide.windows import Duration, Windows, sliding

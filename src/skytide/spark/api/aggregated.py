@@ -14,12 +14,12 @@ from skytide.queries import Identity, Query
 from skytide.queries.aggregate import Result
 from skytide.queries.asks import Asks
 from skytide.queries.over import Over
+from skytide.spark.api.aggregates import expression_of
+from skytide.spark.api.binding import existing
+from skytide.spark.api.checks import check_asked
+from skytide.spark.api.query import ContinuousQuery
 from skytide.spark.arrow import HELPER, arrow_schema, bounded, spark_schema
-from skytide.spark.engine.window_level import BOUNDS, result_columns
-from skytide.spark.query.aggregates import expression_of
-from skytide.spark.query.binding import existing
-from skytide.spark.query.checks import check_asked
-from skytide.spark.query.continuous import ContinuousQuery
+from skytide.spark.engine.windows import BOUNDS, result_columns
 
 Continuous = TypeVar("Continuous", bound=ContinuousQuery)
 

@@ -14,7 +14,7 @@ from skytide.queries import Query, sliding_memory
 from skytide.queries.sliding import ALIVE, Answers, Incremental, Panes, Sliding
 from skytide.spark.checkpoint import Files
 from skytide.spark.checkpoint.files import fresh_name
-from skytide.spark.engine.pane_level import REPORT
+from skytide.spark.engine.panes import REPORT
 from skytide.spark.sinks.parquet import ParquetSink
 from skytide.windows import Windows, pane_bounds, tuples_per_window, windows_with_panes
 
