@@ -3,6 +3,7 @@
 What is named here is loaded when it is first asked for: a process that needs one part does not wait for the others.
 """
 
+import warnings
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -17,16 +18,17 @@ if TYPE_CHECKING:
     from skytide.records import Status, WindowRow
     from skytide.records.fleet import FleetStatus, SplitStatus
     from skytide.routing import Splitting
-    from skytide.spark.api.aggregated import AggregatedFrame, AggregatedQuery
+    from skytide.spark.api.chain import AggregatedFrame
     from skytide.spark.api.dataframe import apply, k_dominant, levels, skyband, skyline, top_delta, top_k
-    from skytide.spark.api.keyed import AggregatedKeys, Keyed, KeyedQuery, KeyedWindowed
+    from skytide.spark.api.keyed import Keyed, KeyedWindowed
+    from skytide.spark.api.options import Parallelism, Sides
     from skytide.spark.api.query import ContinuousQuery
     from skytide.spark.api.run import Run
     from skytide.spark.api.sql import register
     from skytide.spark.api.stream import Stream, Windowed, stream
     from skytide.spark.fleet import Fleet, fleet
     from skytide.spark.scaling import Event, History, Scaler, ScalerStatus, autoscale
-    from skytide.spark.sinks.sinks import SideSink, Sink
+    from skytide.spark.sinks.base import SideSink, Sink, SinkFunction
     from skytide.spark.sources.workload import WorkloadStream, workload
     from skytide.windows import Duration
 
@@ -34,8 +36,6 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AggregatedFrame",
-    "AggregatedKeys",
-    "AggregatedQuery",
     "ContinuousQuery",
     "Controller",
     "Cycle",
@@ -54,13 +54,13 @@ __all__ = [
     "KSlack",
     "Keyed",
     "KeyedOperator",
-    "KeyedQuery",
     "KeyedWindowed",
     "LocalThresholds",
     "Measure",
     "Mergeable",
     "Mpc",
     "Nulls",
+    "Parallelism",
     "Preference",
     "Profile",
     "Query",
@@ -71,7 +71,9 @@ __all__ = [
     "Scaler",
     "ScalerStatus",
     "SideSink",
+    "Sides",
     "Sink",
+    "SinkFunction",
     "Sizes",
     "SkytideError",
     "Slack",
@@ -122,11 +124,12 @@ _HOMES = {
     "lateness": ("DropRatio", "FixedSlack", "KSlack", "Slack"),
     "queries": ("Expression", "Measure", "Mergeable", "Nulls", "Preference", "Query", "collect", "diff", "high", "low"),
     "records": ("Status", "WindowRow"),
-    "spark.api.aggregated": ("AggregatedFrame", "AggregatedQuery"),
+    "spark.api.chain": ("AggregatedFrame",),
     "spark.api.query": ("ContinuousQuery",),
     "spark.api.dataframe": ("apply", "k_dominant", "levels", "skyband", "skyline", "top_delta", "top_k"),
     "spark.fleet": ("Fleet", "fleet"),
-    "spark.api.keyed": ("AggregatedKeys", "Keyed", "KeyedQuery", "KeyedWindowed"),
+    "spark.api.keyed": ("Keyed", "KeyedWindowed"),
+    "spark.api.options": ("Parallelism", "Sides"),
     "spark.api.run": ("Run",),
     "spark.scaling": (
         "Event",
@@ -135,7 +138,7 @@ _HOMES = {
         "ScalerStatus",
         "autoscale",
     ),
-    "spark.sinks.sinks": ("SideSink", "Sink"),
+    "spark.sinks.base": ("SideSink", "Sink", "SinkFunction"),
     "spark.api.sql": ("register",),
     "spark.api.stream": ("Stream", "Windowed", "stream"),
     "spark.sources.workload": ("WorkloadStream", "workload"),
@@ -150,6 +153,11 @@ _HOMES = {
     "routing": ("Splitting",),
     "windows": ("Duration",),
 }
+_RENAMED = {
+    "AggregatedKeys": "ContinuousQuery",
+    "AggregatedQuery": "ContinuousQuery",
+    "KeyedQuery": "ContinuousQuery",
+}
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 
 
@@ -157,6 +165,9 @@ if not TYPE_CHECKING:  # for a type checker there is what is imported above, and
 
     def __getattr__(name: str) -> object:
         """Load what is asked for."""
+        if name in _RENAMED:
+            warnings.warn(f"skytide.{name} has moved: write skytide.{_RENAMED[name]}", DeprecationWarning, stacklevel=2)
+            name = _RENAMED[name]
         if name not in _HOME:
             raise AttributeError(f"module 'skytide' has no attribute {name!r}")
         try:

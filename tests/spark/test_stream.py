@@ -233,7 +233,7 @@ def test_tuples_by_key_give_the_same_aggregates(spark: SparkSession, files: str,
     assert run.await_termination()
     assert rows_of(run.results()) == expected
     assert run.status().pane_slots in (3, 4)
-    known = run._engine.plan.store.latest().router["KEYS"]["keys"]
+    known = run._engine.store.latest().router["KEYS"]["keys"]
     assert 0 < len(known["divided"]) <= 100
     assert run.status().splitting_factor >= 1
     before = finish(asked, "memory", tmp_path / "b", flush=False).results()

@@ -3,6 +3,7 @@
 import datetime
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -10,16 +11,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from hypothesis import strategies as st
 
-from skytide.batch import PaneReport, Rules, Sent, Way
-from skytide.keyed import SlotReport
+from skytide.batch import PaneReport, Rules, Sent, StepReport, Way, WindowReport
+from skytide.keyed import KeyedStep, SlotReport
 from skytide.lateness import DropRatio, FixedSlack, KSlack, Slack
 from skytide.queries import Aggregate, KDominant, Measure, Over, Query, Skyline, TopK, high, low
 from skytide.spark.checkpoint import Files, Store
-from skytide.spark.engine.engine import Plan
 from skytide.spark.engine.keys import KeyTask
 from skytide.spark.engine.panes import REPORT, ROUTED, SLOT, PaneTask, read_reports
+from skytide.spark.engine.spec import QuerySpec
 from skytide.spark.engine.windows import read_results
-from skytide.spark.sinks.outlets import Sinks
+from skytide.spark.sinks.base import Sink, Staged
+from skytide.spark.sinks.roles import Sinks
 from skytide.windows import Windows
 from support import oracle
 
@@ -62,7 +64,7 @@ class InProcess:
         return read_reports(pa.Table.from_batches(reports, REPORT))
 
     def _sent(self, batch: list[pa.Table], task: PaneTask, way: Sent) -> PaneReport:
-        slots, state = task.plan.slots, json.loads(json.dumps(task.plan.router))
+        slots, state = task.instruction.slots, json.loads(json.dumps(task.instruction.router))
         split = []
         for part in batch:
             router = way.splitting.build(slots, state)
@@ -79,8 +81,8 @@ class InProcess:
     def read(self, batch: list[pa.Table]) -> None:
         pass
 
-    def window_task(self, work: Callable[[], Iterator[pa.RecordBatch]]) -> str:
-        return str(next(work())["report"][0].as_py())
+    def window_task(self, work: Callable[[], WindowReport | StepReport]) -> str:
+        return work().to_text()
 
     def keys(self, task: KeyTask) -> tuple[SlotReport, ...]:
         reports = [next(task.run(slot)) for slot in range(task.slots)]
@@ -93,7 +95,7 @@ class InProcess:
         return table
 
 
-class Collected:
+class Collected(Sink):
     """A sink that remembers what it got by number, and accepts nothing else under the same number."""
 
     def __init__(self) -> None:
@@ -102,6 +104,13 @@ class Collected:
     def __call__(self, results: pa.Table, number: int) -> None:
         before = self.batches.setdefault(number, results)
         assert before is results or before.equals(results)  # a NaN does not equal itself
+
+    def publish(self, sequence: int, staged: Staged) -> None:
+        if staged:
+            self(staged.frame(), sequence)
+
+    def describe(self) -> str:
+        return "function"
 
     def rows(self) -> list[dict[str, Any]]:
         return [row for number in sorted(self.batches) for row in self.batches[number].to_pylist()]
@@ -127,10 +136,34 @@ def tuples(batches: list[Batch]) -> list[list[pa.Table]]:
     return out
 
 
+@dataclass(frozen=True)
+class Plan:
+    """What an engine needs besides sinks: `Engine(*plan, sinks)`."""
+
+    spec: QuerySpec
+    rules: Rules
+    store: Store
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter((self.spec, self.rules, self.store))
+
+    def but(self, **changes: Any) -> "Plan":
+        """Return the plan with another description of the query."""
+        return replace(self, spec=replace(self.spec, **changes))
+
+    @staticmethod
+    def of(query: Query, rules: Rules, store: Store, columns: pa.Schema | None = None, step: KeyedStep | None = None) -> "Plan":
+        """Return the plan of a query over COLUMNS or others, which keeps late and invalid tuples."""
+        spec = QuerySpec(
+            query, "ts", columns or COLUMNS, rules.windows, rules.slack, step=step, late_wanted=True, invalid_wanted=True
+        )
+        return Plan(spec, rules, store)
+
+
 def plan_of(query: Query, folder: str, windows: Windows, slack: Slack, store: Store | None = None, **rules: Any) -> Plan:
     """Return the plan of a query over COLUMNS, with a checkpoint in a folder or in another store."""
     known = Rules(windows, slack, can_spread=query.skyline_inside() is not None, **rules)
-    return Plan(query, known, "ts", COLUMNS, (), store or Store(folder), late_wanted=True, invalid_wanted=True)
+    return Plan.of(query, known, store or Store(folder))
 
 
 class Outputs:
@@ -156,7 +189,7 @@ class Outputs:
         self._check_windows([row for row in everything if row["id"] not in aside], plan)
 
     def _check_windows(self, accepted: list[dict[str, Any]], plan: Plan) -> None:
-        windows, ask = plan.rules.windows, ASKED[QUERIES.index(plan.query)]
+        windows, ask = plan.rules.windows, ASKED[QUERIES.index(plan.spec.query)]
         results, stats = self.results.rows(), self.windows.rows()
         assert [row["window_start"] for row in results] == sorted(row["window_start"] for row in results)
         tuples = [{**row, "ts": micros(row["ts"])} for row in accepted]

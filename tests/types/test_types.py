@@ -107,5 +107,5 @@ OURS = re.compile(r"\bskytide(?:\.\w+)*\.(\w+)")
 INSIDE = {
     *("ControllerLogic", "SlackLogic", "Judge", "MpcOptions", "ColumnLike", "Groups"),  # of those who write controllers and slacks
     *("Way", "Files", "FleetReader", "LiveQuery", "Plant", "Store", "FrequencyAware", "PidLogic"),  # of the engine
-    *("Identity", "OwnedFolder"),
+    *("Identity", "OwnedFolder", "QuerySpec", "Slots", "StreamingQuery", "CheckpointIdentity", "OnSpark", "Staged", "Stages"),
 }

@@ -25,7 +25,7 @@ from skytide.queries.sketches import DEFAULT_ACCURACY
 from skytide.spark.api.unparse import sql_of
 from skytide.spark.arrow import HELPER, arrow_type
 from skytide.spark.compat import analysed_plan, is_connect, jvm
-from skytide.spark.engine.windows import BOUNDS
+from skytide.spark.engine.spec import BOUNDS
 
 AGGREGATES = {
     "Count": "count",

@@ -1,9 +1,8 @@
 """Operators on the tuples of each key, as people write them: `stream(df).keyed("symbol").count_window(1_000, slide=25).apply(...)`."""
 
-import os
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
-from typing import Any, Generic, NoReturn, TypeVar, cast, overload
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar, cast, overload
 
 import numpy as np
 import pyarrow as pa
@@ -32,14 +31,13 @@ from skytide.queries import Aggregate, Measure, Query
 from skytide.queries.asks import Asks
 from skytide.queries.columns import named_twice
 from skytide.queries.extremes import has_order
-from skytide.spark.api.aggregated import AggregatedFrame, aggregated_frame, asked_over, fields_of
 from skytide.spark.api.aggregates import aggregate_of
 from skytide.spark.api.binding import bind, check_collations
-from skytide.spark.api.checks import check_asked, check_columns, check_slots
-from skytide.spark.api.query import ContinuousQuery, asked
-from skytide.spark.api.run import Run
+from skytide.spark.api.chain import AggregatedFrame, aggregated_frame, refuse_further
+from skytide.spark.api.checks import check_asked, check_columns
+from skytide.spark.api.query import ContinuousQuery, ask
 from skytide.spark.arrow import arrow_schema, bounded, map_in_arrow, spark_schema
-from skytide.spark.sinks.sinks import SideSink, Sink
+from skytide.spark.engine.spec import QuerySpec
 from skytide.spark.sources.panes import OwnSource
 from skytide.trading import Candlesticks
 from skytide.windows import Duration, Windows, duration_us, sliding
@@ -47,7 +45,7 @@ from skytide.windows import Duration, Windows, duration_us, sliding
 GROUP = "__skytide_group"
 GROUP_BITS = np.uint64(56)  # to shift a hash by: its first 8 bits are the group
 END_OF_TIME_US = 2**62
-KeyedAnswer = TypeVar("KeyedAnswer", "KeyedQuery", DataFrame)
+KeyedAnswer = TypeVar("KeyedAnswer", ContinuousQuery, DataFrame)
 COUNT_BOUNDS = ("row_start", "row_end", "window_start", "window_end")
 
 
@@ -111,7 +109,7 @@ class Keyed(Generic[KeyedAnswer]):
 
     def apply(self, operator: KeyedOperator, *, slack: Slack | None = None) -> KeyedAnswer:
         """Pass the tuples of each key to an operator of your own, in order of time; `slack` says how long to wait for late ones."""
-        return cast(KeyedAnswer, _asked(self, None, slack_of(slack), None, Operator(operator)))
+        return cast(KeyedAnswer, _ask(self, None, slack_of(slack), None, Operator(operator)))
 
 
 @dataclass(frozen=True)
@@ -130,7 +128,7 @@ class KeyedWindowed(Asks[KeyedAnswer]):
         return self.apply(Candlesticks(price=price, volume=volume, time=self.time))
 
     @overload
-    def aggregate(self: "KeyedWindowed[KeyedQuery]", *measures: str | Column | Measure) -> "AggregatedKeys": ...
+    def aggregate(self: "KeyedWindowed[ContinuousQuery]", *measures: str | Column | Measure) -> ContinuousQuery: ...
 
     @overload
     def aggregate(self: "KeyedWindowed[DataFrame]", *measures: str | Column | Measure) -> AggregatedFrame: ...
@@ -143,89 +141,22 @@ class KeyedWindowed(Asks[KeyedAnswer]):
         if isinstance(self.windows, TimeWindows):
             # Partial results of a key can be merged, so its tuples need not be in one place: no key is too frequent.
             query = OfEachKey.of(aggregate_of(self.df, measures, self.keys, self.time))
-            return asked(AggregatedKeys, self.df, self.time, self.windows.windows, self.slack, query, self.source)
-        found = _asked(self, self.windows, self.slack, aggregate_of(self.df, measures, (), self.time), None)
-        return aggregated_frame(found, _NotFurther()) if isinstance(found, DataFrame) else AggregatedKeys(**fields_of(found))
+            return ask(self.df, self.time, self.windows.windows, self.slack, query, self.source)
+        return _ask(self, self.windows, self.slack, aggregate_of(self.df, measures, (), self.time), None)
 
     def apply(self, query: Query | KeyedOperator) -> KeyedAnswer:
         """Ask any query, or pass each window to an operator of your own."""
         given = (query, None) if isinstance(query, Query) else (None, Operator(query))
-        return cast(KeyedAnswer, _asked(self, self.windows, self.slack, *given))
+        return cast(KeyedAnswer, _ask(self, self.windows, self.slack, *given))
 
 
-class KeyedQuery(ContinuousQuery):
-    """An operator on keys, ready to start."""
-
-    def start(  # type: ignore[override]
-        self,
-        sink: Sink | str,
-        *,
-        checkpoint: str | os.PathLike[str],
-        slots: int | None = None,
-        trigger: Duration = "500 ms",
-        path: str | os.PathLike[str] | None = None,
-        options: Mapping[str, str] | None = None,
-        late: SideSink | None = None,
-        windows: SideSink | None = None,
-        invalid: SideSink | None = None,
-        flush: bool = False,
-        name: str | None = None,
-    ) -> Run:
-        """Start the query, and return its handle; results come out once and in order within a key, even after a crash and while keys move.
-
-        `slots` are the tasks that work on keys at the same time (default: one per core); `run.resize(slots=...)` changes their number.
-        The other arguments are those of `ContinuousQuery.start`; `windows` gets a row for each batch with results.
-        """
-        check_slots("slots", slots)
-        given = replace(self, slots=slots)
-        return ContinuousQuery.start(
-            given,
-            sink,
-            pane_slots=None if self.step else slots,
-            checkpoint=checkpoint,
-            trigger=trigger,
-            path=path,
-            options=options,
-            late=late,
-            windows=windows,
-            invalid=invalid,
-            flush=flush,
-            name=name,
-        )
-
-
-class _NotFurther:
-    """Refuses a further query on aggregates of windows that are measured in rows."""
-
-    def apply(self, query: Query) -> NoReturn:
-        raise InvalidInput(
-            value=f"{type(query).__name__} over aggregates",
-            reason="each window of rows belongs to one key, so there is nothing to compare it with",
-            remedy='use windows of time, such as .window("1 minute")',
-        )
-
-
-class AggregatedKeys(KeyedQuery, Asks[KeyedQuery]):
-    """Aggregates of each key over windows of time, ready to start or to be asked further: which keys are the best of a window?"""
-
-    def apply(self, query: Query) -> KeyedQuery:
-        """Ask any query of the aggregates of all keys in each window."""
-        if self.step is not None:
-            _NotFurther().apply(query)
-        return KeyedQuery(**fields_of(asked_over(self, query)))
-
-    def windows_of_all_rows(self) -> AggregatedFrame:
-        """Return the windows of rows that do not stream, in one lazy plan."""
-        return aggregated_frame(super().windows_of_all_rows(), self)
-
-
-def _asked(
+def _ask(
     keyed: "Keyed[Any] | KeyedWindowed[Any]",
     windows: CountWindows | TimeWindows | None,
     slack: Slack,
     query: Query | None,
     operator: Operator | None,
-) -> "KeyedQuery | DataFrame":
+) -> ContinuousQuery | DataFrame:
     """Return a continuous query, or the results as a DataFrame if the rows do not stream."""
     taken = () if windows is None else COUNT_BOUNDS if isinstance(windows, CountWindows) else COUNT_BOUNDS[2:]
     df: DataFrame = keyed.df
@@ -251,9 +182,11 @@ def _asked(
     _check_results(step)
     tick = windows.tick if windows is not None else Windows(TICK_US, TICK_US)
     tagged = Tagged(keyed.keys, asked=query)
-    if not df.isStreaming:
-        return _of_rows(df, step)
-    return KeyedQuery(df, keyed.time, tick, slack, tagged, helpers, keyed.source, identity.of_keys(keyed.keys), step)
+    spec = QuerySpec(tagged, keyed.time, columns, tick, slack, helpers, step, identity.of_keys(keyed.keys))
+    if df.isStreaming:
+        return ContinuousQuery(df, spec, keyed.source)
+    results = _of_rows(df, step)
+    return aggregated_frame(results, refuse_further) if isinstance(query, Aggregate) else results
 
 
 def _check_travels(given: object) -> None:

@@ -16,8 +16,9 @@ from skytide.queries import Query, sliding_memory
 from skytide.queries.sliding import Panes
 from skytide.spark.arrow import arrow_schema, bounded, map_in_arrow, plainly_named, spark_schema
 from skytide.spark.engine.panes import by_pane
+from skytide.spark.engine.spec import result_columns
 from skytide.spark.engine.tasks import Reducer
-from skytide.spark.engine.windows import WINDOWS_AT_ONCE, result_columns, slide_over, with_bounds
+from skytide.spark.engine.windows import WINDOWS_AT_ONCE, slide_over, with_bounds
 from skytide.windows import Windows, stretches, windows_with_panes
 
 PANE = "__skytide_pane"

@@ -324,7 +324,8 @@ def manifest_sequence(name: str) -> int | None:
 
 
 def _outputs(state: State) -> set[str]:
-    return set(state.output_files())
+    """Return the files of an output that are in the store: sinks may have staged others, which are theirs."""
+    return {name for name in state.output_files() if name.partition("/")[0] in FOLDERS}
 
 
 def _all_files(state: State) -> set[str]:

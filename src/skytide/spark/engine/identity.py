@@ -4,12 +4,17 @@ import json
 from collections.abc import Iterable
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from skytide.errors import InvalidInput
-from skytide.keyed import KeyedStep
+from skytide.keyed import KeyedState, KeyedStep, Operator
+from skytide.keyed.operator import VERSION_BYTES
+from skytide.keyed.state import STATES
+from skytide.keyed.work import STATE
 from skytide.queries import Identity
 from skytide.queries.described import PYTHON, described
 from skytide.queries.identity import strictly, without_expressions
+from skytide.spark.checkpoint import Files, Store
 from skytide.windows import Windows, shown
 
 Texts = dict[str, str]
@@ -60,6 +65,25 @@ def check_same(before: Texts, now: Texts, folder: str, *, upgrades: bool = False
             reason=_belongs(folder, f"with the results {before[RESULTS]}"),
             remedy=f"give them the same names and types, as in CAST(... AS double), or {ANOTHER}",
         )
+
+
+def check_versions(operator: Operator, keyed: KeyedState, store: Store) -> None:
+    """Refuse an operator on keys that cannot read states of other versions, before it writes its own beside them."""
+    for version in sorted(state_versions(store.files, keyed) - {operator.version}):
+        raise InvalidInput(
+            value=f"{operator.name} of version {operator.version}",
+            reason=f"the checkpoint {store.folder} has states that its version {version} wrote",
+            remedy="add a method upgrade(state, version), go back to that version, or start with another checkpoint folder",
+        )
+
+
+def state_versions(files: Files, keyed: KeyedState) -> set[int]:
+    """Return the versions of an operator whose states are stored."""
+    versions = set()
+    for stored in (chunk for chunk in keyed.chunks if chunk.kind == STATES):
+        heads = pc.unique(pc.binary_slice(files.map_table(stored.file)[STATE], 0, VERSION_BYTES))
+        versions |= {int.from_bytes(head, "big") for head in heads.to_pylist()}
+    return versions
 
 
 def order_of(before: Texts, now: Texts) -> tuple[int, ...] | None:

@@ -1,5 +1,6 @@
 """The jobs of a batch, run by Spark."""
 
+import copy
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
@@ -8,7 +9,7 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from skytide.batch import InSource, PaneReport, Sent, Way
+from skytide.batch import InSource, PaneReport, Sent, StepReport, Way, WindowReport
 from skytide.keyed import SlotReport
 from skytide.records import Status
 from skytide.spark.arrow import map_in_arrow, spark_schema
@@ -17,10 +18,10 @@ from skytide.spark.engine.keys import KeyTask
 from skytide.spark.engine.panes import REPORT, ROUTED, SLOT, PaneTask, read_reports
 from skytide.spark.engine.pinning import Pins
 from skytide.spark.engine.tasks import one_task, tasks
-from skytide.spark.engine.windows import read_results
+from skytide.spark.engine.windows import in_task, read_results
 
 DESCRIPTION = "spark.job.description"
-STANDING = "\nso far "
+SO_FAR = "\nso far "
 """Where Spark's own description of a batch ends, and ours begins."""
 
 
@@ -33,8 +34,8 @@ class Jobs(Protocol):
     def read(self, batch: Any) -> None:
         """Execute a batch, and do nothing with its tuples."""
 
-    def window_task(self, work: Callable[[], Iterator[pa.RecordBatch]]) -> str:
-        """Run a task of the window level, and return its report; several threads may do that at once."""
+    def window_task(self, work: Callable[[], WindowReport | StepReport]) -> str:
+        """Run a task of the window level, and return its report as a text; several threads may do that at once."""
 
     def keys(self, task: KeyTask) -> tuple[SlotReport, ...]:
         """Run the level of keys, one task per slot, and return their reports."""
@@ -53,6 +54,12 @@ class SparkJobs:
         """Run jobs in a session; `known` are fields whose Spark types are kept, `pins` know where slots ran before."""
         self._spark, self._known, self._pins = spark, known, pins
 
+    def on(self, spark: SparkSession) -> "SparkJobs":
+        """Return the same jobs in the session of a batch."""
+        jobs = copy.copy(self)
+        jobs._spark = spark
+        return jobs
+
     def panes(self, batch: DataFrame, task: PaneTask, way: Way) -> PaneReport:
         """Run the pane level, one task per slot, and return its report."""
         if isinstance(way, InSource):
@@ -69,7 +76,7 @@ class SparkJobs:
 
     def _sent(self, batch: DataFrame, task: PaneTask, way: Sent) -> DataFrame:
         """Return the reports of one task per partition of the batch, which sends tuples to slots, followed by one per slot."""
-        slots, splitting, state = task.plan.slots, way.splitting, task.plan.router
+        slots, splitting, state = task.instruction.slots, way.splitting, task.instruction.router
 
         def split(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             router = splitting.build(slots, state)
@@ -88,9 +95,9 @@ class SparkJobs:
         """Execute a batch inside the JVM: operators with a state commit it then, and watermarks move on."""
         batch.write.format("noop").mode("overwrite").save()
 
-    def window_task(self, work: Callable[[], Iterator[pa.RecordBatch]]) -> str:
+    def window_task(self, work: Callable[[], WindowReport | StepReport]) -> str:
         """Run a job of one task, and return its report."""
-        reports = one_task(self._spark, work, spark_schema(StructType([]), REPORT)).toArrow()
+        reports = one_task(self._spark, lambda: in_task(work), spark_schema(StructType([]), REPORT)).toArrow()
         return str(reports["report"][0].as_py())
 
     def keys(self, task: KeyTask) -> tuple[SlotReport, ...]:
@@ -116,9 +123,9 @@ class SparkJobs:
 def describe(spark: SparkSession, status: Status) -> None:
     """Add to Spark's own description of the jobs of a batch, which its pages show, where the query stood before it."""
     context = spark.sparkContext
-    known = (context.getLocalProperty(DESCRIPTION) or "").partition(STANDING)[0]
+    known = (context.getLocalProperty(DESCRIPTION) or "").partition(SO_FAR)[0]
     late = f", {status.late:,} of {status.tuples:,} tuples late"
-    context.setJobDescription(f"{known}{STANDING}{status.windows_out:,} windows out{late}, {status.open_panes:,} panes open")
+    context.setJobDescription(f"{known}{SO_FAR}{status.windows_out:,} windows out{late}, {status.open_panes:,} panes open")
 
 
 def _partition() -> int:

@@ -189,8 +189,8 @@ class FleetReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def panes(self, start: Offset, end: Offset, task: "PaneTask", router: "Router") -> list[tuple[int, InputPartition]]:
         """Return the splits of a batch, each a slot of the pane level; the next batch may have as many as the query has slots by then."""
-        if task.plan.slots != self.max_splits:
-            self.max_splits = task.plan.slots
+        if task.instruction.slots != self.max_splits:
+            self.max_splits = task.instruction.slots
             self._planner = self._admission().build(self._planner.snapshot())
         return list(enumerate(self._splits(end)))
 
@@ -199,8 +199,8 @@ class FleetReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         assert isinstance(partition, Split)
         from skytide.spark.fleet.rows import Holding, as_tuples
 
-        holding = Holding(partition.ranges, task.plan, self.settings.hold_us, partition.columns.left_out)
-        yield from as_tuples(self.records(partition, task.plan.sequence, holding.wait), holding, task)
+        holding = Holding(partition.ranges, task.instruction, self.settings.hold_us, partition.columns.left_out)
+        yield from as_tuples(self.records(partition, task.instruction.sequence, holding.wait), holding, task)
 
     def times_us(self, start: Offset) -> None:
         """Return None: nobody knows how far streams have come in time."""

@@ -11,16 +11,15 @@ class RunSlots:
     def __init__(self, run: Run) -> None:
         """Look at a running query."""
         self._run = run
-        self.of_keys = run._engine.plan.rules.keying is not None
+        self.of_keys = run.is_keyed
 
     def pane_slots(self) -> int:
         """Return the tasks of the pane level, or those of an operator on keys, from the next batch on."""
-        panes, _, keys = self._run._engine.slots
-        return keys if self.of_keys else panes
+        return self._run.slots.keys if self.of_keys else self._run.slots.panes
 
     def window_slots(self) -> int:
         """Return the tasks of the window level, from the next batch on."""
-        return self._run._engine.slots[1]
+        return self._run.slots.windows
 
     def resize(self, pane_slots: int | None, window_slots: int | None) -> None:
         """Change the slots from the next batch on."""
