@@ -24,7 +24,7 @@ FOLLOWED = {
     "queries/columns:without_missing": (ROWS, "test_values_that_cannot_be_compared"),
     "queries/sums:overflows": (ROWS, "test_a_sum_of_a_key_that_overflows"),
     "spark/checkpoint/owner:taken_over": (CHECKPOINTS, "test_a_checkpoint_that_another_query_took_over"),
-    "spark/checkpoint/spark_notes:SparkNotes.check": (
+    "spark/checkpoint/spark_logs:SparkLogs.check": (
         "engine/test_back.py",
         "test_going_back_before_what_spark_put_together_is_refused_if_that_loses_files",
     ),

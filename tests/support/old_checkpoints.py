@@ -137,7 +137,7 @@ def plan_of(case: Case, folder: Path) -> Plan:
     keying = Keying(2, Rebalancer(threshold=1.05, target=1.01, own_share=0.3), of_time) if case.step else None
     rules = Rules(case.windows, case.slack, case.way, keying=keying, can_spread=case.query.skyline_inside() is not None)
     store = Store(str(folder))
-    return Plan.of(case.query, rules, store, step=case.step)
+    return Plan.of(case.query, rules, store, COLUMNS, case.step)
 
 
 class CutOff(Exception):

@@ -127,10 +127,10 @@ def _is_cheap(plan: Any) -> bool:
     while steps:
         step = steps.pop()
         below = [step.children().apply(number) for number in range(step.children().size())]
-        kind = step.nodeName()
-        if kind == "LogicalRelation" and not below:
+        node = step.nodeName()
+        if node == "LogicalRelation" and not below:
             files += step.relation().location().allFiles().size()  # fails if it has no files, or they are not listed yet
-        elif not (kind in CHEAP if below else kind in AT_HAND or _is_filled_cache(step)):
+        elif not (node in CHEAP if below else node in AT_HAND or _is_filled_cache(step)):
             return False
         steps += below
     return files <= MAX_FILES

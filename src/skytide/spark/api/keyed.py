@@ -63,7 +63,7 @@ def key_columns(df: DataFrame, time: str, keys: tuple[str, ...]) -> tuple[str, .
     cased = df.sparkSession.conf.get("spark.sql.caseSensitive") == "true"
     names = {name if cased else name.lower(): name for name in df.columns}
     kinds = arrow_schema(df.schema)
-    found = []
+    columns = []
     for key in keys:
         words("keyed", key, "symbol")
         name = names.get(key if cased else key.lower())
@@ -76,11 +76,11 @@ def key_columns(df: DataFrame, time: str, keys: tuple[str, ...]) -> tuple[str, .
             raise InvalidInput(value=f"keyed({key!r})", reason=f"a {kinds.field(name).type} cannot be a key", remedy=remedy)
         if name == time:
             raise InvalidInput(value=f"keyed({key!r})", reason="that is the time of the tuples", remedy="choose another column")
-        if name in found:
+        if name in columns:
             raise InvalidInput(value=f"keyed({key!r})", reason="named twice", remedy="name each column once")
         check_collations(df, {key: name})
-        found.append(name)
-    return tuple(found)
+        columns.append(name)
+    return tuple(columns)
 
 
 @dataclass(frozen=True)
@@ -208,7 +208,7 @@ def _check_results(step: KeyedStep) -> None:
 
 def _of_rows(df: DataFrame, step: KeyedStep) -> DataFrame:
     """Return the results for rows that do not stream, in one lazy plan: a task works on the keys of one group."""
-    known = bounded(df.schema, step.time)
+    fields = bounded(df.schema, step.time)
     columns = step.columns
 
     def tag(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -228,4 +228,4 @@ def _of_rows(df: DataFrame, step: KeyedStep) -> DataFrame:
     tagged = map_in_arrow(
         df, tag, StructType([*df.schema.fields, *spark_schema(StructType([]), pa.schema([(GROUP, pa.int64())])).fields])
     )
-    return tagged.groupBy(GROUP).applyInArrow(work, spark_schema(known, step.results))
+    return tagged.groupBy(GROUP).applyInArrow(work, spark_schema(fields, step.results))

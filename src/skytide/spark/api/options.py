@@ -146,7 +146,7 @@ def sinks_of(
     results = sink_of(sink, path, on.spark, options)
     late, windows, invalid = (side_sink_of(getattr(sides, name), name) for name in ("late", "windows", "invalid"))
     return Sinks(results, late, windows or results.windows_beside(), invalid).mapped(
-        lambda role, each: each.on(on, "path" if role == "results" else role)
+        lambda role, made: made.on(on, "path" if role == "results" else role)
     )
 
 

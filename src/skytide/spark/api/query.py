@@ -32,7 +32,7 @@ from skytide.spark.api.retained import has_state
 from skytide.spark.api.run import Run
 from skytide.spark.api.windows_of_rows import windows_of_rows
 from skytide.spark.arrow import arrow_schema, bounded
-from skytide.spark.checkpoint import Place, SparkNotes, Store, checkpoint_place
+from skytide.spark.checkpoint import Place, SparkLogs, Store, checkpoint_place
 from skytide.spark.checkpoint.sink_notes import SinkNote, note_sinks
 from skytide.spark.engine.engine import Engine
 from skytide.spark.engine.jobs import SparkJobs
@@ -133,7 +133,7 @@ class ContinuousQuery(Asks["ContinuousQuery"]):
             seed=seed,
         )
         in_source = isinstance(way, InSource)
-        engine = Engine(spec, rules, store, replace(sinks, unread=unread if in_source else None), SparkNotes(place.files("spark")))
+        engine = Engine(spec, rules, store, replace(sinks, unread=unread if in_source else None), SparkLogs(place.files("spark")))
         if unread is not None and not in_source:  # Spark reads the fleet, and its batches have other numbers
             note_sinks(store.files, [SinkNote("unread", "folder", unread.files.uri)])
         rows, trigger_us = self._input(engine, place, timing) if in_source else (self.rows, timing.unaligned_us)

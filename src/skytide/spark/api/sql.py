@@ -43,8 +43,8 @@ class _Declared(Asks[Query]):
 def built(name: str, given: list[Any], named: dict[str, Any]) -> Query:
     """Return a query from the arguments of its table function: the preferences as text, then its other arguments, in order."""
     method = getattr(_Declared(), name)
-    others = [each for each in signature(method).parameters.values() if each.name not in ("preferences", "by")]
-    takes = Signature([Parameter("preferences", Parameter.POSITIONAL_OR_KEYWORD), *(_in_sql(each) for each in others)])
+    others = [parameter for parameter in signature(method).parameters.values() if parameter.name not in ("preferences", "by")]
+    takes = Signature([Parameter("preferences", Parameter.POSITIONAL_OR_KEYWORD), *(_in_sql(parameter) for parameter in others)])
     try:
         arguments = takes.bind(*given, **named).arguments
     except TypeError as error:
@@ -52,8 +52,8 @@ def built(name: str, given: list[Any], named: dict[str, Any]) -> Query:
             value=f"{name}(...)", reason=str(error), remedy=f"give TABLE(...), {', '.join(takes.parameters)}"
         ) from None
     preferences = parse_preferences(arguments.pop("preferences"))
-    found: Query = method(by=preferences, **arguments) if name == "top_k" else method(preferences, **arguments)
-    return found
+    query: Query = method(by=preferences, **arguments) if name == "top_k" else method(preferences, **arguments)
+    return query
 
 
 def _in_sql(parameter: Parameter) -> Parameter:

@@ -57,10 +57,10 @@ def stream(source: DataFrame | Fleet | WorkloadStream, *, time: str = "ts", stre
             raise refused("streaming", streaming, f"the rows {'stream' if df.isStreaming else 'do not stream'}", remedy)
     if not isinstance(time, str) or time not in df.columns:
         raise refused("time", time, "there is no such column", f"choose one of {', '.join(df.columns)}")
-    kind = df.schema[time].dataType
-    if not isinstance(kind, TimestampType | TimestampNTZType):
+    time_type = df.schema[time].dataType
+    if not isinstance(time_type, TimestampType | TimestampNTZType):
         raise InvalidInput(
-            value=f"time={time!r} of type {kind.simpleString()}",
+            value=f"time={time!r} of type {time_type.simpleString()}",
             reason="windows need a timestamp",
             remedy=f'cast it first: df.withColumn("{time}", F.timestamp_millis("{time}")), or to_timestamp',
         )

@@ -80,8 +80,8 @@ def _two_columns(engine: Engine) -> tuple[str, str] | None:
     return (compared[0], compared[1]) if drawn else None
 
 
-def _is_number(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+def _is_number(arrow_type: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(arrow_type) or pa.types.is_floating(arrow_type) or pa.types.is_decimal(arrow_type))
 
 
 def _points(results: pa.Table, columns: tuple[str, str]) -> Points:

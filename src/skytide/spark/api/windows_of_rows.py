@@ -102,8 +102,8 @@ class StretchTask:
         pane, part, kept = pane[order], part[order], kept.drop_columns(HELPERS).take(pa.array(order))
         numbers, starts = np.unique(pane, return_index=True)
         ends = np.append(starts[1:], len(pane))
-        found = []
+        merged = []
         for number, start, end in zip(numbers.tolist(), starts.tolist(), ends.tolist(), strict=True):
             rows = kept.slice(start, end - start)
-            found.append((number, rows if part[start] == part[end - 1] else self.query.merge(rows)))
-        return found
+            merged.append((number, rows if part[start] == part[end - 1] else self.query.merge(rows)))
+        return merged

@@ -48,8 +48,8 @@ class OwnedFolder:
         owner = _note(self.files.read_if_there(OWNER) or b"")
         if owner.get("identity") != identity or _is_copy(owner, checkpoint):
             return False
-        numbers = [int(found[1]) for entry in self.files.entries() if (found := _NUMBERED.fullmatch(entry.name))]
-        for later in sorted((each for each in numbers if each > number), reverse=True):
+        numbers = [int(match[1]) for entry in self.files.entries() if (match := _NUMBERED.fullmatch(entry.name))]
+        for later in sorted((number_there for number_there in numbers if number_there > number), reverse=True):
             self.clear(later)
         return True
 
@@ -71,9 +71,9 @@ class OwnedFolder:
         owner = self.files.read_if_there(OWNER)
         remedy = "choose another folder, or move this one away"
         if owner is not None:
-            known = _note(owner)
-            if known.get("identity") != identity:
-                whose = known.get("checkpoint", "(unknown)")
+            note = _note(owner)
+            if note.get("identity") != identity:
+                whose = note.get("checkpoint", "(unknown)")
                 raise InvalidInput(
                     value=f"path {self.path}",
                     reason=f"it belongs to another query, with the checkpoint {whose}",
@@ -120,13 +120,13 @@ def _is_copy(owner: Mapping[str, Any], checkpoint: str) -> bool:
 def _done(name: str, latest: int) -> bool:
     if _RECORDS.fullmatch(name):
         return latest >= 0
-    found = _NUMBERED.fullmatch(name)
-    return found is not None and int(found[1]) <= latest
+    match = _NUMBERED.fullmatch(name)
+    return match is not None and int(match[1]) <= latest
 
 
 def _note(data: bytes) -> dict[str, Any]:
     try:
-        found = json.loads(data)
+        note = json.loads(data)
     except ValueError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return note if isinstance(note, dict) else {}

@@ -31,7 +31,7 @@ from skytide.batch import (
     WindowsReported,
 )
 from skytide.records import Status, Step, WindowRow
-from skytide.spark.checkpoint import SparkNotes, Store
+from skytide.spark.checkpoint import SparkLogs, Store
 from skytide.spark.checkpoint.sink_notes import note_sinks
 from skytide.spark.clock import Clock, time_of_day
 from skytide.spark.engine.emitting import Emitter, schemas_of
@@ -67,12 +67,12 @@ class Engine:
         rules: Rules,
         store: Store,
         sinks: Sinks,
-        notes: SparkNotes | None = None,
+        logs: SparkLogs | None = None,
         clock: Clock = time_of_day,
     ) -> None:
-        """Continue from the state in a store; `notes` are Spark's own, which have to match it; `clock` dates events."""
+        """Continue from the state in a store; `logs` are Spark's own, which have to match it; `clock` dates events."""
         self.spec, self.rules, self.store, self.sinks, self._clock = spec.continued(store), rules, store, sinks, clock
-        self._open(notes)
+        self._open(logs)
         self._emitter, self._texts = Emitter(self.spec, sinks, store.files), self.spec.texts()
         self._machine = Machine(rules, store.latest(), clock())
         self._lock = threading.Lock()
@@ -84,14 +84,14 @@ class Engine:
         self.seconds: dict[Step, float] = {}
         """Where the time of all batches went: by step, and within the tasks of the levels."""
 
-    def _open(self, notes: SparkNotes | None) -> None:
+    def _open(self, logs: SparkLogs | None) -> None:
         """Take the store over and open the sinks; refuse first what cannot go on, as then nothing has changed."""
         store, sinks = self.store, self.sinks
         sinks.check(store)
-        store.take_over(notes)
+        store.take_over(logs)
         try:
-            if notes is not None:
-                notes.remove_drafts()
+            if logs is not None:
+                logs.remove_drafts()
             identity = CheckpointIdentity.of(store)
             sinks.open(schemas_of(self.spec), identity)
             note_sinks(store.files, sinks.notes())

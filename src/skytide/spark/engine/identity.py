@@ -28,7 +28,7 @@ def texts_of(
 ) -> Texts:
     """Return what must not change between two starts. The first four are for people, and for checkpoints that know no others."""
     of_keys = step.windows if step and step.windows else None
-    found = {
+    texts = {
         "query": known_as.readable,
         "windows": of_keys.text if of_keys else f"{shown(windows.length_us)} every {shown(windows.slide_us)}",
         "time": time,
@@ -40,7 +40,7 @@ def texts_of(
         RESULTS: _columns(results),
     }
     stricter = {STRICTER: json.dumps(known_as.stricter)} if known_as.stricter else {}
-    return found | stricter | ({VERSION: str(step.operator.version)} if step and step.operator else {})
+    return texts | stricter | ({VERSION: str(step.operator.version)} if step and step.operator else {})
 
 
 def check_same(before: Texts, now: Texts, folder: str, *, upgrades: bool = False) -> None:
@@ -92,7 +92,7 @@ def order_of(before: Texts, now: Texts) -> tuple[int, ...] | None:
     if not theirs or theirs == ours:
         return None
     places = list(range(len(ours)))
-    return tuple(places.pop(next(at for at, place in enumerate(places) if ours[place] == each)) for each in theirs)
+    return tuple(places.pop(next(at for at, place in enumerate(places) if ours[place] == measure)) for measure in theirs)
 
 
 def _check_readable(before: Texts, now: Texts, folder: str) -> None:

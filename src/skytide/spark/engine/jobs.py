@@ -50,9 +50,9 @@ class Jobs(Protocol):
 class SparkJobs:
     """Jobs in a Spark session."""
 
-    def __init__(self, spark: SparkSession, known: StructType, pins: Pins) -> None:
+    def __init__(self, spark: SparkSession, fields: StructType, pins: Pins) -> None:
         """Run jobs in a session; `known` are fields whose Spark types are kept, `pins` know where slots ran before."""
-        self._spark, self._known, self._pins = spark, known, pins
+        self._spark, self._fields, self._pins = spark, fields, pins
 
     def on(self, spark: SparkSession) -> "SparkJobs":
         """Return the same jobs in the session of a batch."""
@@ -112,20 +112,20 @@ class SparkJobs:
 
     def stored(self, store: Files, files: tuple[str, ...], columns: pa.Schema) -> DataFrame:
         """Return a lazy DataFrame that reads the files."""
-        return one_task(self._spark, lambda: read_results(store, files, columns), spark_schema(self._known, columns))
+        return one_task(self._spark, lambda: read_results(store, files, columns), spark_schema(self._fields, columns))
 
     def rows(self, table: pa.Table) -> DataFrame:
         """Return a DataFrame of the table."""
-        bounds = StructType(self._known.fields[:2])  # otherwise a time without a zone would be taken for local time
+        bounds = StructType(self._fields.fields[:2])  # otherwise a time without a zone would be taken for local time
         return self._spark.createDataFrame(table, spark_schema(bounds, table.schema))
 
 
 def describe(spark: SparkSession, status: Status) -> None:
     """Add to Spark's own description of the jobs of a batch, which its pages show, where the query stood before it."""
     context = spark.sparkContext
-    known = (context.getLocalProperty(DESCRIPTION) or "").partition(SO_FAR)[0]
+    sparks = (context.getLocalProperty(DESCRIPTION) or "").partition(SO_FAR)[0]
     late = f", {status.late:,} of {status.tuples:,} tuples late"
-    context.setJobDescription(f"{known}{SO_FAR}{status.windows_out:,} windows out{late}, {status.open_panes:,} panes open")
+    context.setJobDescription(f"{sparks}{SO_FAR}{status.windows_out:,} windows out{late}, {status.open_panes:,} panes open")
 
 
 def _partition() -> int:

@@ -61,7 +61,7 @@ class _Slot:
         assert task.spec.step is not None, "an operator on keys has a step"
         self._work, self._step, self._table = task.instruction, task.spec.step, task.instruction.keyed.table
         self._remembered = memory.of(task.files.uri, task.instruction.keyed.files())
-        self._found = self._read = 0
+        self._reused = self._read = 0
 
     def report(self) -> SlotReport:
         began = time.perf_counter()
@@ -70,11 +70,11 @@ class _Slot:
         log, states = self.chunks(ROWS), self.chunks(STATES)
         done = self._step.work(rows, hashes, log, states, work.since_us, work.until_us)
         chunks, replaced = [], [work.keyed.of_slot(self._slot, ROWS)[place].file for place in done.expired]
-        for kind, added, known in ((ROWS, done.rows, log), (STATES, done.states, states)):
+        for kind, added, before in ((ROWS, done.rows, log), (STATES, done.states, states)):
             if added is not None:
                 stored = work.keyed.of_slot(self._slot, kind)
                 merged = to_merge([chunk.size for chunk in stored], added.nbytes)
-                whole = self._together([*known[-merged:], (added, _all)], kind) if merged else added
+                whole = self._together([*before[-merged:], (added, _all)], kind) if merged else added
                 replaced += [chunk.file for chunk in stored[len(stored) - merged :]]
                 if len(whole):
                     chunks.append(self._written(whole, kind))
@@ -93,7 +93,7 @@ class _Slot:
             loads=dict(zip(numbers.tolist(), counts.tolist(), strict=True)),
             heavy={key: count for key, (count, _) in heavy.items()},
             names={key: self._step.name_of(rows, place) for key, (_, place) in heavy.items()},
-            chunks_found=self._found,
+            chunks_found=self._reused,
             chunks_read=self._read,
             busy_s=time.perf_counter() - began,
         )
@@ -133,7 +133,7 @@ class _Slot:
             self._remembered[stored.file] = chunk
             self._read += 1
         else:
-            self._found += 1
+            self._reused += 1
         return chunk
 
     def _together(self, chunks: Chunks, kind: str) -> Chunk:
@@ -153,10 +153,10 @@ class _Slot:
 
 
 def _by_file(pieces: tuple[Piece, ...]) -> dict[str, list[Piece]]:
-    found: dict[str, list[Piece]] = {}
+    by_file: dict[str, list[Piece]] = {}
     for piece in pieces:
-        found.setdefault(piece.file, []).append(piece)
-    return found
+        by_file.setdefault(piece.file, []).append(piece)
+    return by_file
 
 
 def _all(hashes: NDArray[np.uint64]) -> NDArray[np.bool_]:

@@ -111,7 +111,7 @@ class _Watch:
         if invalid is not None:
             kinds[invalid] = INVALID
         valid = times if invalid is None else times[~invalid]
-        before = max((known for known in (self.arrivals.newest_us, newest_us) if known is not None), default=None)
+        before = max((time_us for time_us in (self.arrivals.newest_us, newest_us) if time_us is not None), default=None)
         seen = observe(valid, plan.newest_us, plan.punctuation_us, plan.leap_us, seen_us=before, order=order, out_us=plan.out_us)
         follow = self.arrivals.then if order is Order.ARRIVAL else self.arrivals.beside
         self.arrivals = follow(seen, plan.leap_us)

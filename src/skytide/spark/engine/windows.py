@@ -109,9 +109,9 @@ class WindowTask:
         began = time.perf_counter()
         sliding = Incremental(self.spec.query)
         memory = self._memory(sliding).with_panes(self.instruction.tuples)
-        found = [self.files.read_table(name) for name in verdicts]
-        killed = np.concatenate([table["killed"].combine_chunks().values.to_numpy() for table in found])
-        blocked = np.max([table["blocked"].combine_chunks().values.to_numpy() for table in found], axis=0)
+        tables = [self.files.read_table(name) for name in verdicts]
+        killed = np.concatenate([table["killed"].combine_chunks().values.to_numpy() for table in tables])
+        blocked = np.max([table["blocked"].combine_chunks().values.to_numpy() for table in tables], axis=0)
         assembled = sliding.assemble(memory.rows, self._panes(), killed, blocked)
         wanted = windows_with_panes(self.spec.windows, memory.panes, self.instruction.ended)
         answers = sliding.answers(assembled, self.spec.windows, wanted)
@@ -142,7 +142,7 @@ class WindowTask:
     def _written(self, wanted: Indices, answers: list[tuple[Indices, pa.Table]], memory: Memory, began: float) -> WindowReport:
         tuples = tuples_per_window(self.spec.windows, memory.panes, memory.tuples, wanted)
         kept = np.concatenate([np.empty(0, np.int64), *(counts for counts, _ in answers)])
-        found = [WindowFound(*each) for each in zip(wanted.tolist(), tuples.tolist(), kept.tolist(), strict=True)]
+        answered = [WindowFound(*row) for row in zip(wanted.tolist(), tuples.tolist(), kept.tolist(), strict=True)]
         memory_file = fresh_name("memory", self.instruction.sequence)
         needed = memory.forget(self.spec.windows.panes_of(self.instruction.ended.stop).start)
         with ThreadPoolExecutor(1) as beside:  # the disk is waited for only once
@@ -150,7 +150,7 @@ class WindowTask:
             results = self._results(answers)
             written.result()
         busy_s = time.perf_counter() - began
-        return WindowReport(tuple(found), results, memory_file, memory.rows.num_rows, busy_s)
+        return WindowReport(tuple(answered), results, memory_file, memory.rows.num_rows, busy_s)
 
     def _results(self, answers: list[tuple[Indices, pa.Table]]) -> str:
         """Write the rows of all answers, and return the name of their file."""

@@ -81,10 +81,10 @@ class Staged:
 
     def frame(self) -> DataFrame:
         """Return the rows as a DataFrame, which need not be read on the driver."""
-        found: DataFrame = (
+        rows: DataFrame = (
             self.frames.stored(self.checkpoint, self.names, self.columns) if self.small is None else self.frames.rows(self.small)
         )
-        return found
+        return rows
 
     def table(self) -> pa.Table:
         """Return the rows as an Arrow table on the driver."""

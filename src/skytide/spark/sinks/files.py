@@ -36,9 +36,9 @@ class Files(Sink):
     def on(self, spark: OnSpark, argument: str) -> Files:
         """Return the sink with the settings of the session for its file system."""
         place = place_of(spark.spark, self.owned.path, argument)
-        found = copy.copy(self)
-        found.owned = OwnedFolder(place.uri, place.options)
-        return found
+        sink = copy.copy(self)
+        sink.owned = OwnedFolder(place.uri, place.options)
+        return sink
 
     def publish(self, sequence: int, staged: Staged) -> None:
         """Write a batch, in place of an earlier attempt at it."""

@@ -53,9 +53,9 @@ class Parquet(Sink):
     def on(self, spark: OnSpark, argument: str) -> Parquet:
         """Return the sink with the settings of the session for its file system, and with Spark's types."""
         place = place_of(spark.spark, self.owned.path, argument)
-        found = copy.copy(self)
-        found.owned, found._on = OwnedFolder(place.uri, place.options), spark
-        return found
+        sink = copy.copy(self)
+        sink.owned, sink._on = OwnedFolder(place.uri, place.options), spark
+        return sink
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave the session behind when tasks get a copy."""

@@ -29,15 +29,15 @@ def sink_of(given: Any, path: str | os.PathLike[str] | None, spark: SparkSession
         return given if isinstance(given, Sink) else Function(given)
     name = given.lower() if isinstance(given, str) else ""
     is_ours = name in NAMED and NAMED[name] is not Files  # Spark may lack the package of a format of files, such as Avro
-    known = name if is_ours else short_name(spark, given) if name else None
-    if known is None:
+    format = name if is_ours else short_name(spark, given) if name else None
+    if format is None:
         raise InvalidInput(
             value=f"sink={given!r}",
             reason="not a sink, nor a format that this Spark knows",
             remedy="pass a sink of skytide.sinks, a function of (results, sequence), "
             f"one of {', '.join(repr(name) for name, cls in NAMED.items() if cls is not Files)}, or a format whose package Spark was started with",
         )
-    return NAMED.get(known, Format).named(known, path, options)
+    return NAMED.get(format, Format).named(format, path, options)
 
 
 def side_sink_of(given: Any, argument: str) -> Sink | None:
