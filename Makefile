@@ -2,13 +2,17 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 CLASSES := .cache/driver.jsa
+PYTEST := $(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder
 PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check
 
 # Both names, as old and new versions of pip differ: the tools that build packages are pinned too.
 export PIP_CONSTRAINT := constraints.txt
 export PIP_BUILD_CONSTRAINT := constraints.txt
 
-.PHONY: help venv run fleet trading hotels test check docs bench bench-bursts bench-fleet bench-keyed bench-peers bench-scaling bench-stream soak campaign clean
+# Tests start hundreds of Pythons: each would compile all modules again.
+unexport PYTHONDONTWRITEBYTECODE
+
+.PHONY: help venv run fleet trading hotels test test-all check docs bench bench-bursts bench-fleet bench-keyed bench-peers bench-scaling bench-stream soak campaign clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | while IFS='	' read -r name text; do printf 'make %-12s %s\n' "$$name" "$$text"; done
@@ -27,15 +31,18 @@ trading: $(READY) ## a price to expect of each symbol of a trading day on local 
 hotels: $(READY) ## the skyline of 100,000 hotels on local Spark, with a picture, in out/
 	@$(BIN)/skytide hotels --out out
 
-test: $(READY) $(CLASSES) ## all tests, in two processes
-	@$(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder
+test: $(READY) $(CLASSES) ## the tests, in two processes, but for those that are long
+	@$(PYTEST) -m "not long"
+
+test-all: test ## those tests, and then the long ones: demonstrations, the site, benchmarks, jobs that are killed
+	@$(PYTEST) -m long
 
 check: $(READY) ## style, types, layers, doctests and fast tests
 	@$(BIN)/ruff check --quiet
 	@$(BIN)/ruff format --check --quiet
 	@$(BIN)/mypy --no-error-summary
 	@said=$$($(BIN)/lint-imports --no-logo) || { echo "$$said"; exit 1; }
-	@HYPOTHESIS_PROFILE=quick $(BIN)/python -m pytest -q -m "not slow"
+	@HYPOTHESIS_PROFILE=quick $(PYTEST) -m "not slow"
 
 docs: $(READY) ## the documentation as a site, in out/site, without network
 	@$(BIN)/zensical build --strict
@@ -70,16 +77,16 @@ campaign: $(READY) $(CLASSES) ## random jobs, 200 of whose processes are killed,
 
 clean: ## remove the environment, results and caches
 	@rm -rf .venv .cache out dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
-	@find src tests benchmarks -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
+	@find src lab tests benchmarks -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
 
 $(CLASSES): $(READY)
 	@echo "Getting Java's classes ready for tests ..."
 	@$(BIN)/python tests/support/classes.py
 
-$(READY): pyproject.toml constraints.txt
+$(READY): pyproject.toml lab/pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "skytide needs Python 3.11 or newer, and $(PYTHON) is $$($(PYTHON) --version 2>&1); say which to use: make PYTHON=python3.12"; exit 1; }
 	@echo "Setting up .venv (the first time a few minutes, and 1.3 GB of disk) ..."
 	@$(PYTHON) -m venv .venv
-	@$(PIP) -e '.[lab,bench,dev,docs]'
+	@$(PIP) -e '.[bench,dev,docs]' -e lab
 	@$(BIN)/python -c 'import sys; from skytide.spark.session.java import system_java; sys.exit(not system_java())' || { echo "No Java 17 or newer: adding one to .venv ..."; $(PIP) -e '.[java]'; }
 	@touch $@

@@ -12,8 +12,8 @@ from rich.console import Console
 
 from benchmarks.timing import Goal, announce, check_agreement, durations, geometric_mean, race, show
 from skytide import kernels
-from skytide.kernels.bnl import block_nested_loops
 from skytide.workloads.points import CLOUDS, points
+from skytide_lab.kernels.bnl import block_nested_loops
 
 DIMENSIONS = 8
 SIZES = (2_000, 10_000, 100_000)

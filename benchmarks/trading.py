@@ -13,7 +13,7 @@ from rich.console import Console
 from scipy.optimize import least_squares
 
 from benchmarks.timing import Disagreement, Goal, announce, duration, race, show
-from skytide.kernels import fit_windows
+from skytide_lab.kernels.polynomial import fit_windows
 
 WINDOW, SLIDE, DEGREE, AHEAD_US = 1_000, 25, 2, 1_000_000
 QUOTES, SEED = 30_000, 3

@@ -19,9 +19,9 @@ from rich.console import Console
 import skytide
 from benchmarks.keyed.peers import SLIDE, apply_with_state, transform_with_state
 from benchmarks.timing import Disagreement, Goal, announce, show
-from skytide.lab.blocking import Compared
 from skytide.spark import local_session
-from skytide.trading import AlgoTrader
+from skytide_lab.experiments.blocking import Compared
+from skytide_lab.trading import AlgoTrader
 
 ROOT = Path(__file__).resolve().parents[2]
 QUOTES, KEYS, FILES = 1_000_000, 3_000, 10

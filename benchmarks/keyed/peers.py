@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
-from skytide.trading import AlgoTrader
+from skytide_lab.trading import AlgoTrader
 
 SLIDE = 25
 STATE = "total bigint, tail binary"

@@ -20,7 +20,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 import skytide
-from skytide.control import Controller, Guard, Mpc, Rules, Sizes, controller_of
+from skytide.control import Controller, Guard, Mpc, Proportional, UtilisationThresholds, controller_of
 from skytide.spark.scaling.gateway import SparkCluster
 
 ROW_S = 0.002  # time of the service per row
@@ -34,8 +34,8 @@ STEP_S = 5
 LOW = 0.1  # share of the peak
 STEADY_BATCHES = 8
 TUNED: dict[str, Controller] = {
-    "sizes, 25 % spare": Sizes(headroom=0.25),
-    "rules, 55 to 75 %": Rules(0.75, 0.55),
+    "proportional, 25 % spare": Proportional(headroom=0.25),
+    "utilisation, 55 to 75 %": UtilisationThresholds(0.75, 0.55),
     "mpc, 50 % spare": Mpc(headroom=0.5),
 }
 

@@ -24,18 +24,18 @@ from benchmarks.stream.measure import family
 from benchmarks.timing import Disagreement
 from skytide import FixedSlack, KSlack, low, stream, workload
 from skytide.batch import InSource, PanePart, PaneTaskReport, Piece, Rules
-from skytide.lab.s01_engine import fit
-from skytide.lab.scenarios import START_US
 from skytide.queries import Skyline, combine
-from skytide.queries.unshared import Unshared
 from skytide.routing import EVEN
-from skytide.sim.micro_batch import BatchCosts, BatchPlant
 from skytide.spark import local_session
 from skytide.spark.engine.engine import Engine
 from skytide.spark.engine.panes import read_reports
 from skytide.spark.session.cluster import LocalCluster
 from skytide.windows import Windows
 from skytide.workloads.workload import Workload
+from skytide_lab.experiments.s01_engine import fit
+from skytide_lab.experiments.scenarios import START_US
+from skytide_lab.experiments.unshared import Unshared
+from skytide_lab.sim.micro_batch import BatchCosts, BatchPlant
 
 ROOT = Path(__file__).resolve().parents[2]
 WINDOW_MS, SLIDE_MS = 1_000, 200

@@ -9,7 +9,19 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from skytide.admission import Profile
-    from skytide.control import Controller, Fuzzy, GlobalThresholds, Guard, LocalThresholds, Mpc, Rules, Sarsa, Sizes, Spl, Static
+    from skytide.control import (
+        Congestion,
+        Controller,
+        Fuzzy,
+        GlobalThresholds,
+        Guard,
+        LocalThresholds,
+        Mpc,
+        Proportional,
+        Sarsa,
+        Static,
+        UtilisationThresholds,
+    )
     from skytide.errors import InvalidInput, SkytideError
     from skytide.keyed import KeyedOperator, RoutingTable
     from skytide.lateness import DropRatio, FixedSlack, KSlack, Slack
@@ -27,7 +39,7 @@ if TYPE_CHECKING:
     from skytide.spark.api.sql import register
     from skytide.spark.api.stream import Stream, Windowed, stream
     from skytide.spark.fleet import Fleet, fleet
-    from skytide.spark.scaling import Event, History, Scaler, ScalerStatus, autoscale
+    from skytide.spark.scaling import History, Scaler, ScalerStatus, ScalingEvent, autoscale
     from skytide.spark.sinks.base import SideSink, Sink, SinkFunction
     from skytide.spark.sources.workload import WorkloadStream, workload
     from skytide.windows import Duration
@@ -36,12 +48,12 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AggregatedFrame",
+    "Congestion",
     "ContinuousQuery",
     "Controller",
     "Cycle",
     "DropRatio",
     "Duration",
-    "Event",
     "Expression",
     "FixedSlack",
     "Fleet",
@@ -63,26 +75,26 @@ __all__ = [
     "Parallelism",
     "Preference",
     "Profile",
+    "Proportional",
     "Query",
     "RoutingTable",
-    "Rules",
     "Run",
     "Sarsa",
     "Scaler",
     "ScalerStatus",
+    "ScalingEvent",
     "SideSink",
     "Sides",
     "Sink",
     "SinkFunction",
-    "Sizes",
     "SkytideError",
     "Slack",
-    "Spl",
     "SplitStatus",
     "Splitting",
     "Static",
     "Status",
     "Stream",
+    "UtilisationThresholds",
     "WindowRow",
     "Windowed",
     "WorkloadStream",
@@ -107,17 +119,20 @@ __all__ = [
 _HOMES = {
     "admission": ("Profile",),
     "control": (
+        "Congestion",
         "Controller",
         "Fuzzy",
         "GlobalThresholds",
         "Guard",
         "LocalThresholds",
         "Mpc",
+        "Proportional",
         "Rules",
         "Sarsa",
         "Sizes",
         "Spl",
         "Static",
+        "UtilisationThresholds",
     ),
     "errors": ("InvalidInput", "SkytideError"),
     "loop.cycle": ("Cycle",),
@@ -136,6 +151,7 @@ _HOMES = {
         "History",
         "Scaler",
         "ScalerStatus",
+        "ScalingEvent",
         "autoscale",
     ),
     "spark.sinks.base": ("SideSink", "Sink", "SinkFunction"),

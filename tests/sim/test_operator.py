@@ -11,7 +11,7 @@ from skytide.control.guard import Guard
 from skytide.errors import InvalidInput
 from skytide.loop.cycle import Loop
 from skytide.records import Allocation, Observation, Outcome
-from skytide.sim.plants.operator import Operator
+from skytide.sim.operator import Operator
 
 
 def plant(rate_hz: float = 100.0, seconds: int = 100, **options: object) -> Operator:

@@ -53,8 +53,8 @@ class Cautious(Controller):
 class _Cautious(ControllerLogic):
     def decide(self, seen: Evaluation, *, now_s: float) -> Decision:
         present = seen.seen.allocation
-        wanted = max(1, -int(-present.workers * min(seen.utilisation, 2.0) // 0.8))
-        return Decision(present.with_workers(wanted), f"utilisation {seen.utilisation:.2f}: {present.workers} to {wanted}")
+        wanted = max(1, -int(-present.workers * min(seen.demand_ratio, 2.0) // 0.8))
+        return Decision(present.with_workers(wanted), f"utilisation {seen.demand_ratio:.2f}: {present.workers} to {wanted}")
 
     def snapshot(self) -> dict[str, Any]:
         return {}
@@ -149,7 +149,7 @@ class Site:
 
     def scale(self, query: Any, **options: Any) -> Scaler:
         limits = Guard(scale_down_after=f"{2 * INTERVAL_S:g} s", notice_no_help=False)
-        options = {"executors": (1, MAX_EXECUTORS), "guard": limits, "tell": self.note, **options}
+        options = {"executors": (1, MAX_EXECUTORS), "guard": limits, "on_event": self.note, **options}
         return skytide.autoscale(query, Cautious(), interval=f"{INTERVAL_S:g} s", **options)
 
 
@@ -174,7 +174,7 @@ def step(site: Site, folder: Path) -> dict[str, Any]:
     feeder.stop()
     site.until(lambda: len(answers(folder / "out")) == feeder.fed, "all rows came out")
     query.stop()
-    ended = scaler.await_end(DEADLINE_S)
+    ended = scaler.await_termination(DEADLINE_S)
     fixed = plain(site.spark, feeder.folder, folder / "fixed", row_s=0.0, availableNow=True)
     fixed.awaitTermination()
     sizes = [seen.allocation.workers for seen in scaler.history()]
@@ -233,17 +233,17 @@ def levels(site: Site, folder: Path) -> dict[str, Any]:
     watched(lambda: time.time() > start_us / 1e6 + low_s, "the load is high")
     up_s = watched(lambda: len(site.active()) == MAX_EXECUTORS, "all executors are there")
     settled_s = up_s + watched(lambda: scaler.history()[-1].utilisation < 1, "the query keeps up")
-    watched(lambda: reported(scaler, "may go"), "an executor is let go")
+    watched(lambda: reported(scaler, "decommissioning"), "an executor is let go")
     failed = site.failed()
-    leaving = next(event.text.split("executor ")[-1].split(" ")[0] for event in scaler.events() if "may go" in event.text)
+    leaving = next(event.text.split("executor ")[-1].split(" ")[0] for event in scaler.events() if "decommissioning" in event.text)
     victim = next(each for each in site.active() if each.id != leaving)
     kill(victim, site)
-    site.until(lambda: reported(scaler, f"executor {victim.id} is gone"), "it is noticed that an executor died")
+    site.until(lambda: reported(scaler, f"lost executor {victim.id}"), "it is noticed that an executor died")
     site.until(lambda: len(site.active()) == 1, "one executor is left")
     latest = run.status().batch
     site.until(lambda: run.status().batch > latest, "the query goes on")
     run.stop()
-    ended = scaler.await_end(DEADLINE_S)
+    ended = scaler.await_termination(DEADLINE_S)
     fixed = patient(
         steps, folder / "fixed", 0.0, start_us,
         pace="fast", batch="5 s", duration=f"{low_s + high_s + 60} s", trigger="availableNow", flush=True,

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from skytide.records import Allocation, Observation
-from skytide.spark.scaling.executors import Pool, Share
+from skytide.spark.scaling.executors import ExecutorPlant, Pool
 from skytide.spark.scaling.gateway import Executor
 
 
@@ -74,6 +74,8 @@ class FakeLive:
         self.closed = True
 
 
-def executors(cluster: FakeCluster, reported: list[str] | None = None, live: FakeLive | None = None, **options: Any) -> Share:
+def executors(
+    cluster: FakeCluster, reported: list[str] | None = None, live: FakeLive | None = None, **options: Any
+) -> ExecutorPlant:
     """Return the plant of a query that has all executors to itself."""
-    return Share(live or FakeLive(), Pool(cluster, **options), (reported if reported is not None else []).append)  # type: ignore[arg-type]
+    return ExecutorPlant(live or FakeLive(), Pool(cluster, **options), (reported if reported is not None else []).append)  # type: ignore[arg-type]

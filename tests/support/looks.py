@@ -3,9 +3,20 @@
 from dataclasses import replace
 
 from skytide.loop.cycle import Cycle
-from skytide.records import Allocation, Decision, Evaluation, Event, Expected, Observation, Outcome, ScalerStatus, Status, WindowRow
+from skytide.records import (
+    Allocation,
+    Decision,
+    Evaluation,
+    Expected,
+    Observation,
+    Outcome,
+    ScalerStatus,
+    ScalingEvent,
+    Status,
+    WindowRow,
+)
 from skytide.records.fleet import FleetStatus, SplitStatus
-from skytide.watch.looks import FleetLook, Points, QueryLook, ScalerAbout, ScalerLook, StreamRow, Subject
+from skytide.watch.snapshots import FleetSnapshot, Points, QuerySnapshot, ScalerAbout, ScalerSnapshot, StreamRow, Subject
 
 NOW_S = 1_790_000_000.0
 STEPS = {"pane level": 0.1, "window level": 0.05, "sink": 0.02, "commit": 0.03}
@@ -16,18 +27,20 @@ class TalkingQuery:
 
     def __init__(self, name: str = "prices", trigger_s: float | None = 0.5) -> None:
         self.name, self.fails = name, False
-        self.latest = QueryLook(NOW_S, Status(), trigger_s=trigger_s, state="starting")
+        self.latest = QuerySnapshot(NOW_S, Status(), trigger_s=trigger_s, state="starting")
 
     def subject(self) -> Subject:
-        return Subject(f"id of {self.name}", "query", self.name, "Skyline(low('x0') * low('x1')) over windows of 1 s", self.look)
+        return Subject(
+            f"id of {self.name}", "query", self.name, "Skyline(low('x0') * low('x1')) over windows of 1 s", self.snapshot
+        )
 
-    def look(self) -> QueryLook:
+    def snapshot(self) -> QuerySnapshot:
         if self.fails:
             raise ConnectionError("gone")
         return self.latest
 
     def batch(
-        self, *, tuples: int = 1_000, late: int = 0, invalid: int = 0, utilisation: float = 0.4, latency_s: float = 1.5
+        self, *, tuples: int = 1_000, late: int = 0, invalid: int = 0, trigger_share: float = 0.4, latency_s: float = 1.5
     ) -> None:
         """Do one more batch, half a second after the one before, with one window."""
         status = self.latest.status
@@ -38,7 +51,7 @@ class TalkingQuery:
             status,
             batch=number,
             input_rate_hz=2.0 * tuples,
-            utilisation=utilisation,
+            trigger_share=trigger_share,
             pane_utilisation=0.2,
             backlog_s=0.3,
             slack_us=400_000,
@@ -67,7 +80,7 @@ class TalkingScaler:
 
     def __init__(self, name: str = "prices") -> None:
         self.name = name
-        self.latest = ScalerLook(NOW_S, self.about, ScalerStatus(True, False, True, 2, 2, "no decision yet", 6.0, None))
+        self.latest = ScalerSnapshot(NOW_S, self.about, ScalerStatus(True, False, True, 2, 2, "no decision yet", 6.0, None))
 
     def subject(self) -> Subject:
         actions = {"pause": lambda: self._set_paused(True), "resume": lambda: self._set_paused(False)}
@@ -98,7 +111,7 @@ class TalkingScaler:
             changes=before.changes + outcome.changed,
             limited=before.limited + cycle.is_limited,
         )
-        events = (*self.latest.events, Event(at_s, f"{left.reason}. {outcome.text}")) if outcome.text else self.latest.events
+        events = (*self.latest.events, ScalingEvent(at_s, f"{left.reason}. {outcome.text}")) if outcome.text else self.latest.events
         self.latest = replace(self.latest, at_s=at_s, status=status, cycles=(*self.latest.cycles, cycle), events=events)
 
     def _set_paused(self, paused: bool) -> None:
@@ -109,7 +122,7 @@ class TalkingFleet:
     """A fleet of a few streams."""
 
     def __init__(self, name: str = "cabs") -> None:
-        self.name, self.latest = name, FleetLook(NOW_S, FleetStatus())
+        self.name, self.latest = name, FleetSnapshot(NOW_S, FleetStatus())
 
     def subject(self) -> Subject:
         return Subject(f"fleet {self.name}", "fleet", self.name, "id string, ts timestamp", lambda: self.latest)
@@ -143,4 +156,4 @@ class TalkingFleet:
             StreamRow("cab-3", 1, 0.0, 0.0, 40, suspended=True),
             StreamRow("cab-4", 1, 0.0, 0.0, 0, missing=True),
         )
-        self.latest = FleetLook(self.latest.at_s + 0.5, status, splits, streams)
+        self.latest = FleetSnapshot(self.latest.at_s + 0.5, status, splits, streams)

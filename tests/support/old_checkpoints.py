@@ -2,7 +2,7 @@
 
 To keep those of the version in the folder VERSION:
 
-    PYTHONPATH=VERSION/src:VERSION/tests:VERSION/tests/fleet python tests/support/old_checkpoints.py tests/data/NAME.tar.xz
+    PYTHONPATH=VERSION/src:VERSION/tests:VERSION/tests/fleets python tests/support/old_checkpoints.py tests/data/NAME.tar.xz
 """
 
 import json

@@ -1,6 +1,9 @@
 """Slow, obvious twins of the fast paths: straight from the definitions, row by row."""
 
+from operator import le, lt
 from typing import Any
+
+import numpy as np
 
 from skytide.queries.preferences import Attribute, Pareto, Preference, Prioritised
 
@@ -8,11 +11,16 @@ Row = dict[str, Any]
 
 
 def dominates(a: Any, b: Any) -> bool:
-    return all(x <= y for x, y in zip(a, b, strict=True)) and any(x < y for x, y in zip(a, b, strict=True))
+    return all(map(le, a, b)) and any(map(lt, a, b))
+
+
+def rows_of(points: Any) -> list[tuple[Any, ...]]:
+    """Return points as tuples of Python's own numbers, which are compared quickly."""
+    return [tuple(point) for point in (points.tolist() if isinstance(points, np.ndarray) else points)]
 
 
 def skyline(points: Any) -> list[bool]:
-    rows = [tuple(p) for p in points]
+    rows = rows_of(points)
     return [not any(dominates(other, row) for other in rows) for row in rows]
 
 
@@ -28,12 +36,12 @@ def skyline_in_plane(points: list[list[float]]) -> list[bool]:
 
 
 def dominators(points: Any) -> list[int]:
-    rows = [tuple(p) for p in points]
+    rows = rows_of(points)
     return [sum(dominates(other, row) for other in rows) for row in rows]
 
 
 def levels(points: Any) -> list[int]:
-    rows = [tuple(p) for p in points]
+    rows = rows_of(points)
     found = [0] * len(rows)
     left, level = set(range(len(rows))), 0
     while left:
@@ -53,7 +61,7 @@ def k_dominates(a: Any, b: Any, k: int) -> bool:
 
 def smallest_k(points: Any) -> list[int]:
     """Return the smallest k at which a point is in the k-dominant skyline; d + 1 for one that is not in the skyline."""
-    rows = [tuple(p) for p in points]
+    rows = rows_of(points)
     d = len(rows[0]) if rows else 0
     return [next((k for k in range(1, d + 1) if not any(k_dominates(other, row, k) for other in rows)), d + 1) for row in rows]
 

@@ -36,7 +36,7 @@ from skytide.batch.ways import InSource
 from skytide.batch.window_rows import window_rows
 from skytide.keyed import SlotReport
 from skytide.records import Status
-from skytide.routing import Router, utilisation
+from skytide.routing import Router, slot_utilisation
 from skytide.windows import Windows
 
 MIN_PERIOD_S, MIN_TOOK_S = 1e-3, 1e-9  # what rates are divided by
@@ -228,7 +228,7 @@ class Machine:
                 router.record(pane, slot, tuples)
         if state.clock.punctuation_us is not None:
             router.close(windows.pane_of(state.clock.punctuation_us))
-        measured = utilisation(report.uses(router.slots), self._batch.period_s)
+        measured = slot_utilisation(report.uses(router.slots), self._batch.period_s)
         router.sample(measured)
         if router.keys:
             router.keys.learn(report.keys(), event.at_s)

@@ -45,7 +45,7 @@ def with_load(
         status,
         input_rate_hz=tuples / period_s,
         processing_rate_hz=tuples / took_s,
-        utilisation=took_s / (rules.trigger_s or took_s),
+        trigger_share=took_s / (rules.trigger_s or took_s),
         backlog_s=_backlog_s(status.newest_us, at_s),
         pane_slots=len({task.slot for task in report.tasks}),
         splitting_factor=router.splitting_factor,

@@ -1,5 +1,6 @@
 """`skytide checkpoint`: the states that a query can go back to."""
 
+from skytide.cli.tables import print_table
 from skytide.records.printing import moment
 from skytide.spark.checkpoint.back import go_back, states_of
 
@@ -14,10 +15,8 @@ def show_list(folder: str) -> int:
         (str(row.sequence), str(row.batch), _time(row.written_us), f"{row.windows_out:,}", _time(row.newest_us), _size(row.size))
         for row in states
     ]
-    widths = [max(map(len, column)) for column in zip(COLUMNS, *rows, strict=True)]
-    marks = ["", *("" if row.reachable else f"  {UNREACHABLE}" for row in states)]
-    for row, mark in zip((COLUMNS, *rows), marks, strict=True):
-        print("  ".join(text.rjust(width) for text, width in zip(row, widths, strict=True)) + mark)
+    marks = ["" if row.reachable else f"  {UNREACHABLE}" for row in states]
+    print_table(COLUMNS, rows, marks)
     if any(marks):
         print(f"{UNREACHABLE}: Spark's notes, or a fleet's, no longer go back that far, so `skytide checkpoint back` refuses it")
     return 0

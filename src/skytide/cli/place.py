@@ -28,21 +28,21 @@ def place(text: str) -> Place:
     """
     if not text:
         return HERE
-    found = _PLACE.fullmatch(text)
-    if found is None or int(found["port"]) > MAX_PORT:
+    parts = _PLACE.fullmatch(text)
+    if parts is None or int(parts["port"]) > MAX_PORT:
         raise argparse.ArgumentTypeError(f"{text!r}: not an address and a port; write them as 127.0.0.1:4100, or the port alone")
-    return Place((found["address"] or HERE.address).strip("[]"), int(found["port"]))
+    return Place((parts["address"] or HERE.address).strip("[]"), int(parts["port"]))
 
 
 def with_place(arguments: Sequence[str]) -> list[str]:
-    """Return the arguments with an empty place for a `--serve` that has none: argparse would take the script for one.
+    """Return the arguments of a command with an empty place for a `--serve` that has none: argparse would take a script after it for one.
 
-    >>> with_place(["submit", "--mode", "act", "--serve", "job.py", "--serve"])
-    ['submit', '--mode', 'act', '--serve=', 'job.py', '--serve']
+    >>> with_place(["--mode", "act", "--serve", "job.py", "--serve"])
+    ['--mode', 'act', '--serve=', 'job.py', '--serve']
     """
     words = list(arguments)
-    at = 1
-    while words[:1] == ["submit"] and at < len(words) and words[at].startswith("-"):
+    at = 0
+    while at < len(words) and words[at].startswith("-"):
         if words[at] == "--serve" and not _PLACE.fullmatch(words[at + 1] if at + 1 < len(words) else ""):
             words[at] = "--serve="
         at += 1 if "=" in words[at] else 2

@@ -2,12 +2,11 @@
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rich.console import Console
-from rich.table import Table
-
+from skytide.cli.tables import print_table
 from skytide.control import CONTROLLERS, Controller, Guard, Static, controller_of
 from skytide.control.saso import Saso
 from skytide.errors import InvalidInput
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 APART = 0.04  # workers: how far lines are drawn apart
+HEADINGS = ("", "changes", "violations", "", "amplitude", "workers", "worker seconds")
 STYLES = ("-", "--", "-.", ":")
 
 
@@ -27,32 +27,34 @@ def run(path: Path, controllers: list[str], executors: tuple[int, int], lead: st
     """Replay a recording, and print what each controller would have done."""
     guard = Guard(*executors)
     contestants = _contestants(controllers, executors)
-    if out is not None and not out.parent.is_dir():
-        raise InvalidInput(
-            value=f"--picture {out}", reason=f"there is no folder {out.parent}", remedy="make it first, or name another"
-        )
+    _check_picture(out)
     seen = load(path)
     bound_s = None if bound is None else duration_us(bound, "latency") / 1e6
     lead_s = duration_us(lead, "lead") / 1e6
-    interval_s = sorted(each.interval_s for each in seen)[len(seen) // 2] if seen else 1.0
-    console = Console(highlight=False)
-    length_s = sum(each.interval_s for each in seen)
-    console.print(f"{path}: {len(seen)} intervals, {length_s / 60:,.1f} minutes, up to {_peak(seen):,.0f} tuples per second")
-    table = _table()
-    _row(table, "as recorded", recorded(seen, bound_s))
-    played: dict[str, Played] = {}
+    interval_s = sorted(observation.interval_s for observation in seen)[len(seen) // 2] if seen else 1.0
+    length_s = sum(observation.interval_s for observation in seen)
+    print(f"{path}: {len(seen)} intervals, {length_s / 60:,.1f} minutes, up to {_peak(seen):,.0f} tuples per second")
+    rows, played = [_row("as recorded", recorded(seen, bound_s))], dict[str, Played]()
     for name, controller in contestants.items():
         limits = Guard.bounds(*executors) if isinstance(controller, Static) else guard
         plant = plant_of(seen, lead_s=lead_s, cold_s=0.0)
         played[name] = play(plant, controller, limits, interval_s=interval_s, bound_s=bound_s)
-        _row(table, name, played[name].saso)
-    console.print(table)
-    console.print(
-        "Worker seconds count from the request for a worker: one that has not come yet costs, too, but is not among the workers."
-    )
+        rows.append(_row(name, played[name].saso))
+    print_table(HEADINGS, rows)
+    print("Worker seconds count from the request for a worker: one that has not come yet costs, too, but is not among the workers.")
     if out is not None:
         figure_of(seen, played).savefig(out, dpi=110)
-        console.print(f"Picture: {out}")
+        print(f"Picture: {out}")
+
+
+def _check_picture(out: Path | None) -> None:
+    """Refuse a picture that could not be drawn, before there is anything to draw."""
+    if out is not None and not out.parent.is_dir():
+        raise InvalidInput(
+            value=f"--picture {out}", reason=f"there is no folder {out.parent}", remedy="make it first, or name another"
+        )
+    if out is not None and find_spec("matplotlib") is None:
+        raise InvalidInput(value=f"--picture {out}", reason="matplotlib is not installed", remedy="pip install matplotlib")
 
 
 def _contestants(names: list[str], executors: tuple[int, int]) -> dict[str, Controller]:
@@ -61,16 +63,8 @@ def _contestants(names: list[str], executors: tuple[int, int]) -> dict[str, Cont
     return {name: controller_of(name) for name in dict.fromkeys((*wanted, peak))}
 
 
-def _table() -> Table:
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    table.add_column("")
-    for heading in ("changes", "violations", "", "amplitude", "workers", "worker seconds"):
-        table.add_column(heading, justify="right")
-    return table
-
-
-def _row(table: Table, name: str, saso: Saso) -> None:
-    table.add_row(
+def _row(name: str, saso: Saso) -> tuple[str, ...]:
+    return (
         name,
         str(saso.reconfigurations),
         str(saso.violations),
@@ -82,7 +76,7 @@ def _row(table: Table, name: str, saso: Saso) -> None:
 
 
 def _peak(seen: list[Observation]) -> float:
-    return max((each.arrival_rate_hz for each in seen), default=0.0)
+    return max((observation.arrival_rate_hz for observation in seen), default=0.0)
 
 
 def figure_of(seen: list[Observation], played: dict[str, Played]) -> "Figure":
@@ -99,10 +93,10 @@ def figure_of(seen: list[Observation], played: dict[str, Played]) -> "Figure":
     def clock(at_s: Iterable[float]) -> list[datetime]:
         return [datetime.fromtimestamp(each_s, UTC) for each_s in at_s]
 
-    above.plot(clock(each.at_s for each in seen), [each.arrival_rate_hz for each in seen], color="black", lw=0.8)
+    above.plot(clock(now.at_s for now in seen), [now.arrival_rate_hz for now in seen], color="black", lw=0.8)
     above.set(ylabel="tuples per second")
-    lines = {"as recorded": ([each.at_s for each in seen], seen)}
-    lines |= {name: ([began_s + now.at_s for now in each.seen], each.seen) for name, each in played.items()}
+    lines = {"as recorded": ([now.at_s for now in seen], seen)}
+    lines |= {name: ([began_s + now.at_s for now in one.seen], one.seen) for name, one in played.items()}
     for number, (name, (times_s, shown)) in enumerate(lines.items()):
         apart = (number - len(lines) / 2) * APART  # lines that lie on each other are drawn beside each other
         workers = [now.allocation.workers + apart for now in shown]

@@ -23,8 +23,9 @@ from skytide.cli.place import Place
 from skytide.control import Guard, controller_of
 from skytide.errors import InvalidInput
 from skytide.loop.recording import is_recording
+from skytide.records import Mode
 from skytide.spark.api.run import Run, stop_after_batch
-from skytide.spark.scaling import Event, Scaler, autoscale
+from skytide.spark.scaling import Scaler, ScalingEvent, autoscale
 from skytide.spark.scaling.attach import each_query
 from skytide.watch.serving import check_installed
 from skytide.windows import duration_us
@@ -39,7 +40,7 @@ def run(
     controller: str,
     executors: tuple[int, int],
     interval: str | None,
-    mode: str,
+    mode: Mode,
     store: Path | None,
     history: Path | None = None,
     serve: Place | None = None,
@@ -62,11 +63,11 @@ def run(
         ctrl_c.ends(query)
         if isinstance(query, Run):
             show(query)
-        if any(each.follows(query) for each in scalers.values() if each.status().running):
+        if any(scaler.follows(query) for scaler in scalers.values() if scaler.is_active):
             return  # it was started again, and its scaler stays with it
         try:
             kept = store and store / f"{_file_name(query)}.json"
-            scaler = autoscale(query, controller, executors, interval=interval, mode=mode, store=kept, tell=_Teller(query).tell)
+            scaler = autoscale(query, controller, executors, interval=interval, mode=mode, store=kept, on_event=_Printer(query))
         except Exception as refused:  # the query belongs to the script, and goes on
             _say(f"not scaled: {refused}")
             return
@@ -94,7 +95,7 @@ def _save(folder: Path | None, scalers: dict[str, Scaler]) -> None:
 def _free(folder: Path, name: str) -> Path:
     """Return the file for a recording: one that does not exist, or is an earlier recording."""
     names = chain([name], (f"{name}-{number}" for number in count(2)))
-    return next(path for each in names if is_recording(path := folder / f"{each}.parquet") or not path.exists())
+    return next(path for stem in names if is_recording(path := folder / f"{stem}.parquet") or not path.exists())
 
 
 class _CtrlC:
@@ -150,7 +151,7 @@ class _Show:
             _say(f"{what}: {text}")
 
 
-class _Teller:
+class _Printer:
     """Writes a line for each event."""
 
     lock = threading.Lock()
@@ -158,7 +159,7 @@ class _Teller:
     def __init__(self, query: Any) -> None:
         self._name = _name(query)
 
-    def tell(self, event: Event) -> None:
+    def __call__(self, event: ScalingEvent) -> None:
         with self.lock:
             _say(f"{self._name}: {event}")
 

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import Field, fields, is_dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from skytide.records import Decision, Evaluation
 
@@ -25,12 +25,19 @@ class ControllerLogic(ABC):
 class Controller(ABC):
     """A way to choose the size of a query, preferably a frozen dataclass."""
 
+    former_name: ClassVar[str] = ""
+    """What its class was called when it first learned something; empty if that is its present name."""
+
     def __str__(self) -> str:
         """Return its name and the options that differ from their defaults."""
         if not is_dataclass(self):
             return repr(self)
-        own = [each for each in fields(self) if getattr(self, each.name) != _default(each)]
-        return f"{type(self).__name__}({', '.join(f'{each.name}={getattr(self, each.name)!r}' for each in own)})"
+        own = [field for field in fields(self) if getattr(self, field.name) != _default(field)]
+        return f"{type(self).__name__}({', '.join(f'{field.name}={getattr(self, field.name)!r}' for field in own)})"
+
+    def identity(self) -> str:
+        """Return under which name a store keeps what it learned: its class and options; a class that was renamed keeps its first name."""
+        return repr(self).replace(type(self).__name__, self.former_name or type(self).__name__, 1)
 
     @abstractmethod
     def build(self, resume: State | None = None) -> ControllerLogic:

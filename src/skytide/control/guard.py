@@ -20,22 +20,51 @@ LOOKS = 2  # observations of new workers before they are judged: the first may i
 
 @dataclass(frozen=True)
 class Guard:
-    """Limits that no controller may exceed."""
+    """Limits that no controller may exceed.
+
+    See [The guard](scaling.md#the-guard).
+
+    Parameters
+    ----------
+    minimum
+        The fewest workers.
+    maximum
+        The most workers.
+    step_factor
+        The largest factor by which the number of workers may grow or shrink in one step; those that are on their way count as there.
+    scale_down_after
+        Workers are removed only when fewer have been wanted all this time.
+    cool_down
+        The time after a change in which there is no other.
+    stale_after
+        Older metrics count as missing, and without metrics nothing is done.
+    notice_no_help
+        Go back, and do not try again for a while, if more workers did not increase throughput.
+    maintenance
+        Times of day (UTC) in which nothing is changed, such as ("02:00", "03:30").
+
+    Raises
+    ------
+    InvalidInput
+        If a limit makes no sense.
+
+    Examples
+    --------
+    >>> from skytide.records import Observation
+    >>> seen = Evaluation(Observation(60, 10, Allocation(2), 900, 800, utilisation=4.5), 900, None, 4.5, lead_s=6)
+    >>> limited = Guard(maximum=8).build().limit(Decision(Allocation(9), "2 to 9"), seen, requested=Allocation(2), now_s=60)
+    >>> limited.allocation.workers, limited.reason
+    (4, '2 to 9; at most 2 times as many per step')
+    """
 
     minimum: int = 1
     maximum: int = 8
     step_factor: float = 2.0
-    """The largest factor by which the number of workers may grow or shrink in one step; those that are on their way count as there."""
     scale_down_after: Duration | int = "2 min"
-    """Workers are removed only when fewer have been wanted all this time."""
     cool_down: Duration | int = 0
-    """The time after a change in which there is no other."""
     stale_after: Duration | int = "1 min"
-    """Older metrics count as missing, and without metrics nothing is done."""
     notice_no_help: bool = True
-    """Go back, and do not try again for a while, if more workers did not increase throughput."""
     maintenance: tuple[tuple[str, str], ...] = ()
-    """Times of day (UTC) in which nothing is changed, such as ("02:00", "03:30")."""
 
     def __post_init__(self) -> None:
         """Refuse limits that make no sense."""
@@ -109,19 +138,19 @@ class GuardLogic:
         wanted = [[at, n] for at, n in self._wanted]
         return {"changed_s": self._changed_s, "wanted": wanted, "trial": self._trial, "useless": self._useless}
 
-    def limit(self, decided: Decision, seen: Evaluation, *, standing: Allocation, now_s: float) -> Decision:
-        """Return the decision within the limits; `standing` is what was requested last, whether it is there yet or not."""
+    def limit(self, decided: Decision, seen: Evaluation, *, requested: Allocation, now_s: float) -> Decision:
+        """Return the decision within the limits; `requested` is what was requested last, whether it is there yet or not."""
         config, base, wanted = self.config, max(1, seen.seen.allocation.workers), decided.allocation.workers
         if (until := self._maintenance(now_s)) is not None:
             self.forget()
-            return _stay(decided, standing, f"nothing changes during maintenance until {until} (UTC)")
+            return _stay(decided, requested, f"no changes during maintenance until {until} (UTC)")
         limit, why = self._helpful(wanted, seen, now_s)
         limit = self._persistent(limit, base, now_s, seen.seen.interval_s)
         if limit > wanted:
-            why.append(f"fewer only after {config.scale_down_after_s:g} s")
-        asked = max(base, standing.workers)
-        if limit > asked * config.step_factor:
-            limit = max(asked + 1, int(asked * config.step_factor))
+            why.append(f"scaling down only after {config.scale_down_after_s:g} s of lower demand")
+        coming = max(base, requested.workers)
+        if limit > coming * config.step_factor:
+            limit = max(coming + 1, int(coming * config.step_factor))
             why.append(f"at most {config.step_factor:g} times as many per step")
         elif limit < base / config.step_factor:
             limit = -int(-base // config.step_factor)
@@ -129,22 +158,22 @@ class GuardLogic:
         if not config.minimum <= limit <= config.maximum:
             limit = min(max(limit, config.minimum), config.maximum)
             why.append(f"within {config.minimum} to {config.maximum}")
-        if not seen.settled and limit <= standing.workers:
-            return _stay(decided, standing, f"not all of the {standing.workers} that were requested have started yet")
-        if limit != standing.workers and self._changed_s is not None and 0 <= now_s - self._changed_s < config.cool_down_s:
+        if not seen.settled and limit <= requested.workers:
+            return _stay(decided, requested, f"not all of {requested.workers} requested workers have started yet")
+        if limit != requested.workers and self._changed_s is not None and 0 <= now_s - self._changed_s < config.cool_down_s:
             ago = f"changed {now_s - self._changed_s:.0f} s ago"
-            return _stay(decided, standing, f"{ago}, cooling down for {config.cool_down_s:g} s")
-        if limit != standing.workers:
+            return _stay(decided, requested, f"{ago}, cooling down for {config.cool_down_s:g} s")
+        if limit != requested.workers:
             self._begin_trial(seen, base, limit)
             self._changed_s = now_s
         elif limit != wanted:
-            return _stay(decided, standing, *why)
+            return _stay(decided, requested, *why)
         if limit == wanted:
             return decided
         return Decision(decided.allocation.with_workers(limit), "; ".join([decided.reason, *why]))
 
     def forget(self) -> None:
-        """Forget wishes for fewer workers and the current trial, after a time in which nothing was observed or changed."""
+        """Forget that fewer workers were wanted, and the current trial, after a time in which nothing was observed or changed."""
         self._wanted.clear()
         self._trial = None
 
@@ -156,7 +185,7 @@ class GuardLogic:
             if abs(seen.seen.arrival_rate_hz - rate_hz) > CHANGED * rate_hz or not 0 <= now_s - since_s < FORGET_S:
                 self._useless = None
             elif wanted > limit:
-                return int(limit), [verdict or f"more than {int(limit)} did not help before"]
+                return int(limit), [verdict or f"more than {int(limit)} workers did not help before"]
         return wanted, [verdict] if verdict else []
 
     def _persistent(self, wanted: int, present: int, now_s: float, interval_s: float) -> int:
@@ -173,7 +202,7 @@ class GuardLogic:
         return max(n for _, n in self._wanted)
 
     def _begin_trial(self, seen: Evaluation, base: int, limit: int) -> None:
-        overloaded = seen.utilisation > 1 and limit > base
+        overloaded = seen.demand_ratio > 1 and limit > base
         self._trial = [base, seen.seen.processed_rate_hz, seen.seen.arrival_rate_hz, limit, 0] if overloaded else None
 
     def _judge_trial(self, seen: Evaluation, now_s: float) -> str | None:
@@ -191,14 +220,14 @@ class GuardLogic:
         self._trial = None
         hoped = HELPED * (after / before - 1)
         more_came = now.arrival_rate_hz > came_hz * (1 + CHANGED)
-        if seen.utilisation <= 1 or more_came or now.processed_rate_hz > rate_hz * (1 + hoped):
+        if seen.demand_ratio <= 1 or more_came or now.processed_rate_hz > rate_hz * (1 + hoped):
             return None
         self._useless = [before, now.arrival_rate_hz, now_s]
         did, had = (
             f"{int(after)} workers processed {now.processed_rate_hz:,.0f} tuples/s",
             f"{int(before)} processed {rate_hz:,.0f}",
         )
-        return f"{did}, {had}: that did not help, back to {int(before)}"
+        return f"{did}, {had}: that did not help, going back to {int(before)}"
 
     def _maintenance(self, now_s: float) -> str | None:
         for begin, end in self.config.maintenance:
@@ -208,9 +237,9 @@ class GuardLogic:
         return None
 
 
-def _stay(decided: Decision, standing: Allocation, *why: str) -> Decision:
+def _stay(decided: Decision, requested: Allocation, *why: str) -> Decision:
     """Return a decision to change nothing, with the reasons."""
-    return Decision(standing, "; ".join([decided.reason, *why]))
+    return Decision(requested, "; ".join([decided.reason, *why]))
 
 
 def _of_day_s(clock: str) -> float:

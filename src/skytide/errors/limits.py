@@ -26,9 +26,3 @@ MAX_SEED = 2**128
 """Seeds of generated streams."""
 MAX_DELAY_US = 24 * 3600 * 1_000_000
 """A day: how late a generated tuple may be."""
-MAX_SYMBOLS = 5_000
-"""Symbols of a made-up trading day: there are no more names that can be pronounced."""
-MAX_DEGREE = 8
-"""The degree of a polynomial that is fitted to prices."""
-MAX_KERNEL_US = 2**62
-"""Times that a compiled loop adds to others."""

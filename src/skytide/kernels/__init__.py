@@ -7,14 +7,12 @@ from skytide.kernels.groups import by_group
 from skytide.kernels.k_dominance import smallest_k
 from skytide.kernels.levels import skyline_levels
 from skytide.kernels.order import Indices, Points, dense_ranks, lexicographic_ranks
-from skytide.kernels.polynomial import Fits, fit_windows
 from skytide.kernels.scan import Mask, beaten, count_dominators
 from skytide.kernels.skyline import skyline
 
 __all__ = [
     "EXACT_INTEGER",
     "NO_TURN",
-    "Fits",
     "Indices",
     "Mask",
     "Points",
@@ -23,7 +21,6 @@ __all__ = [
     "count_dominators",
     "dense_ranks",
     "first_dominators",
-    "fit_windows",
     "lexicographic_ranks",
     "range_bands",
     "skyline",

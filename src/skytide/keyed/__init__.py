@@ -1,6 +1,7 @@
 """Operators on the tuples of each key; keys can move from slot to slot at any time (P2)."""
 
 from skytide.keyed.answers import Answer, OfAggregate, OfOperator, OfQuery
+from skytide.keyed.candlesticks import Candlesticks
 from skytide.keyed.chunk import Chunk, gathered, to_merge
 from skytide.keyed.operator import KeyedOperator, Operator
 from skytide.keyed.rebalance import Loads, Moves, Rebalancer, RebalancerLogic
@@ -14,6 +15,7 @@ __all__ = [
     "GROUPS",
     "HASH",
     "Answer",
+    "Candlesticks",
     "Chunk",
     "CountWindows",
     "KeyedOperator",

@@ -9,11 +9,11 @@ from skytide.control.controller import Controller
 from skytide.control.guard import Guard
 from skytide.errors.checks import is_whole, refused
 from skytide.loop.evaluate import RECENT, evaluate
-from skytide.loop.ports import Events, Plant, Store
-from skytide.records import Allocation, Decision, Evaluation, Observation, Outcome
+from skytide.loop.lead_time import patience_s
+from skytide.loop.ports import OnEvent, Plant, StateStore
+from skytide.records import Allocation, Decision, Evaluation, Observation, Outcome, ScalingEvent
 
 Built = TypeVar("Built")
-PATIENCE = 3  # lead times after which the loop no longer waits for workers that did not come
 
 
 @dataclass(frozen=True)
@@ -43,24 +43,23 @@ class Loop:
         plant: Plant,
         controller: Controller,
         guard: Guard | None = None,
-        store: Store | None = None,
-        events: Events | None = None,
+        store: StateStore | None = None,
+        on_event: OnEvent | None = None,
         *,
         acts: bool = True,
     ) -> None:
         """Continue from what the store holds; unless it `acts`, it only recommends."""
         saved = store.load() if store else {}
-        kind = repr(controller)
-        self._plant, self._store, self._events, self.acts = plant, store, events, acts
-        self._kind, self._others = kind, saved.get("controllers", {})
-        self._logic = self._resumed(controller.build, self._others.get(kind))
+        self._plant, self._store, self._on_event, self.acts = plant, store, on_event, acts
+        self._identity, self._others = controller.identity(), saved.get("controllers", {})
+        self._logic = self._resumed(controller.build, self._others.get(self._identity))
         self._guard = self._resumed((guard or Guard()).build, saved.get("guard"))
         self._stale_s = self._guard.config.stale_after_s
         self._history: deque[Observation] = deque(maxlen=RECENT)
-        self._asked: tuple[Allocation, float] | None = None  # what is not there yet, and since when
+        self._awaited: tuple[Allocation, float] | None = None  # what was requested and is not there yet, and since when
         self._held: Allocation | None = None  # what was asked for last
         self._recommended: Allocation | None = None
-        self._refused = ""  # what was refused in the latest cycle: it is asked for again, and told once
+        self._refused = ""  # what was refused in the latest cycle: it is asked for again, and reported once
         self._now_s = self._seen_s = float("-inf")
         self.paused = False
 
@@ -69,8 +68,8 @@ class Loop:
         now_s, paused = max(now_s, self._now_s), self.paused  # which another thread may change meanwhile
         self._now_s = now_s
         present = self._plant.size()
-        if self._asked is None and self._held and present.workers < self._held.workers:
-            self._asked = (self._held, now_s)  # some were lost: they are on their way again, and not to be called off
+        if self._awaited is None and self._held and present.workers < self._held.workers:
+            self._awaited = (self._held, now_s)  # some were lost: they are on their way again, and not to be called off
         seen = self._plant.observe(now_s)
         if seen is None or now_s - seen.at_s > self._stale_s:
             stay = self._blind(present, now_s)
@@ -80,43 +79,44 @@ class Loop:
         evaluation = evaluate(list(self._history), lead_s=self._plant.lead_s, settled=self._settled(seen, now_s))
         decided = self._logic.decide(evaluation, now_s=now_s)
         if not (isinstance(decided, Decision) and is_whole(decided.allocation.workers)):
-            raise refused("decide()", decided, f"{self._kind} gave no decision for a whole number of workers", "give a Decision")
-        standing = self._asked[0] if self._asked else present
+            raise refused(
+                "decide()", decided, f"{self._identity} returned no decision for a whole number of workers", "return a Decision"
+            )
+        requested = self._awaited[0] if self._awaited else present
         if paused:
             self._guard.forget()
-            return self._end(Cycle(now_s, evaluation, decided, Decision(standing, f"{decided.reason}; paused"), Outcome("paused")))
-        limited = self._guard.limit(decided, evaluation, standing=standing, now_s=now_s)
+            return self._end(Cycle(now_s, evaluation, decided, Decision(requested, f"{decided.reason}; paused"), Outcome("paused")))
+        limited = self._guard.limit(decided, evaluation, requested=requested, now_s=now_s)
         return self._end(Cycle(now_s, evaluation, decided, limited, self._act(limited, now_s)))
 
     def snapshot(self) -> dict[str, Any]:
         """Return what has to survive a restart."""
-        return {"controllers": {**self._others, self._kind: self._logic.snapshot()}, "guard": self._guard.snapshot()}
+        return {"controllers": {**self._others, self._identity: self._logic.snapshot()}, "guard": self._guard.snapshot()}
 
     def _resumed(self, build: Callable[[Any], Built], saved: Any) -> Built:
         """Return what is built from a snapshot, or from nothing if the snapshot cannot be used."""
         try:
             return build(saved)
         except (TypeError, KeyError, ValueError, AttributeError) as error:
-            self._tell(0.0, f"the saved state cannot be used, starting anew: {error}")
+            self._report(0.0, f"cannot restore the saved state, starting from scratch: {error}")
             return build(None)
 
     def _blind(self, present: Allocation, now_s: float) -> Decision:
         since = "yet" if self._seen_s == float("-inf") else f"for {now_s - self._seen_s:.0f} s"
-        stay = Decision(self._asked[0] if self._asked else present, f"no metrics {since}: {present.workers} stay")
-        if now_s - self._seen_s > self._stale_s:  # one look without a new batch is not unusual
+        stay = Decision(self._awaited[0] if self._awaited else present, f"no metrics {since}: keeping {_workers(present.workers)}")
+        if now_s - self._seen_s > self._stale_s:  # one cycle without a new batch is not unusual
             self._guard.forget()
         return stay
 
     def _settled(self, seen: Observation, now_s: float) -> bool:
         """Return whether what was asked for is there; the wait for it ends some time."""
-        if self._asked and seen.allocation.workers != self._asked[0].workers:
-            if now_s - self._asked[1] <= PATIENCE * self._plant.lead_s + seen.interval_s:
+        if self._awaited and seen.allocation.workers != self._awaited[0].workers:
+            if now_s - self._awaited[1] <= patience_s(self._plant.lead_s) + seen.interval_s:
                 return False
-            self._tell(
-                now_s, f"{self._asked[0].workers} workers were asked for, {seen.allocation.workers} are there: going on with those"
-            )
+            got = seen.allocation.workers
+            self._report(now_s, f"requested {_workers(self._awaited[0].workers)}, got {got}: continuing with {got}")
             self._held = None
-        self._asked = None
+        self._awaited = None
         return True
 
     def _end(self, cycle: Cycle) -> Cycle:
@@ -127,7 +127,7 @@ class Loop:
 
     def _act(self, limited: Decision, now_s: float) -> Outcome:
         """Request what a decision wants, or recommend it, and return what became of it."""
-        wanted, before = limited.allocation, self._asked[0] if self._asked else self._plant.size()
+        wanted, before = limited.allocation, self._awaited[0] if self._awaited else self._plant.size()
         refused, self._refused = self._refused, ""
         if wanted == before:
             self._plant.keep(wanted)
@@ -137,19 +137,23 @@ class Loop:
             if outcome.kind == "refused":
                 self._refused = outcome.text
             else:
-                self._asked, self._held = (wanted, now_s), wanted
+                self._awaited, self._held = (wanted, now_s), wanted
             if outcome.text != refused:
-                self._tell(now_s, f"{limited.reason}. {outcome.text}")
+                self._report(now_s, f"{limited.reason}. {outcome.text}")
         else:
             outcome = Outcome(
-                "recommended", f"recommended: {wanted.workers} workers in place of {before.workers}; nothing was done"
+                "recommended", f"recommendation: {_workers(wanted.workers)} instead of {before.workers} (not applied)"
             )
         if not self.acts:
             if wanted != (self._recommended or before):
-                self._tell(now_s, f"{limited.reason}. {outcome.text or f'recommended: {before.workers} workers, as it is'}")
+                self._report(now_s, f"{limited.reason}. {outcome.text or f'recommendation: {_workers(before.workers)}, no change'}")
             self._recommended = wanted
         return outcome
 
-    def _tell(self, now_s: float, text: str) -> None:
-        if self._events:
-            self._events.tell(now_s, text)
+    def _report(self, now_s: float, text: str) -> None:
+        if self._on_event:
+            self._on_event(ScalingEvent(now_s, text))
+
+
+def _workers(count: int) -> str:
+    return f"{count} worker" if count == 1 else f"{count} workers"

@@ -19,18 +19,18 @@ def evaluate(history: Sequence[Observation], *, lead_s: float, settled: bool = T
     """
     now = history[-1]
     demand_hz = max(now.arrival_rate_hz, now.expected_rate_hz or 0.0) + now.backlog / CATCH_UP_S
-    known = [seen.service_s for seen in history[-RECENT:] if seen.service_s is not None and _alike(seen, now)]
-    service_s = median(known) if known else None
-    utilisation = now.utilisation
+    measured_s = [seen.service_s for seen in history[-RECENT:] if seen.service_s is not None and _alike(seen, now)]
+    service_s = median(measured_s) if measured_s else None
+    demand_ratio = now.utilisation
     if now.arrival_rate_hz > 0:
-        utilisation *= demand_hz / now.arrival_rate_hz
+        demand_ratio *= demand_hz / now.arrival_rate_hz
     elif service_s is not None:  # nothing comes, but something may wait
-        utilisation = demand_hz * service_s / max(1, now.allocation.workers)
+        demand_ratio = demand_hz * service_s / max(1, now.allocation.workers)
     return Evaluation(
         seen=now,
         demand_hz=demand_hz,
         service_s=service_s,
-        utilisation=utilisation,
+        demand_ratio=demand_ratio,
         lead_s=lead_s,
         settled=settled,
     )

@@ -1,12 +1,16 @@
 """What the control cycle needs from the world. Spark and the simulator both implement these ports, and one contract test runs on both."""
 
+from collections.abc import Callable
 from typing import Any, Protocol
 
-from skytide.records import Allocation, Observation, Outcome
+from skytide.records import Allocation, Observation, Outcome, ScalingEvent
+
+OnEvent = Callable[[ScalingEvent], None]
+"""What is called with everything that people should know."""
 
 
 class Plant(Protocol):
-    """Whatever runs a query: it is watched, and resized. One whose workers need no care has no `keep`, `tend` and `close` of its own."""
+    """Whatever runs a query: it is watched, and resized. One whose workers need no care has no `keep`, `track` and `close` of its own."""
 
     what: str = "workers"
     """What its workers are called."""
@@ -16,8 +20,8 @@ class Plant(Protocol):
         """How long it takes until an added worker works, as far as is known."""
 
     @property
-    def waits(self) -> bool:
-        """Whether something is under way that `tend` should see soon."""
+    def is_changing(self) -> bool:
+        """Whether something is under way that `track` should see soon."""
         return False
 
     def observe(self, now_s: float) -> Observation | None:
@@ -33,7 +37,7 @@ class Plant(Protocol):
         """Note that what is there, or was asked for, is still wanted: others who use it must not take it away. What is not wanted any more, and did not come, is called off."""
         return None
 
-    def tend(self, now_s: float) -> None:
+    def track(self, now_s: float) -> None:
         """Look after workers that come and go."""
         return None
 
@@ -42,18 +46,11 @@ class Plant(Protocol):
         return None
 
 
-class Store(Protocol):
-    """Where state survives a restart."""
+class StateStore(Protocol):
+    """Where what a controller learned survives a restart."""
 
     def load(self) -> dict[str, Any]:
         """Return what was saved last, or an empty dict."""
 
     def save(self, state: dict[str, Any]) -> None:
         """Save a state in place of the one before."""
-
-
-class Events(Protocol):
-    """Where people see what happened."""
-
-    def tell(self, at_s: float, text: str) -> None:
-        """Report what happened at a time."""

@@ -33,7 +33,7 @@ def to_table(seen: Sequence[Observation]) -> pa.Table:
     >>> from_table(to_table([row])) == [row]
     True
     """
-    return pa.Table.from_pylist([_row(each) for each in seen], SCHEMA)
+    return pa.Table.from_pylist([_row(observation) for observation in seen], SCHEMA)
 
 
 def from_table(table: pa.Table) -> list[Observation]:
@@ -46,8 +46,8 @@ def from_table(table: pa.Table) -> list[Observation]:
                 reason="a recording needs it, in every row",
                 remedy=f"give the columns {', '.join(needed)}, as `history().save(path)` of an auto-scaler does",
             )
-    known = [name for name in SCHEMA.names if name in table.column_names]
-    return [_observation(row) for row in table.select(known).to_pylist()]
+    names = [name for name in SCHEMA.names if name in table.column_names]
+    return [_observation(row) for row in table.select(names).to_pylist()]
 
 
 def save(seen: Sequence[Observation], path: str | os.PathLike[str]) -> None:

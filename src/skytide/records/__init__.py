@@ -1,8 +1,18 @@
 """Frozen values that layers exchange, with units in their names."""
 
-from skytide.records.scaling import Allocation, Decision, Evaluation, Event, Expected, Observation, Outcome, ScalerStatus
+from skytide.records.scaling import (
+    Allocation,
+    Decision,
+    Evaluation,
+    Expected,
+    Mode,
+    Observation,
+    Outcome,
+    ScalerStatus,
+    ScalingEvent,
+)
 from skytide.records.step import STEPS, TASKS, Step
-from skytide.records.stream import Status, WindowRow
+from skytide.records.stream import QueryState, Slots, Status, WindowRow
 
 __all__ = [
     "STEPS",
@@ -10,11 +20,14 @@ __all__ = [
     "Allocation",
     "Decision",
     "Evaluation",
-    "Event",
     "Expected",
+    "Mode",
     "Observation",
     "Outcome",
+    "QueryState",
     "ScalerStatus",
+    "ScalingEvent",
+    "Slots",
     "Status",
     "Step",
     "WindowRow",

@@ -4,7 +4,13 @@ import time
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from skytide.errors.deprecation import warn_renamed
 from skytide.records.printing import Printed, number, seconds
+
+Mode = Literal["act", "recommend"]
+"""Whether an auto-scaler changes something, or only says what it would do."""
+OutcomeKind = Literal["done", "asked", "kept", "limited", "refused", "recommended", "paused"]
+ScalerState = Literal["acts", "recommends", "paused", "ended"]
 
 
 @dataclass(frozen=True)
@@ -75,12 +81,18 @@ class Evaluation:
     """Tuples per second that have to be served: those that come, or are about to, and a share of those that wait."""
     service_s: float | None
     """The time one worker takes for one tuple, over the latest intervals."""
-    utilisation: float
+    demand_ratio: float
     """The demand over what the present workers can serve."""
     lead_s: float
     """How long it takes until an added worker works."""
     settled: bool = True
     """False as long as workers that were asked for are not there yet, or have not worked for a whole interval."""
+
+    @property
+    def utilisation(self) -> float:
+        """The former name of `demand_ratio`; what was measured is `seen.utilisation`."""
+        warn_renamed("Evaluation.utilisation", "Evaluation.demand_ratio")
+        return self.demand_ratio
 
 
 @dataclass(frozen=True)
@@ -107,11 +119,11 @@ class Decision:
 class Outcome:
     """What became of a request for another size.
 
-    >>> Outcome("asked", "asked for 2 more executors: 3 in all").changed, Outcome("refused").changed
+    >>> Outcome("asked", "requesting 2 more executors (3 in total)").changed, Outcome("refused").changed
     (True, False)
     """
 
-    kind: Literal["done", "asked", "kept", "limited", "refused", "recommended", "paused"]
+    kind: OutcomeKind
     """What was requested: "done" is there, or is from the next batch on; "asked" comes later; "kept" was there, or asked for, before;
     "limited" stays as it is, as the cluster gives no more; "refused" was not accepted; "recommended" was only said; "paused" has to wait."""
     text: str = ""
@@ -124,8 +136,12 @@ class Outcome:
 
 
 @dataclass(frozen=True)
-class Event:
-    """Something that happened."""
+class ScalingEvent:
+    """Something that an auto-scaler did, or noticed.
+
+    >>> print(ScalingEvent(1_790_000_000.0, "requesting 2 more executors (3 in total)"))
+    14:13:20 requesting 2 more executors (3 in total)
+    """
 
     at_s: float
     text: str
@@ -137,7 +153,20 @@ class Event:
 
 @dataclass(frozen=True)
 class ScalerStatus(Printed):
-    """How an auto-scaler is doing."""
+    """How an auto-scaler is doing: what `Scaler.status()` returns. Printed, it is a few lines.
+
+    See [Auto-scaling](scaling.md).
+
+    Examples
+    --------
+    >>> status = ScalerStatus(True, False, True, workers=2, wanted=3, reason="utilisation 95 %, over 90 %: 2 to 3", lead_s=6.0, seen=None)
+    >>> status.state
+    'acts'
+    >>> print(status)
+    state    acts
+    workers  2, 3 wanted
+    why      utilisation 95 %, over 90 %: 2 to 3
+    """
 
     running: bool
     paused: bool
@@ -158,16 +187,20 @@ class ScalerStatus(Printed):
     limited: int = 0
     """How often the guard changed what the controller wanted."""
 
+    @property
+    def state(self) -> ScalerState:
+        """What it does at the moment."""
+        return "ended" if not self.running else "paused" if self.paused else "acts" if self.acts else "recommends"
+
     def lines(self) -> list[tuple[str, str]]:
         """Return what is worth knowing, in a few lines."""
-        state = "ended" if not self.running else "paused" if self.paused else "acts" if self.acts else "recommends"
         seen, measured = self.seen, ""
         if seen is not None:
             latency = "" if seen.latency_s is None else f", latency {seconds(seen.latency_s)}"
             waits = f", {number(seen.backlog)} tuples wait" if seen.backlog else ""
             measured = f"{number(seen.arrival_rate_hz)} tuples/s, used {seen.utilisation:.0%}{latency}{waits}"
         return [
-            ("state", state),
+            ("state", self.state),
             ("workers", f"{self.workers:,}" + (f", {self.wanted:,} wanted" if self.wanted != self.workers else "")),
             ("why", self.reason),
             ("measured", f"{measured}; a new worker takes {seconds(self.lead_s)}" if measured else ""),

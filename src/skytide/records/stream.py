@@ -1,8 +1,12 @@
 """What is known of a running stream."""
 
 from dataclasses import dataclass
+from typing import Literal
 
+from skytide.errors.deprecation import warn_renamed
 from skytide.records.printing import LIVE_S, Printed, moment, number, seconds, span
+
+QueryState = Literal["starting", "running", "idle", "stopping", "stopped", "failed"]
 
 
 @dataclass(frozen=True)
@@ -32,11 +36,21 @@ class WindowRow:
 
 
 @dataclass(frozen=True)
+class Slots:
+    """The tasks of each level of a query."""
+
+    panes: int
+    windows: int
+    keys: int | None = None
+    """Those of an operator on keys; None if the query is none."""
+
+
+@dataclass(frozen=True)
 class Status(Printed):
     """How a continuous query is doing, after its latest batch."""
 
-    state: str = "starting"
-    """"starting", "running", "idle" (nothing has come lately), "stopping", "stopped" or "failed"."""
+    state: QueryState = "starting"
+    """"idle": nothing has come lately."""
     failure: str = ""
     """Why it failed."""
     batch: int = -1
@@ -44,7 +58,7 @@ class Status(Printed):
     """Tuples per second that came in with the latest batch, since the batch before."""
     processing_rate_hz: float = 0.0
     """Tuples of the latest batch per second that it took."""
-    utilisation: float = 0.0
+    trigger_share: float = 0.0
     """The time the latest batch took, without what Spark does around it, over the trigger's interval; near 1 it hardly keeps up."""
     backlog_s: float | None = None
     """How far the newest tuple is behind the wall clock; None if that is more than a day, as in a recording."""
@@ -87,9 +101,17 @@ class Status(Printed):
     slot_tuples: tuple[int, ...] = ()
     """In the latest batch, the tuples that came to each slot of an operator on keys."""
 
+    @property
+    def utilisation(self) -> float:
+        """The former name of `trigger_share`."""
+        warn_renamed("status().utilisation", "status().trigger_share")
+        return self.trigger_share
+
     def lines(self) -> list[tuple[str, str]]:
         """Return what is worth knowing, in a few lines."""
-        rates = f"{number(self.input_rate_hz)} tuples/s come, {number(self.processing_rate_hz)} could; used {self.utilisation:.0%}"
+        rates = (
+            f"{number(self.input_rate_hz)} tuples/s come, {number(self.processing_rate_hz)} could; used {self.trigger_share:.0%}"
+        )
         late = f"{self.late:,} ({self.late / max(self.tuples, 1):.2%}) dropped, slack {seconds(self.slack_us / 1e6)}"
         aside = [
             f"{count:,} {what}"

@@ -1,6 +1,5 @@
-"""Pure decisions on where work goes: tuples to pane slots, and tasks to window slots."""
+"""Pure decisions on where tuples go: to which of the slots of the pane level."""
 
-from skytide.routing.completeness import Completeness
 from skytide.routing.counting import Frequencies, KeyCounter
 from skytide.routing.frequency import FrequencyAware, KeyRouting
 from skytide.routing.hashing import Keys, row_hashes
@@ -22,8 +21,7 @@ from skytide.routing.pid import Gains, Pid, PidLogic, tuned
 from skytide.routing.ring import HashRing
 from skytide.routing.router import Partition, Router, Splitting
 from skytide.routing.sizes import RecentSizes
-from skytide.routing.utilisation import SlotUse, utilisation
-from skytide.routing.windows import POLICIES, Begin, InOrder, Merge, Policy, Task, Update, WindowScheduler
+from skytide.routing.utilisation import SlotUse, slot_utilisation
 
 __all__ = [
     "AS",
@@ -31,37 +29,28 @@ __all__ = [
     "EVEN",
     "KEYS",
     "PB_RR",
-    "POLICIES",
     "RATE",
     "STRATEGIES",
     "TB_RR",
-    "Begin",
     "ByKey",
-    "Completeness",
     "Frequencies",
     "FrequencyAware",
     "Gains",
     "HashRing",
-    "InOrder",
     "KeyCounter",
     "KeyRouting",
     "Keys",
     "LeastLoaded",
-    "Merge",
     "Partition",
     "Pid",
     "PidLogic",
-    "Policy",
     "RateAware",
     "RecentSizes",
     "Router",
     "SlotUse",
     "Splitting",
-    "Task",
-    "Update",
-    "WindowScheduler",
     "row_hashes",
+    "slot_utilisation",
     "strategy_of",
     "tuned",
-    "utilisation",
 ]

@@ -15,13 +15,13 @@ class SlotUse:
     busy_s: float
 
 
-def utilisation(slots: Sequence[SlotUse], period_s: float) -> float | None:
+def slot_utilisation(slots: Sequence[SlotUse], period_s: float) -> float | None:
     """Return the ratio of the input to what could have been served, or None if nothing was measured.
 
     What a slot could have served is what it did serve, and what it would have served in its idle time at the mean cost of a tuple. Slots
     are weighted by what is sent to them. Below 1 the level is not a bottleneck.
 
-    >>> utilisation([SlotUse(600, 600, 0.6), SlotUse(400, 400, 0.4)], period_s=1.0)
+    >>> slot_utilisation([SlotUse(600, 600, 0.6), SlotUse(400, 400, 0.4)], period_s=1.0)
     0.52
     """
     processed, busy_s = sum(slot.processed for slot in slots), sum(slot.busy_s for slot in slots)

@@ -10,7 +10,7 @@ from skytide.errors import InvalidInput
 from skytide.loop.cycle import Cycle
 from skytide.records import Observation
 from skytide.sim.drive import drive
-from skytide.sim.plants.operator import Operator
+from skytide.sim.operator import Operator
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 
-Clock = Callable[[], float]
+Now = Callable[[], float]
 """Returns seconds since 1970; a test has one of its own."""
 _TICKS = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # goes on while the machine sleeps
 _AHEAD_S = time.time() - time.clock_gettime(_TICKS)  # the same for all: those who share executors must agree on the time

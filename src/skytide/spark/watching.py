@@ -1,4 +1,4 @@
-"""Looks at what runs on Spark, for pages and metrics."""
+"""Snapshots of what runs on Spark, for pages and metrics."""
 
 from dataclasses import replace
 from typing import Any, Protocol
@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 
 from skytide.records.fleet import FleetStatus
 from skytide.spark.clock import time_of_day
-from skytide.watch.looks import OVER, FleetLook, ScalerAbout, ScalerLook, StreamRow, Subject
+from skytide.watch.snapshots import OVER, FleetSnapshot, ScalerAbout, ScalerSnapshot, StreamRow, Subject
 
 EVENTS = 50
 STREAMS = 20
@@ -40,30 +40,30 @@ class FleetHandle(Watchable, Protocol):
 
 
 def scaler_subject(scaler: ScalerHandle, query: Any, about: ScalerAbout) -> Subject:
-    """Return an auto-scaler as something to look at, pause and resume."""
+    """Return an auto-scaler as something to watch, pause and resume."""
 
-    def look() -> ScalerLook:
-        return ScalerLook(time_of_day(), about, scaler.status(), tuple(scaler.cycles()), tuple(scaler.events()[-EVENTS:]))
+    def snapshot() -> ScalerSnapshot:
+        return ScalerSnapshot(time_of_day(), about, scaler.status(), tuple(scaler.cycles()), tuple(scaler.events()[-EVENTS:]))
 
     name = query.name or f"query {str(query.id)[:ID_SHOWN]}"
     does = f"{about.controller} every {about.interval_s:g} s: {about.limits}"
-    return Subject(f"scaler-{query.id}", "scaler", name, does, look, {"pause": scaler.pause, "resume": scaler.resume})
+    return Subject(f"scaler-{query.id}", "scaler", name, does, snapshot, {"pause": scaler.pause, "resume": scaler.resume})
 
 
 def fleet_subject(fleet: FleetHandle, run: Watchable | None = None) -> Subject:
-    """Return a fleet as something to look at; if it is shown with a query that reads it, it ends with that."""
+    """Return a fleet as something to watch; if it is shown with a query that reads it, it ends with that."""
 
-    latest = FleetLook(0.0, FleetStatus())
+    latest = FleetSnapshot(0.0, FleetStatus())
 
-    def look() -> FleetLook:
+    def snapshot() -> FleetSnapshot:
         nonlocal latest
         over = run is not None and run.status().state in OVER  # asked first: then what is seen is the last
         status = fleet.status()
         if status != latest.status:  # the streams may be many
-            latest = FleetLook(time_of_day(), status, tuple(fleet.splits()), streams_shown(fleet.streams()))
+            latest = FleetSnapshot(time_of_day(), status, tuple(fleet.splits()), streams_shown(fleet.streams()))
         return replace(latest, at_s=time_of_day(), over=over)
 
-    return Subject(f"fleet-{fleet.settings.board}", "fleet", f"fleet {fleet.settings.place}", fleet.settings.schema, look)
+    return Subject(f"fleet-{fleet.settings.board}", "fleet", f"fleet {fleet.settings.place}", fleet.settings.schema, snapshot)
 
 
 def streams_shown(streams: pa.Table) -> tuple[StreamRow, ...]:

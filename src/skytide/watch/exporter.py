@@ -23,7 +23,18 @@ MAX_REQUEST = 16_384  # bytes
 
 
 class Exporter(Collector):
-    """A small server that Prometheus reads from."""
+    """A small server that Prometheus reads from: what `metrics()` of a query, an auto-scaler or a fleet returns.
+
+    See [Operating](operating.md).
+
+    Examples
+    --------
+    ```
+    exporter = run.metrics(9108)
+    print(exporter.url)  # http://127.0.0.1:9108/metrics
+    exporter.stop()
+    ```
+    """
 
     def __init__(self, watch: Watch, port: int, address: str = "127.0.0.1") -> None:
         """Start to listen."""
@@ -81,8 +92,8 @@ class Exporter(Collector):
             return _response("405 Method Not Allowed", "text/plain", b"only GET\n")
         if self._open and not names_loopback(headers.get("host", "")):
             return _response("400 Bad Request", "text/plain", b"another host was asked\n")
-        encode, kind = choose_encoder(headers.get("accept", ""))
-        return _response("200 OK", kind, encode(self._registry))
+        encode, content_type = choose_encoder(headers.get("accept", ""))
+        return _response("200 OK", content_type, encode(self._registry))
 
 
 class _Reading(asyncio.Protocol):
@@ -102,8 +113,8 @@ class _Reading(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._read += data
-        request, found, _ = self._read.partition(b"\r\n\r\n")
-        if found:
+        request, end, _ = self._read.partition(b"\r\n\r\n")
+        if end:
             self._transport.write(self._exporter.answer(request))
             self._transport.close()
         elif len(self._read) > MAX_REQUEST:
@@ -115,6 +126,6 @@ class _Reading(asyncio.Protocol):
             self._end.cancel()
 
 
-def _response(status: str, kind: str, body: bytes) -> bytes:
-    head = f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+def _response(status: str, content_type: str, body: bytes) -> bytes:
+    head = f"HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
     return head.encode() + body

@@ -1,6 +1,5 @@
-"""What is shown of a fleet of streams: pure functions of looks at it."""
+"""What is shown of a fleet of streams: pure functions of its snapshots."""
 
-from skytide.watch.looks import FleetLook
 from skytide.watch.panel import (
     BAD,
     GOOD,
@@ -19,6 +18,7 @@ from skytide.watch.panel import (
     share,
     span,
 )
+from skytide.watch.snapshots import FleetSnapshot
 from skytide.watch.trail import Point, Trail
 
 MUCH_BUFFERED_S = 5.0  # of work: more than that, and the fleet falls behind
@@ -41,8 +41,8 @@ _STREAMS = Chart(
 _PLANNING = Chart("Planning", "s", (Series("planning_s", "look, plan and note"),))
 
 
-def point(before: FleetLook | None, now: FleetLook) -> Point | None:
-    """Return what the charts get from a look; None if the fleet has not looked since the one before."""
+def point(before: FleetSnapshot | None, now: FleetSnapshot) -> Point | None:
+    """Return what the charts get from a snapshot; None if the fleet has not looked since the one before."""
     status = now.status
     if not status.streams + status.missing or (before and before.status == status):
         return None
@@ -63,12 +63,12 @@ def point(before: FleetLook | None, now: FleetLook) -> Point | None:
     return {"t": round(now.at_s, 3)} | {name: float(f"{value:.5g}") for name, value in values.items()}
 
 
-def idle_point(now: FleetLook, latest: Point | None) -> Point | None:
+def idle_point(now: FleetSnapshot, latest: Point | None) -> Point | None:
     """Return nothing: a fleet that is read looks at its streams with every batch."""
     return None
 
 
-def panel(now: FleetLook, trail: Trail) -> Panel:
+def panel(now: FleetSnapshot, trail: Trail) -> Panel:
     """Return what a page shows."""
     away = [stream for stream in now.streams if stream.suspended or stream.missing]
     fastest = [stream for stream in now.streams if not (stream.suspended or stream.missing)]
@@ -91,7 +91,7 @@ def panel(now: FleetLook, trail: Trail) -> Panel:
     )
 
 
-def verdict(now: FleetLook) -> Verdict:
+def verdict(now: FleetSnapshot) -> Verdict:
     """Return the verdict: is all that comes in let in?"""
     status = now.status
     if now.over:
@@ -107,7 +107,7 @@ def verdict(now: FleetLook) -> Verdict:
     return Verdict(GOOD, "Keeps up", f"{count(status.streams)} streams in {count(status.splits)} split{'s' * (status.splits != 1)}")
 
 
-def lost(now: FleetLook) -> str:
+def lost(now: FleetSnapshot) -> str:
     """Return what is missing or was lost, as text."""
     status = now.status
     parts = [f"{count(status.missing)} {'stream is' if status.missing == 1 else 'streams are'} missing"] if status.missing else []
@@ -122,12 +122,12 @@ def lost(now: FleetLook) -> str:
     return ", ".join(parts)
 
 
-def _tiles(now: FleetLook) -> tuple[Tile, ...]:
+def _tiles(now: FleetSnapshot) -> tuple[Tile, ...]:
     status = now.status
     takes_hz = status.capacity_hz * status.splits
     load = status.rate_hz / takes_hz if takes_hz else 0.0
-    known = f", which is {span(status.waits_s)} behind" if status.waits_s else ""
-    waits = [Tile("Windows", "wait", f"for {status.waits_for}{known}")] if status.waits_for else []
+    behind = f", which is {span(status.waits_s)} behind" if status.waits_s else ""
+    waits = [Tile("Windows", "wait", f"for {status.waits_for}{behind}")] if status.waits_for else []
     behind_s = status.buffered / takes_hz if takes_hz else 0.0
     return (
         Tile("Streams", count(status.streams), f"{count(status.silent)} silent, {count(status.suspended)} suspended, {count(status.missing)} missing", WARN if status.missing else ""),
@@ -142,7 +142,7 @@ def _tiles(now: FleetLook) -> tuple[Tile, ...]:
     )  # fmt: skip
 
 
-def _loads(now: FleetLook) -> Bars:
+def _loads(now: FleetSnapshot) -> Bars:
     capacity_hz = now.status.capacity_hz or 1.0
     bars = [
         Bar(f"split {split.split}", f"{count(split.rate_hz)}/s of {len(split.streams):,} streams", min(load, 1.0), load_level(load))

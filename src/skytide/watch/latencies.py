@@ -3,7 +3,7 @@
 from bisect import bisect_left
 from typing import Any
 
-from skytide.watch.looks import QueryLook
+from skytide.watch.snapshots import QuerySnapshot
 
 BOUNDS_S = (0.1, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0, 7.5, 10.0, 15.0, 30.0, 60.0, 300.0)
 
@@ -17,12 +17,12 @@ class Latencies:
         self.sum_s = 0.0
 
     def add(self, before: Any, now: Any) -> None:
-        """Count the windows that came out between two looks at a query."""
-        if not isinstance(now, QueryLook):
+        """Count the windows that came out between two snapshots of a query."""
+        if not isinstance(now, QuerySnapshot):
             return
-        known_us = before.windows[-1].window_end_us if isinstance(before, QueryLook) and before.windows else -1
+        before_us = before.windows[-1].window_end_us if isinstance(before, QuerySnapshot) and before.windows else -1
         for row in now.windows:
-            if row.window_end_us > known_us and row.tuples:
+            if row.window_end_us > before_us and row.tuples:
                 self.counts[bisect_left(BOUNDS_S, row.latency_s)] += 1
                 self.sum_s += row.latency_s
 
@@ -33,8 +33,8 @@ class Latencies:
         ('+Inf', 0)
         """
         total = 0
-        found: list[tuple[str, float]] = []
+        buckets: list[tuple[str, float]] = []
         for bound, count in zip((*map(str, BOUNDS_S), "+Inf"), self.counts, strict=True):
             total += count
-            found.append((bound, total))
-        return found
+            buckets.append((bound, total))
+        return buckets

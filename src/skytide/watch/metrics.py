@@ -7,8 +7,8 @@ from typing import Any
 
 from skytide.errors import SkytideError
 from skytide.records import STEPS
-from skytide.watch.looks import OVER, FleetLook, QueryLook, ScalerLook
 from skytide.watch.query_view import is_live
+from skytide.watch.snapshots import OVER, FleetSnapshot, QuerySnapshot, ScalerSnapshot
 from skytide.watch.watch import Watched
 
 try:
@@ -24,7 +24,7 @@ class Value:
     name: str
     help: str
     of: Callable[[Any], float | None]
-    """Returns its value in a look; None if it is not known."""
+    """Returns its value in a snapshot; None if it is not known."""
 
     @property
     def is_counter(self) -> bool:
@@ -42,7 +42,7 @@ QUERY: tuple[Value, ...] = (
     Value("skytide_query_invalid_tuples_total", "Tuples that belong to no window.", lambda q: q.status.invalid),
     Value("skytide_query_held_tuples", "Tuples so far ahead of the others that their time is not believed yet.", lambda q: q.status.held),
     Value("skytide_query_windows_total", "Windows that came out.", lambda q: q.status.windows_out),
-    Value("skytide_query_utilisation_ratio", "Time of the latest batch over the interval of the trigger.", lambda q: q.status.utilisation if q.trigger_s else None),
+    Value("skytide_query_utilisation_ratio", "Time of the latest batch over the interval of the trigger.", lambda q: q.status.trigger_share if q.trigger_s else None),
     Value("skytide_query_pane_utilisation_ratio", "What came to the pane slots over what they could serve.", lambda q: q.status.pane_utilisation),
     Value("skytide_query_backlog_seconds", "How far the newest tuple is behind the clock.", lambda q: q.status.backlog_s if is_live(q.status) else None),
     Value("skytide_query_slack_seconds", "How long windows wait for late tuples.", lambda q: q.status.slack_us / 1e6),
@@ -66,7 +66,7 @@ SCALER: tuple[Value, ...] = (
     Value("skytide_scaler_wanted_workers", "Workers that are wanted, within the limits of the guard.", lambda s: s.status.wanted),
     Value("skytide_scaler_maximum_workers", "The highest number of workers allowed.", lambda s: s.about.maximum),
     Value("skytide_scaler_lead_seconds", "Time from asking for a worker to its first work.", lambda s: s.status.lead_s),
-    Value("skytide_scaler_cycles_total", "Looks at the query, each with a decision.", lambda s: s.status.cycles),
+    Value("skytide_scaler_cycles_total", "Control cycles, each with a decision.", lambda s: s.status.cycles),
     Value("skytide_scaler_changes_total", "How often the size was changed, or another one was asked for.", lambda s: s.status.changes),
     Value("skytide_scaler_limited_total", "How often the guard changed what the controller wanted.", lambda s: s.status.limited),
     Value("skytide_scaler_utilisation_ratio", "What came in over what could have been served.", lambda s: s.status.seen and s.status.seen.utilisation),
@@ -97,13 +97,13 @@ _log = logging.getLogger(__name__)
 
 def families(watched: Sequence[Watched]) -> Iterator[Metric]:
     """Return all metrics of what was seen; what cannot be told of one subject is left out for that subject only."""
-    queries, scalers, fleets = (_seen(watched, kind) for kind in (QueryLook, ScalerLook, FleetLook))
+    queries, scalers, fleets = (_seen(watched, snapshot_type) for snapshot_type in (QuerySnapshot, ScalerSnapshot, FleetSnapshot))
     for values, seen, label in ((QUERY, queries, "query"), (SCALER, scalers, "query"), (FLEET, fleets, "fleet")):
         for value in values:
-            kind = CounterMetricFamily if value.is_counter else GaugeMetricFamily
-            family = kind(value.name, value.help, labels=[label])
-            for name, each in seen.items():
-                number = _number(value, each)
+            family_of = CounterMetricFamily if value.is_counter else GaugeMetricFamily
+            family = family_of(value.name, value.help, labels=[label])
+            for name, subject in seen.items():
+                number = _number(value, subject)
                 if number is not None:
                     family.add_metric([name], number)
             if family.samples:
@@ -114,12 +114,12 @@ def families(watched: Sequence[Watched]) -> Iterator[Metric]:
         yield from _of_fleets(fleets)
 
 
-def _number(value: Value, each: Watched) -> float | None:
+def _number(value: Value, watched: Watched) -> float | None:
     try:
-        number = value.of(each.look)
+        number = value.of(watched.latest)
         return None if number is None else float(number)
     except Exception:
-        _log.warning("%s of %r is not known now", value.name, each.subject.name, exc_info=True)
+        _log.warning("%s of %r is not known now", value.name, watched.subject.name, exc_info=True)
         return None
 
 
@@ -130,12 +130,12 @@ def _of_queries(queries: Mapping[str, Watched]) -> Iterable[Metric]:
         labels=["query"],
     )
     spent = CounterMetricFamily("skytide_query_step_seconds_total", "Where the time of batches went.", labels=["query", "step"])
-    for name, each in queries.items():
-        if is_live(each.look.status):
-            latency.add_metric([name], each.latencies.buckets(), each.latencies.sum_s)
+    for name, query in queries.items():
+        if is_live(query.latest.status):
+            latency.add_metric([name], query.latencies.buckets(), query.latencies.sum_s)
         for step in STEPS:
-            if step in each.look.seconds:
-                spent.add_metric([name, step.replace(" ", "_")], each.look.seconds[step])
+            if step in query.latest.seconds:
+                spent.add_metric([name, step.replace(" ", "_")], query.latest.seconds[step])
     return [family for family in (latency, spent) if family.samples]
 
 
@@ -145,8 +145,8 @@ def _of_fleets(fleets: Mapping[str, Watched]) -> Iterable[Metric]:
         "skytide_fleet_split_load_ratio", "What comes to a split over what it can take.", labels=["fleet", "split"]
     )
     lost = CounterMetricFamily("skytide_fleet_lost_total", "How often something of a stream was lost.", labels=["fleet", "reason"])
-    for name, each in fleets.items():
-        status = each.look.status
+    for name, fleet in fleets.items():
+        status = fleet.latest.status
         talking = status.streams - status.silent
         for state, number in (
             ("talking", talking),
@@ -156,7 +156,7 @@ def _of_fleets(fleets: Mapping[str, Watched]) -> Iterable[Metric]:
             ("unreadable", status.unreadable),
         ):
             streams.add_metric([name, state], number)
-        for split in each.look.splits:
+        for split in fleet.latest.splits:
             if status.capacity_hz:
                 loads.add_metric([name, str(split.split)], split.rate_hz / status.capacity_hz)
         for reason, number in sorted(status.skipped.items()):
@@ -164,9 +164,9 @@ def _of_fleets(fleets: Mapping[str, Watched]) -> Iterable[Metric]:
     return [family for family in (streams, loads, lost) if family.samples]
 
 
-def _seen(watched: Sequence[Watched], kind: type) -> dict[str, Watched]:
+def _seen(watched: Sequence[Watched], snapshot_type: type) -> dict[str, Watched]:
     """Return those of a kind by name; of several with the same name the latest, as their metrics could not be distinguished."""
-    return {_label(each.subject.name): each for each in watched if isinstance(each.look, kind)}
+    return {_label(one.subject.name): one for one in watched if isinstance(one.latest, snapshot_type)}
 
 
 def _label(name: str) -> str:
@@ -174,6 +174,6 @@ def _label(name: str) -> str:
     return name.encode(errors="replace").decode()
 
 
-def _expected(look: ScalerLook, name: str) -> float | None:
-    expected = look.cycles[-1].decided.expected if look.cycles else None
+def _expected(seen: ScalerSnapshot, name: str) -> float | None:
+    expected = seen.cycles[-1].decided.expected if seen.cycles else None
     return None if expected is None else float(getattr(expected, name))

@@ -1,9 +1,14 @@
 """What a page shows of one subject, as plain values: a verdict, tiles, charts, tables. A page draws any panel, whatever its subject is."""
 
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Literal
 
-GOOD, WARN, BAD, QUIET = "good", "warn", "bad", "quiet"
+Level = Literal["good", "warn", "bad", "quiet", ""]
+"""How something looks to whoever reads it; empty: as anything else."""
+GOOD: Level = "good"
+WARN: Level = "warn"
+BAD: Level = "bad"
+QUIET: Level = "quiet"
 ROOM_BELOW = 0.8  # a load below this leaves room
 MINUTE_S, HOUR_S = 60, 3_600
 MS_BELOW_S = 0.9995  # from there on, milliseconds would round to 1,000
@@ -14,7 +19,7 @@ DIGITS_BELOW = 0.0995  # from there on, a share would round to 10 %
 class Verdict:
     """The answer to what people ask first."""
 
-    level: str
+    level: Level
     text: str
     more: str = ""
 
@@ -26,7 +31,7 @@ class Tile:
     label: str
     value: str
     note: str = ""
-    level: str = ""
+    level: Level = ""
     share: float | None = None
     """How full a bar below it is."""
 
@@ -46,8 +51,8 @@ class Chart:
     title: str
     unit: str
     series: tuple[Series, ...]
-    drawn: str = "line"
-    """"line", "step", or "stack": areas on top of each other."""
+    drawn: Literal["line", "step", "stack"] = "line"
+    """"stack": areas on top of each other."""
     limit: float | None = None
     """A value to compare with, drawn as a line."""
     top: float | None = None
@@ -77,7 +82,7 @@ class Bar:
     label: str
     value: str
     share: float
-    level: str = ""
+    level: Level = ""
 
 
 @dataclass(frozen=True)
@@ -103,7 +108,7 @@ class Mark:
 
     at_s: float
     text: str
-    level: str = ""
+    level: Level = ""
 
 
 @dataclass(frozen=True)
@@ -159,7 +164,7 @@ def share(value: float) -> str:
     return f"{value:.2%}".replace("%", " %") if 0 < abs(value) < DIGITS_BELOW else f"{value:.0%}".replace("%", " %")
 
 
-def load_level(value: float) -> str:
+def load_level(value: float) -> Level:
     """Return how good a load is: good while there is room.
 
     >>> load_level(0.5), load_level(0.9), load_level(1.2)

@@ -1,4 +1,4 @@
-"""What is shown of a continuous query: pure functions of looks at it."""
+"""What is shown of a continuous query: pure functions of its snapshots."""
 
 from collections.abc import Mapping, Sequence
 from statistics import median
@@ -7,7 +7,6 @@ import numpy as np
 
 from skytide.records import Status, Step, WindowRow
 from skytide.records.printing import LIVE_S, moment
-from skytide.watch.looks import OVER, Points, QueryLook
 from skytide.watch.panel import (
     BAD,
     GOOD,
@@ -28,6 +27,7 @@ from skytide.watch.panel import (
     share,
     span,
 )
+from skytide.watch.snapshots import OVER, Points, QuerySnapshot
 from skytide.watch.trail import Point, Trail
 
 RECENT_S = 15.0  # what counts as now, in verdicts
@@ -84,8 +84,8 @@ _KEYS = Chart("Slots of keys", "", (Series("slots", "slots"), Series("imbalance"
 _MOVED = Chart("Moved groups of keys", "groups", (Series("moved", "moved"), Series("own", "groups of one key")), "step")
 
 
-def point(before: QueryLook | None, now: QueryLook) -> Point | None:
-    """Return what the charts get from a look; None if there is nothing new."""
+def point(before: QuerySnapshot | None, now: QuerySnapshot) -> Point | None:
+    """Return what the charts get from a snapshot; None if there is nothing new."""
     status = now.status
     if status.batch < 0 or now.state == "starting":
         return None
@@ -100,7 +100,7 @@ def point(before: QueryLook | None, now: QueryLook) -> Point | None:
     values: dict[str, float | None] = {
         "t": now.at_s,
         "input_hz": status.input_rate_hz,
-        "load": 100 * status.utilisation if now.trigger_s else None,
+        "load": 100 * status.trigger_share if now.trigger_s else None,
         "pane_load": None if status.pane_utilisation is None else 100 * status.pane_utilisation,
         "backlog_s": status.backlog_s if live else None,
         "slack_s": min(slack_s, last.latency_s) if live and last else None,
@@ -120,14 +120,14 @@ def point(before: QueryLook | None, now: QueryLook) -> Point | None:
     }
 
 
-def idle_point(now: QueryLook, latest: Point | None) -> Point | None:
+def idle_point(now: QuerySnapshot, latest: Point | None) -> Point | None:
     """Return a point for a time in which nothing comes, so that charts go on."""
     if now.state != "idle" or latest is None or now.at_s - (latest["t"] or 0) < QUIET_S:
         return None
     return {"t": now.at_s, "input_hz": 0.0, "load": 0.0, "late_hz": 0.0, "invalid_hz": 0.0}
 
 
-def panel(now: QueryLook, trail: Trail) -> Panel:
+def panel(now: QuerySnapshot, trail: Trail) -> Panel:
     """Return what a page shows."""
     keyed = now.status.slots > 0
     live = is_live(now.status)
@@ -144,7 +144,7 @@ def panel(now: QueryLook, trail: Trail) -> Panel:
     )
 
 
-def verdict(now: QueryLook, trail: Trail) -> Verdict:
+def verdict(now: QuerySnapshot, trail: Trail) -> Verdict:
     """Return the answer to what people ask first: does it keep up?"""
     if now.state == "failed":
         return Verdict(BAD, "Failed", now.why)
@@ -157,7 +157,7 @@ def verdict(now: QueryLook, trail: Trail) -> Verdict:
     if now.trigger_s is None:
         return Verdict(GOOD, "Works through what is there", "all that had come before it started")
     loads = trail.values("load", now.at_s - RECENT_S)
-    load = median(loads) / 100 if loads else now.status.utilisation
+    load = median(loads) / 100 if loads else now.status.trigger_share
     takes = f"a batch takes {share(load)} of its interval of {span(now.trigger_s)}"
     if now.state == "idle" and not any(trail.values("input_hz", now.at_s - RECENT_S)):
         return Verdict(GOOD, "Keeps up", "nothing comes at the moment")
@@ -177,23 +177,23 @@ def latencies_s(windows: Sequence[WindowRow]) -> tuple[float, float] | None:
     return (float(np.mean(seconds)), float(np.quantile(seconds, 0.99))) if seconds else None
 
 
-def _tiles(now: QueryLook, trail: Trail) -> tuple[Tile, ...]:
+def _tiles(now: QuerySnapshot, trail: Trail) -> tuple[Tile, ...]:
     status, live = now.status, is_live(now.status)
     last, minute_s = status.last_window, now.at_s - MINUTE_S
     rates = trail.values("input_hz", minute_s)
-    known = latencies_s([row for row in now.windows if row.window_end_us / 1e6 > minute_s])
+    latency_s = latencies_s([row for row in now.windows if row.window_end_us / 1e6 > minute_s])
     late = share(status.late / max(status.tuples, 1))
     late_hz, came_hz = _mean(trail.values("late_hz", minute_s)), _mean(rates)
     much = late_hz > MUCH_LATE * max(came_hz, 1e-9)
-    load = status.utilisation if now.state != "idle" else 0.0
+    load = status.trigger_share if now.state != "idle" else 0.0
     tiles = [
-        Tile("Utilisation", share(load), f"of each {span(now.trigger_s)}", load_level(load), min(load, 1.0))
+        Tile("Batch time", share(load), f"of each {span(now.trigger_s)}", load_level(load), min(load, 1.0))
         if now.trigger_s
         else Tile("Batches", count(status.batch + 1), "the trigger has no interval"),
         Tile("Backlog", span(status.backlog_s or 0.0), "behind the clock") if live else Tile("Backlog", "–", "event times are not the time of day"),
         Tile("Input", f"{count(0.0 if now.state == 'idle' else status.input_rate_hz)}/s", f"up to {count(max(rates, default=0.0))}/s in a minute; {count(status.tuples)} so far"),
-        Tile("Latency", span(last.latency_s), f"mean {span(known[0])}, p99 {span(known[1])}; slack {span(status.slack_us / 1e6)}")
-        if live and last and known
+        Tile("Latency", span(last.latency_s), f"mean {span(latency_s[0])}, p99 {span(latency_s[1])}; slack {span(status.slack_us / 1e6)}")
+        if live and last and latency_s
         else Tile("Latency", "–", f"slack {span(status.slack_us / 1e6)}"),
         Tile("Late", late, f"{count(status.late)} dropped, {count(late_hz)}/s in the last minute", WARN if much else ""),
         Tile("Invalid", count(status.invalid), f"and {count(status.held)} held: their time is not believed yet", WARN if status.invalid else ""),
@@ -242,14 +242,14 @@ def _windows(rows: Sequence[WindowRow], live: bool) -> Table:
     return Table("Latest windows", columns, tuple(shown), "No window has come out yet.")
 
 
-def _new_window(before: QueryLook | None, now: QueryLook) -> WindowRow | None:
-    """Return the slowest of the windows that came out since the look before."""
-    known_us = before.windows[-1].window_end_us if before and before.windows else -1
-    new = [row for row in now.windows if row.window_end_us > known_us]
+def _new_window(before: QuerySnapshot | None, now: QuerySnapshot) -> WindowRow | None:
+    """Return the slowest of the windows that came out since the snapshot before."""
+    before_us = before.windows[-1].window_end_us if before and before.windows else -1
+    new = [row for row in now.windows if row.window_end_us > before_us]
     return max(new, key=lambda row: row.latency_s, default=None)
 
 
-def _step_s(before: QueryLook | None, now: QueryLook, step: str) -> float:
+def _step_s(before: QuerySnapshot | None, now: QuerySnapshot, step: str) -> float:
     earlier: Mapping[str, float] = before.seconds if before else {}
     return max(now.seconds.get(step, 0.0) - earlier.get(step, 0.0), 0.0)
 

@@ -1,9 +1,8 @@
-"""What is shown of an auto-scaler: pure functions of looks at it."""
+"""What is shown of an auto-scaler: pure functions of its snapshots."""
 
 import time
 
 from skytide.loop.cycle import Cycle
-from skytide.watch.looks import ScalerLook
 from skytide.watch.panel import (
     BAD,
     GOOD,
@@ -23,6 +22,7 @@ from skytide.watch.panel import (
     share,
     span,
 )
+from skytide.watch.snapshots import ScalerSnapshot
 from skytide.watch.trail import Point, Trail
 
 SHOWN = 15  # decisions and events
@@ -55,8 +55,8 @@ _BACKLOG = Chart("Backlog", "tuples", (Series("backlog", "wait"),))
 _LATENCY = Chart("Latency of a tuple", "s", (Series("latency_s", "on average"),))
 
 
-def point(before: ScalerLook | None, now: ScalerLook) -> Point | None:
-    """Return what the charts get from a look; None if there was no cycle since the one before."""
+def point(before: ScalerSnapshot | None, now: ScalerSnapshot) -> Point | None:
+    """Return what the charts get from a snapshot; None if there was no cycle since the one before."""
     latest = now.cycles[-1] if now.cycles else None
     if latest is None or latest.evaluation is None or (before and before.cycles and before.cycles[-1].at_s == latest.at_s):
         return None
@@ -77,12 +77,12 @@ def point(before: ScalerLook | None, now: ScalerLook) -> Point | None:
     return {"t": round(latest.at_s, 3)} | {name: None if value is None else float(f"{value:.5g}") for name, value in values.items()}
 
 
-def idle_point(now: ScalerLook, latest: Point | None) -> Point | None:
+def idle_point(now: ScalerSnapshot, latest: Point | None) -> Point | None:
     """Return nothing: cycles come whether or not tuples do."""
     return None
 
 
-def panel(now: ScalerLook, trail: Trail) -> Panel:
+def panel(now: ScalerSnapshot, trail: Trail) -> Panel:
     """Return what a page shows."""
     seen = now.status.seen
     changes = [cycle for cycle in now.cycles if cycle.outcome.changed or cycle.outcome.kind == "recommended"]
@@ -100,7 +100,7 @@ def panel(now: ScalerLook, trail: Trail) -> Panel:
     )
 
 
-def verdict(now: ScalerLook) -> Verdict:
+def verdict(now: ScalerSnapshot) -> Verdict:
     """Return the verdict: does it do its work, and why did it decide as it did?"""
     status = now.status
     if not status.running:
@@ -120,7 +120,7 @@ def verdict(now: ScalerLook) -> Verdict:
     return Verdict(GOOD, "In balance", status.reason)
 
 
-def _tiles(now: ScalerLook) -> tuple[Tile, ...]:
+def _tiles(now: ScalerSnapshot) -> tuple[Tile, ...]:
     status, seen = now.status, now.status.seen
     latest = now.cycles[-1] if now.cycles else None
     expected = latest.decided.expected if latest else None
@@ -149,7 +149,7 @@ def _tiles(now: ScalerLook) -> tuple[Tile, ...]:
     return tuple(tiles)
 
 
-def _decisions(changes: list[Cycle], now: ScalerLook) -> Table:
+def _decisions(changes: list[Cycle], now: ScalerSnapshot) -> Table:
     rows = []
     for cycle in reversed(changes[-SHOWN:]):
         before = cycle.evaluation.seen.allocation.workers if cycle.evaluation else 0
@@ -159,7 +159,7 @@ def _decisions(changes: list[Cycle], now: ScalerLook) -> Table:
     return Table("Changes", ("Time", "From", "Controller", "After guard", "Why"), tuple(rows), empty)
 
 
-def _events(now: ScalerLook) -> Table:
+def _events(now: ScalerSnapshot) -> Table:
     rows = tuple((_clock(event.at_s), event.text) for event in reversed(now.events[-SHOWN:]))
     return Table("Events", ("Time", "What happened"), rows)
 

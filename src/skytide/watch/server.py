@@ -59,11 +59,11 @@ class _Connection(H11Protocol):
         self._stuck: asyncio.TimerHandle | None = None
         self._check = self.loop.call_later(IDLE_S, self._close_if_idle)
         self._number = next(_numbers)
-        open_ones = [each for each in self.connections if isinstance(each, _Connection) and not each.transport.is_closing()]
+        open_ones = [other for other in self.connections if isinstance(other, _Connection) and not other.transport.is_closing()]
         if len(open_ones) > MAX_CONNECTIONS:
-            strangers = [each for each in open_ones if not each._is_trusted()]
+            strangers = [other for other in open_ones if not other._is_trusted()]
             min(
-                strangers, key=lambda each: each._number
+                strangers, key=lambda other: other._number
             ).transport.abort()  # there is one at least, as this one has shown nothing yet
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -105,7 +105,18 @@ class _OwnHost:
 
 
 class Page:
-    """A live page, served by this process."""
+    """A live page, served by this process: what `serve()` of a query, an auto-scaler or a fleet returns.
+
+    See [Operating](operating.md).
+
+    Examples
+    --------
+    ```
+    page = run.serve()
+    print(page.url)  # open it in a browser
+    page.stop()
+    ```
+    """
 
     def __init__(self, watch: Watch, address: str = "127.0.0.1", port: int | None = None, token: str | None = None) -> None:
         """Serve at an address; without a port, on the first free one from 4090 on."""
@@ -132,7 +143,7 @@ class Page:
         self._server = uvicorn.Server(config)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = threading.Thread(target=self._work, args=(sock,), name="skytide-page", daemon=True)
-        self._unsubscribe = watch.subscribe(self._news)
+        self._unsubscribe = watch.subscribe(self._wake_viewers)
         self._thread.start()
 
     def __repr__(self) -> str:
@@ -160,7 +171,7 @@ class Page:
         self._stopping = True
         self._unsubscribe()
         self._server.should_exit = True
-        self._news()
+        self._wake_viewers()
         self._thread.join()
 
     def _work(self, sock: socket.socket) -> None:
@@ -173,7 +184,7 @@ class Page:
         finally:
             sock.close()
 
-    def _news(self) -> None:
+    def _wake_viewers(self) -> None:
         """Wake all viewers, from any thread."""
         loop = self._loop
         if loop is not None and not loop.is_closed():
@@ -209,15 +220,15 @@ class Page:
     async def _event_stream(self, last_id: str, acts: bool) -> AsyncIterator[str]:
         """Yield everything for a viewer, and then what is new. A viewer is only a number, so one that is slow costs nothing."""
         born, _, number = last_id.partition("-")
-        known = int(number) if born == self._watch.born and number.isdigit() else None
+        sent = int(number) if born == self._watch.born and number.isdigit() else None
         while not self._stopping:
             wake = self._wake
-            news = None if known is None else self._watch.after(known)
-            if news is None:
-                known, data = self._watch.all()
-                yield _event("all", self._id(known), f'{{"acts": {str(acts).lower()}, "subjects": {data}}}')
-            for known, data in news or ():
-                yield _event("news", self._id(known), data)
+            updates = None if sent is None else self._watch.after(sent)
+            if updates is None:
+                sent, data = self._watch.all()
+                yield _event("all", self._id(sent), f'{{"acts": {str(acts).lower()}, "subjects": {data}}}')
+            for sent, data in updates or ():
+                yield _event("update", self._id(sent), data)
             try:
                 if wake is not None:
                     await asyncio.wait_for(wake.wait(), BEAT_S)
@@ -244,13 +255,13 @@ class Page:
         return self._has_bearer(request.headers.get("authorization", ""))
 
     def _has_bearer(self, header: str) -> bool:
-        kind, _, given = header.partition(" ")
-        return kind == "Bearer" and self.has_token(given)
+        scheme, _, given = header.partition(" ")
+        return scheme == "Bearer" and self.has_token(given)
 
     def has_token(self, given: str) -> bool:
         """Return whether a text is the token."""
         return hmac.compare_digest(given.encode(), self._token.encode())
 
 
-def _event(kind: str, number: str, data: str) -> str:
-    return f"event: {kind}\nid: {number}\ndata: {data}\n\n"
+def _event(name: str, number: str, data: str) -> str:
+    return f"event: {name}\nid: {number}\ndata: {data}\n\n"

@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from skytide.errors.checks import refused
-from skytide.watch.looks import Subject
+from skytide.watch.snapshots import Subject
 from skytide.watch.watch import Watch
 
 if TYPE_CHECKING:
@@ -26,15 +26,15 @@ def serve(subjects: Sequence[Subject], address: str = "127.0.0.1", port: int | N
     with _lock:
         watch = _the_watch()
         _pages[:] = [page for page in _pages if page.is_up]
-        found = next((page for page in _pages if page.address == address and port in (None, page.port)), None)
-        if found is None:
-            found = Page(watch, address, port, token)
-            _pages.append(found)
-        elif token is not None and not found.has_token(token):
-            raise refused("token", "...", f"the page at {address}:{found.port} has another", "choose another port, or leave it out")
+        page = next((other for other in _pages if other.address == address and port in (None, other.port)), None)
+        if page is None:
+            page = Page(watch, address, port, token)
+            _pages.append(page)
+        elif token is not None and not page.has_token(token):
+            raise refused("token", "...", f"the page at {address}:{page.port} has another", "choose another port, or leave it out")
     for subject in subjects:
         watch.add(subject)
-    return found
+    return page
 
 
 def export(subjects: Sequence[Subject], port: int, address: str = "127.0.0.1") -> "Exporter":
@@ -43,14 +43,14 @@ def export(subjects: Sequence[Subject], port: int, address: str = "127.0.0.1") -
 
     with _lock:
         watch = _the_watch()
-        _exporters[:] = [each for each in _exporters if each.is_up]
-        found = next((each for each in _exporters if (each.address, each.port) == (address, port)), None)
-        if found is None:
-            found = Exporter(watch, port, address)
-            _exporters.append(found)
+        _exporters[:] = [other for other in _exporters if other.is_up]
+        exporter = next((other for other in _exporters if (other.address, other.port) == (address, port)), None)
+        if exporter is None:
+            exporter = Exporter(watch, port, address)
+            _exporters.append(exporter)
     for subject in subjects:
         watch.add(subject)
-    return found
+    return exporter
 
 
 def check_installed(*, page: bool, metrics: bool) -> None:

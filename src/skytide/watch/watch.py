@@ -1,4 +1,4 @@
-"""Looks at all subjects of this process regularly, and remembers what was seen, for pages and for metrics."""
+"""Takes snapshots of all subjects of this process, and remembers what was seen, for pages and for metrics."""
 
 import logging
 import secrets
@@ -10,8 +10,8 @@ from typing import Any
 
 from skytide.watch import fleet_view, query_view, scaler_view
 from skytide.watch.latencies import Latencies
-from skytide.watch.looks import Subject
 from skytide.watch.panel import WARN, Panel, Verdict
+from skytide.watch.snapshots import Subject
 from skytide.watch.strict import to_json
 from skytide.watch.trail import Trail
 
@@ -26,11 +26,11 @@ class Watched:
     """One subject, and what was seen of it."""
 
     def __init__(self, subject: Subject) -> None:
-        """Start before the first look."""
+        """Start before the first snapshot."""
         self.subject = subject
-        self.look: Any = None
-        """The latest look that succeeded."""
-        self._drawn: Any = None  # the look of the latest point: batches may take many looks
+        self.latest: Any = None
+        """The latest snapshot that succeeded."""
+        self._drawn: Any = None  # that of the latest point: there may be many during one batch
         self.trail = Trail()
         self.latencies = Latencies()
         self.panel: Panel | None = None
@@ -38,11 +38,11 @@ class Watched:
         self._failure = ""
 
     def take(self, now: Any) -> dict[str, Any] | None:
-        """Take in a look, or the error that came in its place, and return the update for pages; None if nothing has changed."""
+        """Take in a snapshot, or the error that came in its place, and return the update for pages; None if nothing has changed."""
         if isinstance(now, Exception):
             return self._failed(now)
-        self.latencies.add(self.look, now)
-        self.look = now  # metrics are made of it, even if a page cannot show it
+        self.latencies.add(self.latest, now)
+        self.latest = now  # metrics are made of it, even if a page cannot show it
         try:
             return self._shown(now)
         except Exception as error:
@@ -51,8 +51,8 @@ class Watched:
     def update(self, whole: bool = True, point: Any = None) -> dict[str, Any]:
         """Return what a page needs: the panel with all points, or with the one that is new."""
         subject = self.subject
-        known = {"id": subject.id, "kind": subject.kind, "name": subject.name, "about": subject.about}
-        shown = {**known, **(self.panel.to_json() if self.panel else {})}
+        about = {"id": subject.id, "kind": subject.kind, "name": subject.name, "about": subject.about}
+        shown = {**about, **(self.panel.to_json() if self.panel else {})}
         return shown | ({"trail": self.trail.columns()} if whole else {"point": point})
 
     def _shown(self, now: Any) -> dict[str, Any] | None:
@@ -73,27 +73,27 @@ class Watched:
         return self.update(whole, point)
 
     def _failed(self, error: Exception) -> dict[str, Any] | None:
-        """Return the update for pages after a look that failed, or cannot be shown; the next one may succeed."""
+        """Return the update for pages after a snapshot that failed, or cannot be shown; the next one may succeed."""
         failure = type(error).__name__
         if failure == self._failure:
             return None
         self._failure = failure
         _log.warning("%s %r cannot be shown now", self.subject.kind, self.subject.name, exc_info=error)
-        verdict = Verdict(WARN, "Not seen now", f"what is shown was seen before ({failure}); the next look may succeed")
+        verdict = Verdict(WARN, "Not seen now", f"what is shown was seen before ({failure}); the next snapshot may succeed")
         self.panel = replace(self.panel, verdict=verdict, actions=()) if self.panel else Panel(verdict)
         return self.update(whole=False)
 
     def _end(self) -> None:
-        """Let go of what was looked at, such as all rows of a sink in memory; what was seen stays."""
-        self.over, self._drawn, last = True, None, self.look
-        self.subject = replace(self.subject, look=lambda: last, actions={})
+        """Let go of what was watched, such as all rows of a sink in memory; what was seen stays."""
+        self.over, self._drawn, last = True, None, self.latest
+        self.subject = replace(self.subject, snapshot=lambda: last, actions={})
 
 
 class Watch:
     """All subjects. A page that knows everything up to some number asks for what came after."""
 
     def __init__(self) -> None:
-        """Start without subjects; nothing is looked at before `start`."""
+        """Start without subjects; no snapshot is taken before `start`."""
         self.born = secrets.token_hex(4)
         """Distinguishes pages that know the numbers of an earlier process from those that know ours."""
         self._watched: dict[str, Watched] = {}
@@ -105,40 +105,40 @@ class Watch:
         self._ended = threading.Event()
 
     def add(self, subject: Subject) -> None:
-        """Look at a subject from now on; one with the id of an earlier one continues its points."""
+        """Watch a subject from now on; one with the id of an earlier one continues its points."""
         with self._lock:
-            known = self._watched.get(subject.id)
+            earlier = self._watched.get(subject.id)
             watched = Watched(subject)
-            if known is not None:
-                watched.trail, watched.latencies = known.trail, known.latencies
+            if earlier is not None:
+                watched.trail, watched.latencies = earlier.trail, earlier.latencies
             self._watched[subject.id] = watched
-        self.see()
+        self.refresh()
 
     def start(self) -> None:
-        """Look twice a second, in a thread of its own."""
+        """Take snapshots twice a second, in a thread of its own."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._work, name="skytide-watch", daemon=True)
             self._thread.start()
 
     def stop(self) -> None:
-        """Stop looking; all that was seen stays."""
+        """Stop watching; all that was seen stays."""
         self._ended.set()
         if self._thread is not None:
             self._thread.join()
 
-    def see(self) -> None:
-        """Look at all subjects that have not ended; a slow look keeps no page waiting."""
+    def refresh(self) -> None:
+        """Take a snapshot of all subjects that have not ended; a slow one keeps no page waiting."""
         with self._looking:
-            news = [self._see(watched) for watched in self.watched() if not watched.over]
-            news.append(self._forget())
-        if any(news):
+            changed = [self._refresh(watched) for watched in self.watched() if not watched.over]
+            changed.append(self._forget())
+        if any(changed):
             for notify in list(self._subscribers):
                 notify()
 
-    def _see(self, watched: Watched) -> bool:
-        """Look at one subject, and return whether there is something new; what fails here concerns this subject only."""
+    def _refresh(self, watched: Watched) -> bool:
+        """Take a snapshot of one subject, and return whether there is something new; what fails here concerns this subject only."""
         try:
-            now = watched.subject.look()
+            now = watched.subject.snapshot()
         except Exception as error:
             now = error
         with self._lock:
@@ -185,17 +185,17 @@ class Watch:
     def act(self, subject: str, action: str) -> bool:
         """Carry out an action of a subject, and return whether it has that action."""
         with self._lock:
-            known = self._watched.get(subject)
-        carry_out = known.subject.actions.get(action) if known and not known.over else None
+            watched = self._watched.get(subject)
+        carry_out = watched.subject.actions.get(action) if watched and not watched.over else None
         if carry_out is None:
             return False
         carry_out()
-        self.see()
+        self.refresh()
         return True
 
     def _work(self) -> None:
         while not self._ended.wait(EVERY_S):
             try:
-                self.see()
-            except Exception:  # it must not harm what is watched; the next look may succeed
-                _log.exception("a look failed")
+                self.refresh()
+            except Exception:  # it must not harm what is watched; the next snapshot may succeed
+                _log.exception("a snapshot failed")

@@ -106,11 +106,28 @@ class Fuzzy(Controller):
     """Scales by at most a half per step, in proportion to how far a level is from its setpoint of 0.9.
 
     If a query has a pane level and a window level, both are scaled, by both utilisations and by how far panes are split. Any other query
-    is scaled by its utilisation alone: to a half at 0.5 or less, not at all at 0.9, and by a half more at 1.3 or more.
+    is scaled by its utilisation alone: to a half at 0.5 or less, not at all at 0.9, and by a half more at 1.3 or more (P0). See
+    [Controllers](scaling.md#controllers).
+
+    Parameters
+    ----------
+    maximum
+        The most slots of both levels together; None for no limit.
+
+    Raises
+    ------
+    InvalidInput
+        If a level would be left without a slot.
+
+    Examples
+    --------
+    >>> from skytide.records import Observation
+    >>> seen = Observation(60, 10, Allocation(4), 900, 800, utilisation=1.3)
+    >>> Fuzzy().build().decide(Evaluation(seen, 900, None, 1.3, lead_s=6), now_s=60).reason
+    'slow (utilisation 1.30): workers 4 to 6'
     """
 
     maximum: int | None = None
-    """The maximum of the slots of both levels together; None for no limit."""
 
     def __post_init__(self) -> None:
         """Refuse a maximum that leaves a level without a slot."""
@@ -166,7 +183,7 @@ class FuzzyLogic(ControllerLogic):
     def _one_level(self, seen: Evaluation) -> Decision:
         """Return a decision by the pane level's part of the rules, as if the window level were at its setpoint; without splitting, the factor is 1."""
         present = seen.seen.allocation
-        used = seen.utilisation if seen.seen.pane_utilisation is None else seen.seen.pane_utilisation
+        used = seen.demand_ratio if seen.seen.pane_utilisation is None else seen.seen.pane_utilisation
         splitting_factor = 1.0 if seen.seen.splitting_factor is None else seen.seen.splitting_factor
         factor, _ = factors(used, splitting_factor)
         workers = wanted = scaled(present.workers, factor, used)

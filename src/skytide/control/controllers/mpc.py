@@ -45,40 +45,75 @@ class MpcOptions(TypedDict, total=False):
 class Mpc(Controller):
     """Uses the fewest workers (or watts) that keep up with the input, or keep a latency bound, over the next steps.
 
+    It forecasts the input, compares paths of sizes over the next steps, and takes the first step of the best (P2). Made by
+    `Mpc.throughput()` or `Mpc.latency("2 s")`. See [Controllers](scaling.md#controllers).
+
+    Parameters
+    ----------
+    bound_s
+        The latency bound in seconds; None: only keep up with the input.
+    power
+        Choose a CPU frequency as well, and save watts instead of workers.
+    horizon
+        The number of planned steps, after the time that a new worker needs to start.
+    alpha
+        The weight of the quality of service.
+    beta
+        The weight of resources.
+    gamma
+        The weight of changes; if it is 0, each step is planned on its own.
+    coverage
+        Plan for the upper end of the interval in which the input lies with this probability; 0: plan for its mean.
+    headroom
+        The share of each worker that is kept free, for what neither the forecast nor the model knows.
+    minimum
+        The fewest workers.
+    maximum
+        The most workers; None: as many as needed, within the limits of the guard. Required with `power`, as slower cores mean more of them.
+    frequencies_ghz
+        The frequencies that can be chosen.
+    forecaster
+        What forecasts the input.
+    scaled
+        False: weights as in P2, for milliseconds, workers (or the power of one at full speed), and steps of workers and frequencies.
+
+    Raises
+    ------
+    InvalidInput
+        If an option cannot be planned with.
+
+    Examples
+    --------
     >>> Mpc.latency("2 s").bound_s, Mpc.throughput().bound_s
     (2.0, None)
+    >>> from skytide.records import Allocation, Observation
+    >>> seen = Observation(60, 10, Allocation(2), 900, 800, utilisation=1.8, service_s=0.004)
+    >>> Mpc.throughput().build().decide(Evaluation(seen, 900, 0.004, 1.8, lead_s=6), now_s=60).allocation.workers
+    4
     """
 
     bound_s: float | None = None
-    """The latency bound; None: only keep up with the input."""
     power: bool = False
-    """Choose a CPU frequency as well, and save watts instead of workers."""
     horizon: int = 3
-    """Number of planned steps, after the time that a new worker needs to start."""
     alpha: float = 100.0
     beta: float = 0.5
     gamma: float = 0.4
-    """Weights of the quality of service, of resources and of changes; if gamma is 0, each step is planned on its own."""
     coverage: float = 0.9
-    """Plan for the upper end of the interval in which the input lies with this probability; 0: plan for its mean."""
     headroom: float = 0.1
-    """Share of each worker that is kept free, for what neither the forecast nor the model knows."""
     minimum: int = 1
     maximum: int | None = None
-    """None: as many as needed, within the limits of the guard. Required with `power`, as slower cores mean more of them."""
     frequencies_ghz: tuple[float, ...] = P2_FREQUENCIES_GHZ
     forecaster: Forecaster = field(default_factory=Holt)
     scaled: bool = True
-    """False: weights as in P2, for milliseconds, workers (or the power of one at full speed), and steps of workers and frequencies."""
 
     @staticmethod
     def throughput(**options: Unpack[MpcOptions]) -> "Mpc":
-        """Return a controller that keeps up with the input: P2's Th-Node, or Th-Power with `power=True`."""
+        """Return a controller that keeps up with the input: P2's Th-Node, or Th-Power with `power=True`; `options` are those of `Mpc`."""
         return Mpc(**options)
 
     @staticmethod
     def latency(bound: Duration, **options: Unpack[MpcOptions]) -> "Mpc":
-        """Return a controller that keeps a mean latency, such as "2 s": P2's Lat-Node, or Lat-Power with `power=True`."""
+        """Return a controller that keeps a mean latency, such as "2 s": P2's Lat-Node, or Lat-Power with `power=True`; `options` are those of `Mpc`."""
         return Mpc(bound_s=duration_us(bound, "bound") / 1e6, **options)
 
     def __post_init__(self) -> None:
@@ -98,8 +133,10 @@ class Mpc(Controller):
         self._check(enough, "maximum", f"below the minimum of {self.minimum}", "choose at least the minimum")
         yes_or_no("power", self.power)
         yes_or_no("scaled", self.scaled)
-        known = isinstance(self.frequencies_ghz, tuple | list) and all(is_finite(ghz) and ghz > 0 for ghz in self.frequencies_ghz)
-        self._check(known, "frequencies_ghz", "not frequencies", "choose some, as (1.2, 2.0)")
+        frequencies = isinstance(self.frequencies_ghz, tuple | list) and all(
+            is_finite(ghz) and ghz > 0 for ghz in self.frequencies_ghz
+        )
+        self._check(frequencies, "frequencies_ghz", "not frequencies", "choose some, as (1.2, 2.0)")
         self._check(isinstance(self.forecaster, Forecaster), "forecaster", "not a forecaster", "choose one, as Holt()")
         ready = not self.power or (self.maximum is not None and len(self.frequencies_ghz) > 0)
         self._check(
@@ -190,10 +227,10 @@ class _Mpc(ControllerLogic):
         measured_s = now.latency_s - service_s
         if model_s > 0 and measured_s > 0 and isfinite(measured_s):
             ratio = min(max(measured_s / model_s, 1 / CORRECTION_LIMIT), CORRECTION_LIMIT)
-            known = (
+            before = (
                 self._correction or ratio
             )  # the first measurement counts in full, as Kingman's formula knows nothing of waiting for batches
-            self._correction = exp((1 - CORRECTION_WEIGHT) * log(known) + CORRECTION_WEIGHT * log(ratio))
+            self._correction = exp((1 - CORRECTION_WEIGHT) * log(before) + CORRECTION_WEIGHT * log(ratio))
 
     def _reason(self, seen: Evaluation, demand: Demand, chosen: Allocation) -> str:
         present = seen.seen.allocation
@@ -229,8 +266,8 @@ def _service_s(seen: Evaluation) -> float | None:
     """Return the time of a worker per tuple; where it was not measured, it is derived from the utilisation."""
     if seen.service_s is not None and isfinite(seen.service_s) and seen.service_s > 0:
         return seen.service_s
-    if isfinite(seen.utilisation) and seen.utilisation > 0 and seen.demand_hz > 0:
-        guessed_s = seen.utilisation * seen.seen.allocation.workers / seen.demand_hz
+    if isfinite(seen.demand_ratio) and seen.demand_ratio > 0 and seen.demand_hz > 0:
+        guessed_s = seen.demand_ratio * seen.seen.allocation.workers / seen.demand_hz
         return guessed_s if isfinite(guessed_s) else None
     return None
 

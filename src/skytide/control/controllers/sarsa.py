@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from skytide.control.controller import State
-from skytide.control.hosts.judging import Action, Judge, Verdict, WorkersByLoad
+from skytide.control.judging import Action, Judge, Verdict, WorkersByLoad
 from skytide.control.models.sizing import ROUNDING
 from skytide.errors import InvalidInput
 from skytide.errors.checks import brief, is_finite
@@ -29,11 +29,38 @@ Values = list[list[float]]
 
 @dataclass(frozen=True)
 class Sarsa(WorkersByLoad):
-    """Begins with thresholds, and learns from the effect of each action."""
+    """Begins with thresholds on the load of each worker, and learns from the effect of each action.
+
+    It has one table per executor (P4). See [Controllers](scaling.md#controllers).
+
+    Parameters
+    ----------
+    lower
+        A worker with less load may be released.
+    upper
+        A worker with more load gives load away.
+    target
+        The load that is left then.
+    grace
+        How long workers that a change affected are left alone.
+    impact
+        How much is learned from the first visit of a state.
+    duration
+        The number of visits after which it is half as much.
+
+    Raises
+    ------
+    InvalidInput
+        If an option makes no sense, or a threshold is not a step of 0.05.
+
+    Examples
+    --------
+    >>> [verdict.action for verdict in Sarsa().judge().judge({"1": 0.95, "2": 0.5}, now_s=0)]
+    ['out']
+    """
 
     impact: float = 0.2
     duration: float = 80.0
-    """How much is learned from the first visit of a state, and the number of visits after which it is half as much."""
 
     def __post_init__(self) -> None:
         """Refuse options that make no sense."""

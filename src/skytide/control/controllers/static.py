@@ -9,7 +9,27 @@ from skytide.records import Decision, Evaluation
 
 @dataclass(frozen=True)
 class Static(Controller):
-    """Always the same number of workers, for instance as many as the peak needs."""
+    """Always uses the same number of workers, for instance as many as the peak needs.
+
+    It is the baseline of every comparison. See [Controllers](scaling.md#controllers).
+
+    Parameters
+    ----------
+    workers
+        The number of workers.
+
+    Raises
+    ------
+    InvalidInput
+        If there is less than one worker.
+
+    Examples
+    --------
+    >>> from skytide.records import Allocation, Evaluation, Observation
+    >>> seen = Observation(60, 10, Allocation(2), 900, 800, utilisation=1.1)
+    >>> Static(4).build().decide(Evaluation(seen, 900, None, 1.1, lead_s=6), now_s=60).reason
+    'always 4'
+    """
 
     workers: int
 

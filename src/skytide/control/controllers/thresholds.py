@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from skytide.control.controller import State
-from skytide.control.hosts.judging import Judge, Verdict, WorkersByLoad
+from skytide.control.judging import Judge, Verdict, WorkersByLoad
 from skytide.errors.checks import is_whole, refused
 
 
@@ -26,6 +26,28 @@ class Thresholds(WorkersByLoad):
 class LocalThresholds(Thresholds):
     """Scales out when a worker is over the upper threshold for some intervals, and in when one is under the lower.
 
+    The loads are those of the executors (P4). See [Controllers](scaling.md#controllers).
+
+    Parameters
+    ----------
+    lower
+        A worker with less load may be released.
+    upper
+        A worker with more load gives load away.
+    target
+        The load that is left then.
+    grace
+        How long workers that a change affected are left alone.
+    intervals
+        How many times in a row a threshold has to be violated.
+
+    Raises
+    ------
+    InvalidInput
+        Unless 0 < lower < target < upper <= 1, at least 0.1 apart, and there is an interval.
+
+    Examples
+    --------
     >>> judge = LocalThresholds(intervals=2).judge()
     >>> judge.judge({"1": 0.5, "2": 0.91}, now_s=0)
     []
@@ -40,7 +62,34 @@ class LocalThresholds(Thresholds):
 
 @dataclass(frozen=True)
 class GlobalThresholds(Thresholds):
-    """Scales out when the mean load of all workers is over the upper threshold for some intervals, and in when it is under the lower."""
+    """Scales out when the mean load of all workers is over the upper threshold for some intervals, and in when it is under the lower.
+
+    The loads are those of the executors (P4). See [Controllers](scaling.md#controllers).
+
+    Parameters
+    ----------
+    lower
+        A worker with less load may be released.
+    upper
+        A worker with more load gives load away.
+    target
+        The load that is left then.
+    grace
+        How long workers that a change affected are left alone.
+    intervals
+        How many times in a row a threshold has to be violated.
+
+    Raises
+    ------
+    InvalidInput
+        Unless 0 < lower < target < upper <= 1, at least 0.1 apart, and there is an interval.
+
+    Examples
+    --------
+    >>> judge = GlobalThresholds(intervals=1).judge()
+    >>> [verdict.why for verdict in judge.judge({"1": 0.9, "2": 0.8}, now_s=0)]
+    ['mean load 0.85 of 2 workers over 0.80 for 1 interval', 'mean load 0.85 of 2 workers over 0.80 for 1 interval']
+    """
 
     def judge(self, resume: State | None = None) -> Judge:
         """Return the judge."""

@@ -15,15 +15,6 @@ EFFECTIVE_CAPACITANCE = 2.58
 """In watts per GHz and square volt: so 12 cores at 2 GHz take the 68.25 W that P2 section 5.3.2 measured."""
 
 
-def effective_service_s(interarrival_s: ArrayLike, service_s: ArrayLike, workers: ArrayLike) -> Floats:
-    """Return the mean time between two results: T_S = max(T_A, T/n), P2 (4) and (5).
-
-    >>> float(effective_service_s(0.001, 0.006, 4)), float(effective_service_s(0.002, 0.006, 4))
-    (0.0015, 0.002)
-    """
-    return np.maximum(interarrival_s, np.divide(service_s, workers))
-
-
 def kingman(utilisation: Any, arrival_cv: float, service_cv: float) -> Any:
     """Return how many service times a tuple waits on average in a G/G/1 queue, by Kingman's formula (1961), P2 (7): numbers or arrays.
 

@@ -13,6 +13,7 @@ from pyspark.sql.types import StructType
 from skytide.errors import InvalidInput
 from skytide.errors.checks import refused, words
 from skytide.keyed import (
+    Candlesticks,
     CountWindows,
     KeyedStep,
     OfAggregate,
@@ -39,7 +40,6 @@ from skytide.spark.api.query import ContinuousQuery, ask
 from skytide.spark.arrow import arrow_schema, bounded, map_in_arrow, spark_schema
 from skytide.spark.engine.spec import QuerySpec
 from skytide.spark.sources.panes import OwnSource
-from skytide.trading import Candlesticks
 from skytide.windows import Duration, Windows, duration_us, sliding
 
 GROUP = "__skytide_group"

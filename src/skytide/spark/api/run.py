@@ -18,13 +18,13 @@ from pyspark.sql.streaming.query import StreamingQuery
 from skytide.errors import InvalidInput, SkytideError
 from skytide.errors.checks import real
 from skytide.keyed import RoutingTable
-from skytide.records import Status, WindowRow
+from skytide.records import QueryState, Slots, Status, WindowRow
 from skytide.records.printing import Printed
 from skytide.spark.api.options import check_slots
 from skytide.spark.api.subject import query_subject
 from skytide.spark.compat import JAVA_GONE, found_nothing_new, java_ends, spark_ended
 from skytide.spark.engine.emitting import window_table
-from skytide.spark.engine.engine import Engine, Slots
+from skytide.spark.engine.engine import Engine
 from skytide.spark.engine.jobs import SparkJobs
 from skytide.spark.fleet import Fleet
 from skytide.spark.session.failure import by_end_of_spark, reason
@@ -32,8 +32,8 @@ from skytide.spark.session.interrupt import Interrupt
 from skytide.spark.sinks.memory import Memory
 from skytide.spark.sources.panes import OwnSource
 from skytide.spark.watching import fleet_subject
-from skytide.watch.looks import Subject
 from skytide.watch.serving import export, serve
+from skytide.watch.snapshots import Subject
 
 if TYPE_CHECKING:
     from skytide.watch.exporter import Exporter
@@ -122,7 +122,7 @@ class Run(Printed):
         state, failure = self._state()
         return replace(self._engine.status(), state=state, failure=failure)
 
-    def _state(self) -> tuple[str, str]:
+    def _state(self) -> tuple[QueryState, str]:
         """Return the state of the query, and why it failed if it did."""
         if self._flush_error:
             return "failed", reason(f"{type(self._flush_error).__name__}: {self._flush_error}")
@@ -163,16 +163,11 @@ class Run(Printed):
         check_slots("pane_slots", pane_slots)
         check_slots("window_slots", window_slots)
         check_slots("slots", slots)
-        self._engine.resize(pane_slots if self.is_keyed else pane_slots or slots, window_slots, slots if self.is_keyed else None)
+        is_keyed = self._engine.slots.keys is not None
+        self._engine.resize(pane_slots if is_keyed else pane_slots or slots, window_slots, slots if is_keyed else None)
 
-    @property
-    def is_keyed(self) -> bool:
-        """Whether this is an operator on keys, which has slots of its own."""
-        return self._engine.spec.step is not None
-
-    @property
-    def slots(self) -> Slots:
-        """How many tasks work at the same time from the next batch on."""
+    def next_slots(self) -> Slots:
+        """Return the slots of each level from the next batch on; the status has those of the latest batch."""
         return self._engine.slots
 
     def rebalance(self) -> None:
@@ -184,7 +179,7 @@ class Run(Printed):
         """Return which slot has which group of keys, after the latest batch."""
         self._check_keyed("routing()")
         keyed = self._engine.store.latest().keyed
-        return keyed.table if keyed else RoutingTable.even(self.slots.keys)
+        return keyed.table if keyed else RoutingTable.even(self._engine.slots.keys or 1)
 
     def seconds(self) -> dict[str, float]:
         """Return where the time went so far, in seconds: by step of a batch, and within the tasks of the levels."""
@@ -308,14 +303,14 @@ class Run(Printed):
             threading.Thread(target=end, name="skytide stop", daemon=True).start()
 
     def _subjects(self) -> list[Subject]:
-        """Return what there is to look at: the query, and the fleet that it reads."""
+        """Return what there is to watch: the query, and the fleet that it reads."""
         return [
             query_subject(self, self._engine),
             *([fleet_subject(self._source, self)] if isinstance(self._source, Fleet) else []),
         ]
 
     def _check_keyed(self, value: str) -> None:
-        if not self.is_keyed:
+        if self._engine.slots.keys is None:
             raise InvalidInput(
                 value=value,
                 reason="this query is not partitioned by key",

@@ -1,4 +1,4 @@
-"""A continuous query as something to look at: how it is doing, and the rows of its latest window as points."""
+"""A continuous query as something to watch: how it is doing, and the rows of its latest window as points."""
 
 import contextlib
 from typing import Any, Protocol
@@ -10,7 +10,7 @@ from skytide.queries.preference_query import PreferenceQuery
 from skytide.records import Status, WindowRow
 from skytide.spark.clock import time_of_day
 from skytide.spark.engine.engine import Engine
-from skytide.watch.looks import Points, QueryLook, Subject
+from skytide.watch.snapshots import Points, QuerySnapshot, Subject
 
 MAX_POINTS = 2_000
 ID_SHOWN = 8  # characters
@@ -27,13 +27,13 @@ class QueryHandle(Protocol):
 
 
 def query_subject(run: QueryHandle, engine: Engine) -> Subject:
-    """Return a continuous query as something to look at."""
+    """Return a continuous query as something to watch."""
     query, spec = run.query, engine.spec
     latest = _LatestPoints(engine)
 
-    def look() -> QueryLook:
+    def snapshot() -> QuerySnapshot:
         status = run.status()
-        return QueryLook(
+        return QuerySnapshot(
             at_s=time_of_day(),
             status=status,
             windows=tuple(run.windows()),
@@ -45,7 +45,7 @@ def query_subject(run: QueryHandle, engine: Engine) -> Subject:
         )
 
     about = f"{spec.known_as.short} over windows of {spec.texts()['windows']}"
-    return Subject(str(query.id), "query", query.name or f"query {str(query.id)[:ID_SHOWN]}", about, look)
+    return Subject(str(query.id), "query", query.name or f"query {str(query.id)[:ID_SHOWN]}", about, snapshot)
 
 
 class _LatestPoints:

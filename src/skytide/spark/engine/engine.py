@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from skytide.batch import (
     BatchStarted,
@@ -30,10 +30,10 @@ from skytide.batch import (
     StreamEnded,
     WindowsReported,
 )
-from skytide.records import Status, Step, WindowRow
+from skytide.records import Slots, Status, Step, WindowRow
 from skytide.spark.checkpoint import SparkLogs, Store
 from skytide.spark.checkpoint.sink_notes import note_sinks
-from skytide.spark.clock import Clock, time_of_day
+from skytide.spark.clock import Now, time_of_day
 from skytide.spark.engine.emitting import Emitter, schemas_of
 from skytide.spark.engine.jobs import Jobs
 from skytide.spark.engine.keys import KeyTask
@@ -49,15 +49,6 @@ RECENT_WINDOWS = 1_000
 _log = logging.getLogger(__name__)
 
 
-class Slots(NamedTuple):
-    """How many tasks work at the same time."""
-
-    panes: int
-    windows: int
-    keys: int
-    """Those of an operator on keys; 0 if this is none."""
-
-
 class Engine:
     """Runs batches, and knows how the query is doing."""
 
@@ -68,7 +59,7 @@ class Engine:
         store: Store,
         sinks: Sinks,
         logs: SparkLogs | None = None,
-        clock: Clock = time_of_day,
+        clock: Now = time_of_day,
     ) -> None:
         """Continue from the state in a store; `logs` are Spark's own, which have to match it; `clock` dates events."""
         self.spec, self.rules, self.store, self.sinks, self._clock = spec.continued(store), rules, store, sinks, clock
@@ -120,7 +111,8 @@ class Engine:
     @property
     def slots(self) -> Slots:
         """The slots from the next batch on; the status has those of the latest batch."""
-        return Slots(self._machine.pane_slots, self._machine.spreader.slots, self._machine.key_slots)
+        machine = self._machine
+        return Slots(machine.pane_slots, machine.spreader.slots, machine.key_slots if self.rules.keying else None)
 
     def rebalance(self) -> None:
         """Spread keys anew with the next batch, as evenly as possible."""

@@ -24,7 +24,7 @@ from skytide.admission import STRATEGIES, Admission, Plan, Sample, admit
 from skytide.errors import SkytideError
 from skytide.spark.checkpoint import Files
 from skytide.spark.checkpoint.folder import OwnedFolder
-from skytide.spark.clock import Clock, time_of_day
+from skytide.spark.clock import Now, time_of_day
 from skytide.spark.fleet.arrived import Arrived
 from skytide.spark.fleet.board import Board, Control
 from skytide.spark.fleet.book import Book
@@ -67,7 +67,7 @@ class Split(InputPartition):
 class FleetReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads a fleet."""
 
-    def __init__(self, settings: Settings, feed: Feed, clock: Clock = time_of_day) -> None:
+    def __init__(self, settings: Settings, feed: Feed, clock: Now = time_of_day) -> None:
         self.settings, self.feed, self.clock = settings, feed, clock
         self.max_splits = settings.splits or os.cpu_count() or 1
         self._board = Board(settings.board) if settings.board else None

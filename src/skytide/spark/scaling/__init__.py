@@ -1,8 +1,10 @@
 """The auto-scaler for streaming queries on Spark: plants, their metrics, and the thread that runs the loop."""
 
-from skytide.records import Event, ScalerStatus
+from skytide.errors.deprecation import renamed
+from skytide.records import ScalerStatus, ScalingEvent
 from skytide.spark.scaling.autoscale import autoscale
 from skytide.spark.scaling.power import Power
 from skytide.spark.scaling.scaler import History, Scaler
 
-__all__ = ["Event", "History", "Power", "Scaler", "ScalerStatus", "autoscale"]
+__all__ = ["History", "Power", "Scaler", "ScalerStatus", "ScalingEvent", "autoscale"]
+__getattr__ = renamed(__name__, {"Event": "ScalingEvent"})

@@ -1,27 +1,25 @@
 """`autoscale(query, ...)`: a controller on a running query."""
 
 import os
-from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
-from typing import Any
+from typing import Any, get_args
 
 from pyspark.sql.streaming.query import StreamingQuery
 
 from skytide.control import Controller, Guard, controller_of
 from skytide.errors.checks import is_whole, kind_of, one_of, refused, yes_or_no
-from skytide.loop.ports import Plant
-from skytide.records import Event
+from skytide.errors.deprecation import warn_renamed
+from skytide.loop.ports import OnEvent, Plant
+from skytide.records import Mode
 from skytide.spark.api.run import Run
-from skytide.spark.scaling.executors import Pool, Share, Tell, pool_of
+from skytide.spark.scaling.executors import ExecutorPlant, Pool, Report, pool_of
 from skytide.spark.scaling.json_store import JsonStore
-from skytide.spark.scaling.live import LiveQuery, Watched
+from skytide.spark.scaling.live import LiveQuery, QueryPlant
 from skytide.spark.scaling.power import Power
 from skytide.spark.scaling.scaler import Scaler
-from skytide.spark.scaling.slots import LocalSlots, RunSlots
+from skytide.spark.scaling.slots import RunSlots, SlotPlant
 from skytide.windows import Duration, duration_us
-
-MODES = ("act", "recommend")
 
 
 def autoscale(
@@ -30,69 +28,110 @@ def autoscale(
     executors: tuple[int, int] | None = None,
     *,
     interval: Duration | None = None,
-    mode: str = "act",
+    mode: Mode = "act",
     store: str | os.PathLike[str] | None = None,
     guard: Guard | None = None,
     warm: bool = True,
     power: bool = False,
-    tell: Callable[[Event], None] | None = None,
+    on_event: OnEvent | None = None,
+    tell: OnEvent | None = None,
 ) -> Scaler:
-    """Let a controller choose the number of executors of a running query, Spark's or skytide's, and return the auto-scaler.
+    """Let a controller choose the number of executors of a running query, Spark's or skytide's.
 
-    `executors` are the minimum and the maximum (default: 1 to 8, or the limits of the guard). They belong to the application: if
-    several of its queries are scaled, the one that needs the most decides. The pane slots of a skytide query follow. In local mode
-    there are no executors; there, a skytide query is scaled by its slots, those of both levels together, and any other is refused.
+    Executors belong to the application: if several of its queries are scaled, the one that needs the most decides. The pane slots of a
+    skytide query follow. In local mode there are no executors; there, a skytide query is scaled by its slots, those of both levels
+    together, and any other is refused.
 
     Executors that are no longer needed are decommissioned. With Spark's settings spark.decommission.enabled,
     spark.storage.decommission.enabled and spark.storage.decommission.shuffleBlocks.enabled they finish their tasks and hand over what
     later tasks need; without them, a query that shuffles may have to repeat some tasks. Results are the same.
 
-    `interval` is the time from one decision to the next (default: 10 s, or two triggers if that is longer). `mode="recommend"` only
-    reports what it would do. `store` names a file in which what was learned survives a restart. `guard` holds all other limits.
-    `warm`: a new executor gets a first task of ours, so that the query need not wait for its cold start. `power`: also set the CPU
-    frequency, and record the power; that is for a single machine that allows it, and for `Mpc(power=True)`. `tell` is called with
-    each event.
-
     A query has one auto-scaler at a time. A cycle that fails, for whatever reason, changes nothing; `events()` and `status().failure`
-    say why, and the next cycle comes.
+    say why, and the next cycle comes. See [Auto-scaling](scaling.md).
+
+    Parameters
+    ----------
+    query
+        A query that runs: what `start()` of a stream returned, Spark's or skytide's.
+    controller
+        Who decides: a controller such as `Mpc.latency("2 s")`, or its name as on the command line, such as `"mpc:2 s"`.
+    executors
+        The minimum and the maximum (default: 1 to 8, or the limits of the guard).
+    interval
+        The time from one decision to the next (default: 10 s, or two triggers if that is longer).
+    mode
+        "act", or "recommend": only report what it would do.
+    store
+        A file in which what was learned survives a restart.
+    guard
+        All other limits.
+    warm
+        Give a new executor a first task of ours, so that the query need not wait for its cold start.
+    power
+        Also set the CPU frequency, and record the power: for a single machine that allows it, and for `Mpc(power=True)`.
+    on_event
+        Called with each event, for instance `print`.
+    tell
+        The former name of `on_event`.
+
+    Returns
+    -------
+    Scaler
+        The auto-scaler, at work until `stop()` or the end of the query.
+
+    Raises
+    ------
+    InvalidInput
+        If an argument cannot be used, the query has ended or has an auto-scaler already, or nothing of it can be resized.
+
+    Examples
+    --------
+    ```
+    scaler = skytide.autoscale(query, Mpc.latency("2 s"), executors=(1, 8), on_event=print)
+    ...
+    print(scaler.status())
+    ```
     """
-    one_of("mode", mode, MODES)
+    if tell is not None:
+        warn_renamed("autoscale(tell=...)", "autoscale(on_event=...)")
+        on_event = on_event or tell
+    one_of("mode", mode, get_args(Mode))
     built = controller_of(controller) if isinstance(controller, str) else controller
     kind_of("controller", built, Controller, reason="not a controller", remedy='pass skytide.Mpc(), or "mpc"')
     limits = Guard() if guard is None else guard
     kind_of("guard", limits, Guard, reason="not a guard", remedy="pass skytide.Guard(...)")
     yes_or_no("warm", warm)
     yes_or_no("power", power)
-    if tell is not None and not callable(tell):
-        raise refused("tell", tell, "not a function", "pass a function of an event, for instance print")
+    if on_event is not None and not callable(on_event):
+        raise refused("on_event", on_event, "not a function", "pass a function of an event, for instance print")
     if executors is not None:
         minimum, maximum = _sizes(executors)
         limits = replace(limits, minimum=minimum, maximum=maximum)
     interval_s = None if interval is None else duration_us(interval, "interval") / 1e6
-    scaler = Scaler(tell)
+    scaler = Scaler(on_event)
     with ExitStack() as undo:  # one that cannot begin leaves nothing behind
         live = LiveQuery(query, scaler.clock)
         undo.callback(live.close)
-        plant = plant_of(live, acts=mode == "act", warm=warm, tell=scaler.say)
+        plant = plant_of(live, acts=mode == "act", warm=warm, report=scaler.report)
         undo.callback(plant.close)
         if power:
             plant = powered = Power(plant)
-            scaler.say(powered.summary())
+            scaler.report(powered.summary())
         saved = None if store is None else JsonStore(store)
         scaler.attach(live, plant, built, limits, interval_s, saved, acts=mode == "act")
         undo.pop_all()
     return scaler
 
 
-def plant_of(live: LiveQuery, *, acts: bool, warm: bool, tell: Tell) -> Plant:
+def plant_of(live: LiveQuery, *, acts: bool, warm: bool, report: Report) -> Plant:
     """Return what a query runs on; unless it is only watched, what cannot be resized is refused."""
     slots = RunSlots(live.run) if live.run else None
     if live.cluster.local and slots is not None:
-        return LocalSlots(live, slots)
+        return SlotPlant(live, slots)
     if not acts:  # executors that are only watched are shared with nobody
-        return Watched(live) if live.cluster.local else Share(live, Pool(live.cluster), tell)
+        return QueryPlant(live) if live.cluster.local else ExecutorPlant(live, Pool(live.cluster), report)
     live.cluster.check()
-    return Share(live, pool_of(live, warm=warm), tell, slots)
+    return ExecutorPlant(live, pool_of(live, warm=warm), report, slots)
 
 
 def _sizes(executors: Any) -> tuple[int, int]:

@@ -1,6 +1,7 @@
 """The executors of a Spark application as Spark's Java side shows them, and the three things that can be done to them."""
 
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -28,6 +29,19 @@ class Executor:
     """The time of all its tasks so far."""
     active: bool = True
     why_gone: str = ""
+
+
+def busy_since_s(before: Mapping[str, Executor], executors: Mapping[str, Executor]) -> dict[str, float]:
+    """Return how long the tasks of each executor took since `before`; of one that came meanwhile, since it came.
+
+    >>> from dataclasses import replace
+    >>> old = Executor("1", "host", 1, 0.0, 0, 4, 0, busy_s=2.0)
+    >>> busy_since_s({"1": old}, {"1": replace(old, busy_s=5.0), "2": replace(old, id="2")})
+    {'1': 3.0, '2': 2.0}
+    """
+    return {
+        name: max(0.0, executor.busy_s - (before[name].busy_s if name in before else 0.0)) for name, executor in executors.items()
+    }
 
 
 class Cluster(Protocol):
@@ -87,19 +101,19 @@ class SparkCluster:
 
     def _listed(self) -> list[Executor]:
         listed = self._scala.statusStore().executorList(False)
-        found = []
+        listed_now = []
         for place in range(listed.size()):
             one = listed.apply(place)
             name = one.id()
             if name in self._gone or (name == DRIVER) != self.local:
                 continue
             executor = _read(one)
-            found.append(executor)
+            listed_now.append(executor)
             if not executor.active:
                 self._gone[name] = executor
         while len(self._gone) > GONE_KEPT:
             self._gone.pop(next(iter(self._gone)))
-        return found + [gone for name, gone in self._gone.items() if all(gone is not each for each in found)]
+        return listed_now + [gone for gone in self._gone.values() if all(gone is not other for other in listed_now)]
 
     def request(self, total: int) -> bool:
         """Set the size that the cluster manager aims for, and return whether it was accepted."""

@@ -12,7 +12,7 @@ from skytide.errors.checks import refused
 from skytide.loop.ports import Plant
 from skytide.records import Allocation, Observation, Outcome
 from skytide.spark.api.run import Run
-from skytide.spark.clock import Clock
+from skytide.spark.clock import Now
 from skytide.spark.compat import queries_beside, session_of
 from skytide.spark.scaling.gateway import SparkCluster
 from skytide.spark.scaling.metrics import ProgressListener, QueryMetrics
@@ -24,7 +24,7 @@ _all_lock = threading.Lock()
 class LiveQuery:
     """A query and its metrics. If it is started again from its checkpoint it continues; a skytide query is another object then."""
 
-    def __init__(self, asked: StreamingQuery | Run, clock: Clock) -> None:
+    def __init__(self, asked: StreamingQuery | Run, clock: Now) -> None:
         """Take a query, unless it has an auto-scaler already."""
         self.run = asked if isinstance(asked, Run) else None
         self.query: StreamingQuery = asked.query if isinstance(asked, Run) else asked
@@ -68,11 +68,11 @@ class LiveQuery:
             if self._listener is not None:
                 self._manager.removeListener(self._listener)
         with _all_lock:
-            _all[:] = [each for each in _all if each is not self]
+            _all[:] = [other for other in _all if other is not self]
 
 
-class Watched(Plant):
-    """A query that is only watched: it has one worker, and that cannot be changed."""
+class QueryPlant(Plant):
+    """The plant of a query; by itself it has one worker, and can only be watched."""
 
     def __init__(self, live: LiveQuery) -> None:
         """Watch a query."""
@@ -93,7 +93,7 @@ class Watched(Plant):
 
     def request(self, wanted: Allocation, now_s: float) -> Outcome:
         """Do nothing."""
-        return Outcome("refused", "nothing can be changed here")
+        return Outcome("refused", "this query cannot be resized")
 
     def close(self) -> None:
         """Leave the query to another auto-scaler."""

@@ -18,9 +18,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from skytide.records import TASKS, Allocation, Observation, Step
 from skytide.spark.api.run import Run
-from skytide.spark.clock import Clock, steady
+from skytide.spark.clock import Now, steady
 from skytide.spark.compat import trigger_s
-from skytide.spark.scaling.gateway import Executor
+from skytide.spark.scaling.gateway import Executor, busy_since_s
 from skytide.spark.scaling.progress import Batch, Means, idle, measure, overdue
 
 KEPT = 1_000  # batches that wait for the next look
@@ -43,12 +43,12 @@ class QueryMetrics:
         *,
         run: Run | None = None,
         local: bool = False,
-        clock: Clock = steady,
+        clock: Now = steady,
     ) -> None:
         """Watch a query; `local`: one process does all the work; `clock` measures how long executors are busy."""
         self._executors, self._local, self._clock = executors, local, clock
         self._lock = threading.Lock()
-        self._levels = None if run is None else Levels(run)
+        self._levels = None if run is None else LevelMetrics(run)
         self.follow(query)
 
     def follow(self, query: StreamingQuery) -> None:
@@ -58,12 +58,12 @@ class QueryMetrics:
             self.trigger_s = trigger_s(query)
             self._run_id = str(query.runId)
             self._waiting: deque[Batch] = deque(maxlen=KEPT)
-            self._known = -1  # the number of the latest batch that was taken in
+            self._latest = -1  # the number of the latest batch that was taken in
             self._recent: list[Batch] = []  # those that were looked at
             self._usual: tuple[Observation, float] | None = None  # the latest observation, and how long it was from batch to batch
             self._share: float | None = None  # of the time with jobs, that executors work
             self._heard_s = self._looked_s = self._clock()
-            self._seen = {each.id: each for each in self._executors()}
+            self._seen = {executor.id: executor for executor in self._executors()}
             if self._levels is not None:
                 self._levels.worked_s()
 
@@ -73,9 +73,9 @@ class QueryMetrics:
         if self._levels is not None:
             self._levels.sample()
         with self._lock:
-            if batch is None or batch.run != self._run_id or batch.number <= self._known:
+            if batch is None or batch.run != self._run_id or batch.number <= self._latest:
                 return
-            self._known = batch.number
+            self._latest = batch.number
             self._heard_s = self._clock()
             self._waiting.append(batch)
 
@@ -94,10 +94,10 @@ class QueryMetrics:
             self._recent = []  # otherwise the time in which nothing came would count twice
             return self._complete(idle(means, interval_s=interval_s, now_s=now_s), interval_s)
         new = new if self._levels is None else self._levels.counted(new)
-        known = [*self._recent, *new]
-        looked = known[-max(len(new), MIN_BATCHES) :]
-        before = known[-len(looked) - 1] if len(known) > len(looked) else None
-        self._recent = known[-MIN_BATCHES - 1 :]
+        batches = [*self._recent, *new]
+        looked = batches[-max(len(new), MIN_BATCHES) :]
+        before = batches[-len(looked) - 1] if len(batches) > len(looked) else None
+        self._recent = batches[-MIN_BATCHES - 1 :]
         seen = measure(looked, before, means, trigger_s=self.trigger_s, now_s=now_s, interval_s=interval_s)
         if seen is None:
             return None
@@ -125,31 +125,29 @@ class QueryMetrics:
 
     def _means(self, executors: list[Executor], work_s: float, now: Allocation) -> tuple[Means, float]:
         """Return what was at work since the last look, and the time since; an executor that came meanwhile counts as half."""
-        before, self._seen = self._seen, {each.id: each for each in executors}
+        before, self._seen = self._seen, {executor.id: executor for executor in executors}
         since_s, self._looked_s = self._looked_s, self._clock()
         elapsed_s = max(self._looked_s - since_s, MIN_ELAPSED_S)
-        busy_s = {
-            name: max(0.0, each.busy_s - (before[name].busy_s if name in before else 0.0)) for name, each in self._seen.items()
-        }
-        active = [each for each in self._seen.values() if each.active]
-        loads = () if self._local else tuple((each.id, busy_s[each.id] / elapsed_s / each.cores) for each in active)
-        cores = sum(each.cores for each in active)
+        busy_s = busy_since_s(before, self._seen)
+        active = [executor for executor in self._seen.values() if executor.active]
+        loads = () if self._local else tuple((one.id, busy_s[one.id] / elapsed_s / one.cores) for one in active)
+        cores = sum(executor.cores for executor in active)
         if self._local:
             workers, parallel = float(now.workers), float(min(cores, now.workers))
             # Of the only executor, Spark knows just how long the application has run; without levels, all time counts as work.
             busy_s = {"": parallel * work_s if self._levels is None else self._levels.worked_s()}
         else:
-            whole = sum(each.id in before for each in active)  # those that were there all the time
-            workers = (whole + len(active)) / 2
+            stayed = sum(executor.id in before for executor in active)  # those that were there all the time
+            workers = (stayed + len(active)) / 2
             parallel = workers * cores / max(1, len(active))
-            now = replace(now, workers=max(1, min(now.workers, whole)))
+            now = replace(now, workers=max(1, min(now.workers, stayed)))
         if work_s > 0:
             share = min(1.0, sum(busy_s.values()) / max(1.0, parallel) / work_s)
             self._share = share if self._share is None else self._share + SMOOTHING * (share - self._share)
         return Means(now, max(1.0, workers), 1.0 if self._share is None else self._share, loads), elapsed_s
 
 
-class Levels:
+class LevelMetrics:
     """The two levels of a skytide query, which its status shows, and Spark's progress does not."""
 
     def __init__(self, run: Run) -> None:
@@ -178,11 +176,11 @@ class Levels:
         Of those before the first count, only the latest is returned: as the one that the others followed.
         """
         numbers = sorted(self._tuples)
-        known = [batch for batch in batches if numbers and batch.number > numbers[0]]
-        uncounted = [replace(batch, rows=0.0, behind=None) for batch in batches[: len(batches) - len(known)]]
+        counted = [batch for batch in batches if numbers and batch.number > numbers[0]]
+        uncounted = [replace(batch, rows=0.0, behind=None) for batch in batches[: len(batches) - len(counted)]]
         counts = [self._tuples[number] for number in numbers]
-        taken = [float(np.diff(np.interp([batch.number - 1, batch.number], numbers, counts))[0]) for batch in known]
-        return uncounted[-1:] + [replace(batch, rows=tuples) for batch, tuples in zip(known, taken, strict=True)]
+        taken = [float(np.diff(np.interp([batch.number - 1, batch.number], numbers, counts))[0]) for batch in counted]
+        return uncounted[-1:] + [replace(batch, rows=tuples) for batch, tuples in zip(counted, taken, strict=True)]
 
     def complete(self, seen: Observation, interval_s: float) -> Observation:
         """Return an observation with how busy the levels are, and what is expected; an operator on keys has one level."""

@@ -45,9 +45,9 @@ class Power(Plant):
         return self._plant.lead_s
 
     @property
-    def waits(self) -> bool:
+    def is_changing(self) -> bool:
         """Whether workers come or go."""
-        return self._plant.waits
+        return self._plant.is_changing
 
     @property
     def frequencies_ghz(self) -> tuple[float, ...]:
@@ -86,17 +86,21 @@ class Power(Plant):
         if wanted.frequency_ghz is not None:
             outcomes.append(self._set(wanted.frequency_ghz))
         kinds = [
-            each.kind for each in sorted(outcomes, key=lambda each: not each.changed)
+            outcome.kind for outcome in sorted(outcomes, key=lambda outcome: not outcome.changed)
         ]  # a change counts, whatever else happened
-        return Outcome(kinds[0], ", ".join(each.text for each in outcomes)) if kinds else Outcome("kept", "nothing to do")
+        return (
+            Outcome(kinds[0], ", ".join(outcome.text for outcome in outcomes))
+            if kinds
+            else Outcome("kept", "keeping everything as it is")
+        )
 
     def keep(self, wanted: Allocation) -> None:
         """Let the other plant note it."""
         self._plant.keep(wanted)
 
-    def tend(self, now_s: float) -> None:
+    def track(self, now_s: float) -> None:
         """Let the other plant look after its workers."""
-        self._plant.tend(now_s)
+        self._plant.track(now_s)
 
     def close(self) -> None:
         """Close the other plant; the frequency stays."""
@@ -117,25 +121,31 @@ class Power(Plant):
 
     def summary(self) -> str:
         """Return what can be set and read here, in words."""
-        known = self.frequencies_ghz
+        choices = self.frequencies_ghz
         can = (
-            f"CPU frequencies of {known[0]:g} to {known[-1]:g} GHz can be set" if known else "the CPU frequency cannot be set here"
+            f"CPU frequencies of {choices[0]:g} to {choices[-1]:g} GHz can be set"
+            if choices
+            else "the CPU frequency cannot be set here"
         )
-        return f"{can}; power is {MEASURED if any(map(_read, self._energy)) else ESTIMATED if known else 'not known'}"
+        return f"{can}; power is {MEASURED if any(map(_read, self._energy)) else ESTIMATED if choices else 'not known'}"
 
     def _set(self, wanted_ghz: float) -> Outcome:
-        if not (known := self.frequencies_ghz):
-            return Outcome("refused", f"{wanted_ghz:g} GHz cannot be set here: no cpufreq, or no right to write to it")
+        if not (choices := self.frequencies_ghz):
+            return Outcome(
+                "refused", f"cannot set the CPU frequency to {wanted_ghz:g} GHz: no cpufreq, or no permission to write to it"
+            )
         ends = _read(self._policies[0] / "scaling_available_frequencies") is None
-        chosen = min(max(wanted_ghz, known[0]), known[-1]) if ends else min(known, key=lambda each: abs(each - wanted_ghz))
+        chosen = min(max(wanted_ghz, choices[0]), choices[-1]) if ends else min(choices, key=lambda ghz: abs(ghz - wanted_ghz))
         before_ghz = self.size().frequency_ghz
         try:
             for policy in self._policies:
                 self._knob(policy).write_text(str(round(chosen * 1e6)))
         except OSError as error:
-            return Outcome("refused", f"{chosen:g} GHz could not be set: {error}")
+            return Outcome("refused", f"cannot set the CPU frequency to {chosen:g} GHz: {error}")
         self._asked_ghz = chosen
-        return Outcome("kept" if chosen == before_ghz else "done", f"CPU frequency {chosen:g} GHz")
+        if chosen == before_ghz:
+            return Outcome("kept", f"keeping the CPU frequency at {chosen:g} GHz")
+        return Outcome("done", f"setting the CPU frequency to {chosen:g} GHz")
 
     def _knob(self, policy: Path) -> Path:
         return policy / ("scaling_setspeed" if _read(policy / "scaling_governor") == "userspace" else "scaling_max_freq")

@@ -9,16 +9,17 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from skytide.control import Controller, Guard
+from skytide.errors.deprecation import warn_renamed
 from skytide.loop import recording
 from skytide.loop.cycle import Cycle, Loop
-from skytide.loop.ports import Plant, Store
-from skytide.records import Event, Observation, ScalerStatus
+from skytide.loop.ports import OnEvent, Plant, StateStore
+from skytide.records import Observation, ScalerStatus, ScalingEvent
 from skytide.records.printing import Printed, seconds
-from skytide.spark.clock import Clock, steady
+from skytide.spark.clock import Now, steady
 from skytide.spark.scaling.live import LiveQuery
 from skytide.spark.watching import scaler_subject
-from skytide.watch.looks import ScalerAbout
 from skytide.watch.serving import export, serve
+from skytide.watch.snapshots import ScalerAbout
 
 if TYPE_CHECKING:
     from skytide.watch.exporter import Exporter
@@ -35,20 +36,56 @@ _log = logging.getLogger(__name__)
 
 
 class History(list[Observation]):
-    """Observations, oldest first."""
+    """What an auto-scaler observed, oldest first: a list that can be saved.
+
+    See [Replay](scaling.md#replay).
+
+    Examples
+    --------
+    >>> from skytide.records import Allocation
+    >>> history = History([Observation(60, 10, Allocation(2), 900, 800, utilisation=1.1)])
+    >>> history[-1].utilisation
+    1.1
+    """
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the observations to a Parquet file, for `skytide replay`."""
+        """Write the observations to a Parquet file, for `skytide replay`.
+
+        Parameters
+        ----------
+        path
+            The file; one that exists is replaced.
+
+        Raises
+        ------
+        OSError
+            If the file cannot be written.
+        """
         recording.save(self, path)
 
 
 class Scaler(Printed):
-    """Watches a query and resizes what it runs on, until it is stopped or the query ends. Made by `autoscale`."""
+    """An auto-scaler: it watches a query and resizes what it runs on, until it is stopped or the query ends.
 
-    def __init__(self, tell: Callable[[Event], None] | None = None, clock: Clock = steady) -> None:
+    It is made by [`autoscale`][skytide.spark.scaling.autoscale.autoscale], and works in a thread of its own. What a `StreamingQuery` of
+    Spark has, too, is also there in Spark's spelling (`isActive`, `awaitTermination`). See [Auto-scaling](scaling.md).
+
+    Examples
+    --------
+    ```
+    scaler = skytide.autoscale(query, executors=(1, 8))
+    print(scaler)                # its query, what it wants and why
+    scaler.pause()               # watch, but change nothing
+    scaler.resume()
+    scaler.history().save("metrics.parquet")
+    scaler.stop()                # the query goes on with what it has
+    ```
+    """
+
+    def __init__(self, on_event: OnEvent | None = None, clock: Now = steady) -> None:
         """Prepare a scaler; `clock` dates observations and events."""
-        self._on_event, self.clock = tell, clock
-        self._events: deque[Event] = deque(maxlen=KEPT)
+        self._on_event, self.clock = on_event, clock
+        self._events: deque[ScalingEvent] = deque(maxlen=KEPT)
         self._history: deque[Observation] = deque(maxlen=KEPT)
         self._cycles: deque[Cycle] = deque(maxlen=CYCLES_KEPT)
         self._lock = threading.Lock()
@@ -68,7 +105,7 @@ class Scaler(Printed):
         controller: Controller,
         guard: Guard,
         interval_s: float | None,
-        store: Store | None,
+        store: StateStore | None,
         *,
         acts: bool = True,
     ) -> None:
@@ -77,11 +114,11 @@ class Scaler(Printed):
         shortest_s = TRIGGERS * (live.metrics.trigger_s or 0.0)
         self.interval_s = max(MIN_INTERVAL_S, shortest_s) if interval_s is None else interval_s
         guard = guard.patient(STALE_INTERVALS * self.interval_s)
-        self._loop = Loop(plant, controller, guard, store, self, acts=acts)
-        limits, does = f"{guard.minimum} to {guard.maximum} {plant.what}", "scales" if acts else "watches"
+        self._loop = Loop(plant, controller, guard, store, self._record, acts=acts)
+        limits = f"{guard.minimum} to {guard.maximum} {plant.what}"
         self._about = ScalerAbout(str(controller), limits, guard.maximum, self.interval_s)
-        size = f"{limits}, now {plant.size().workers}"
-        self.say(f"{controller} {does} query {live.name} every {self.interval_s:g} s: {size}")
+        does, size = "scaling" if acts else "watching", f"{limits}, now {plant.size().workers}"
+        self.report(f"{does} query {live.name} with {controller} every {self.interval_s:g} s: {size}")
         live.listen(self._wake.set)
         self._thread.start()
 
@@ -93,53 +130,101 @@ class Scaler(Printed):
         """Return its query and its status in a few lines."""
         return str(self)
 
+    @property
+    def name(self) -> str:
+        """The name of its query, or its id if it has none."""
+        return self._live.name
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it watches its query; paused, it still does."""
+        return self._thread.is_alive()
+
+    isActive = is_active
+
     def follows(self, query: object) -> bool:
         """Return whether a query that was started is the one that it watches, started again with its checkpoint."""
         return self._live.follows(query)
 
     def status(self) -> ScalerStatus:
-        """Return how it is doing."""
+        """Return how it is doing: its size, what it wants and why, and what it measured last."""
         with self._lock:
             latest, seen = self._latest, self._history[-1] if self._history else None
         workers = self._plant.size().workers
         wanted, reason = (latest.limited.allocation.workers, latest.limited.reason) if latest else (workers, "no decision yet")
-        loop, running, failure = self._loop, self._thread.is_alive(), "; ".join(self._failures.values())
+        loop, running, failure = self._loop, self.is_active, "; ".join(self._failures.values())
         counts = {"cycles": self._done, "changes": self._changes, "limited": self._limited}
         lead_s = self._plant.lead_s
         return ScalerStatus(running, loop.paused, loop.acts, workers, wanted, reason, lead_s, seen, failure, **counts)
 
-    def events(self) -> list[Event]:
-        """Return what happened, oldest first."""
+    def events(self) -> list[ScalingEvent]:
+        """Return what happened, oldest first; `on_event=` of `autoscale` gets the same as it happens."""
         with self._lock:
             return list(self._events)
 
     def history(self) -> History:
-        """Return what was observed, oldest first."""
+        """Return what was observed, oldest first: one observation per cycle in which there was something to see."""
         with self._lock:
             return History(self._history)
 
     def cycles(self) -> list[Cycle]:
-        """Return what the latest cycles saw, wanted and did, oldest first."""
+        """Return what the latest cycles saw, wanted and did, oldest first; `cycles()[-1].outcome` is what became of the latest decision."""
         with self._lock:
             return list(self._cycles)
 
     def serve(self, address: str = "127.0.0.1", port: int | None = None, *, token: str | None = None) -> "Page":
-        """Show the auto-scaler on a live page, and return the page; whoever has the token in its `url` can pause it."""
+        """Show the auto-scaler on a live page, and return the page; whoever has the token in its `url` can pause it.
+
+        See [Operating](operating.md).
+
+        Parameters
+        ----------
+        address
+            Where to listen; by default, only this machine can open the page.
+        port
+            The port; by default, the first free one from 4090 on.
+        token
+            At least 8 plain characters; by default, one is made.
+
+        Raises
+        ------
+        InvalidInput
+            If the address, the port or the token cannot be used.
+        SkytideError
+            If what the page needs is not installed: `pip install 'skytide[serve]'`.
+        """
         return serve([scaler_subject(self, self._live.query, self._about)], address, port, token)
 
     def metrics(self, port: int, address: str = "127.0.0.1") -> "Exporter":
-        """Let Prometheus read how it is doing, and return the exporter."""
+        """Let Prometheus read how it is doing, and return the exporter.
+
+        See [Operating](operating.md).
+
+        Parameters
+        ----------
+        port
+            Where Prometheus asks; 0 for a free one, which `url` of the exporter names.
+        address
+            Where to listen; by default, only this machine can read the metrics.
+
+        Raises
+        ------
+        InvalidInput
+            If the address or the port cannot be used.
+        SkytideError
+            If what metrics need is not installed: `pip install 'skytide[metrics]'`.
+        """
         return export([scaler_subject(self, self._live.query, self._about)], port, address)
 
     def pause(self) -> None:
         """Keep watching, but change nothing."""
         self._loop.paused = True
-        self.say("paused: nothing is changed until it is resumed")
+        self.report("paused: no changes until resumed")
 
     def resume(self) -> None:
         """Act again after a pause."""
         self._loop.paused = False
-        self.say("resumed")
+        self.report("resumed")
 
     def stop(self) -> None:
         """End the auto-scaler; the query goes on with what it has."""
@@ -148,46 +233,58 @@ class Scaler(Printed):
         if threading.current_thread() is not self._thread:
             self._thread.join()
 
-    def await_end(self, timeout: float | None = None) -> bool:
-        """Wait until it has ended, as it does with its query, and return whether it has."""
-        self._thread.join(timeout)
-        return not self._thread.is_alive()
+    def await_termination(self, timeout: float | None = None) -> bool:
+        """Wait until it has ended, as it does with its query, and return whether it has.
 
-    def tell(self, at_s: float, text: str, level: int = logging.INFO) -> None:
+        Parameters
+        ----------
+        timeout
+            Seconds to wait at most; None: until it ends.
+        """
+        self._thread.join(timeout)
+        return not self.is_active
+
+    awaitTermination = await_termination
+
+    def await_end(self, timeout: float | None = None) -> bool:
+        """Do what `await_termination` does, whose former name this is."""
+        warn_renamed("Scaler.await_end", "Scaler.await_termination")
+        return self.await_termination(timeout)
+
+    def report(self, text: str, level: int = logging.INFO) -> None:
+        """Note what happens now."""
+        self._record(ScalingEvent(self.clock(), text), level)
+
+    def _record(self, event: ScalingEvent, level: int = logging.INFO) -> None:
         """Note an event, log it, and pass it on."""
-        event = Event(at_s, text)
-        _log.log(level, "query %s: %s", self._live.name, text)
+        _log.log(level, "query %s: %s", self._live.name, event.text)
         with self._lock:
             self._events.append(event)
         if self._on_event is not None:
             with contextlib.suppress(Exception):  # a listener must do no harm
                 self._on_event(event)
 
-    def say(self, text: str, level: int = logging.INFO) -> None:
-        """Note an event that happens now."""
-        self.tell(self.clock(), text, level)
-
     def _work(self) -> None:
         next_s = self.clock() + self.interval_s
         try:
             while not self._stopped and not self._over():
                 at_s = self.clock()
-                self._safely("look at the executors", self._tend)
+                self._safely("tracking of executors", self._track)
                 if self._away_s is None and at_s >= next_s:
                     self._safely("cycle", self._cycle)
                     next_s = max(next_s + self.interval_s, at_s + self.interval_s / 2)  # missed cycles are not made up for
-                soon_s = LOOK_S if self._away_s is not None or self._plant.waits else self.interval_s
+                soon_s = LOOK_S if self._away_s is not None or self._plant.is_changing else self.interval_s
                 self._wake.wait(soon_s if self._away_s is not None else min(max(next_s - self.clock(), MIN_WAIT_S), soon_s))
                 self._wake.clear()
         except Exception as error:
-            self._failures["end"] = f"the auto-scaler ends before its query: {_why(error)}"
+            self._failures["end"] = f"auto-scaler terminated before its query: {_why(error)}"
         finally:
             self._plant.close()
-            end = "the auto-scaler was stopped" if self._stopped else "the auto-scaler ends, as its query did"
-            self.say(self._failures.get("end", end), logging.WARNING if "end" in self._failures else logging.INFO)
+            end = "auto-scaler stopped" if self._stopped else "auto-scaler terminated: its query has ended"
+            self.report(self._failures.get("end", end), logging.WARNING if "end" in self._failures else logging.INFO)
 
-    def _tend(self) -> None:
-        self._plant.tend(self.clock())
+    def _track(self) -> None:
+        self._plant.track(self.clock())
 
     def _cycle(self) -> None:
         cycle = self._loop.cycle(self.clock())
@@ -204,10 +301,10 @@ class Scaler(Printed):
         if cycle.evaluation is None:
             self._blind += 1
             if self._blind == STALE_INTERVALS:
-                self.say(cycle.limited.reason)
+                self.report(cycle.limited.reason)
         else:
             if self._blind >= STALE_INTERVALS:
-                self.say("metrics are back")
+                self.report("metrics are available again")
             self._blind = 0
 
     def _safely(self, name: str, step: Callable[[], None]) -> None:
@@ -216,10 +313,10 @@ class Scaler(Printed):
             step()
             self._failures.pop(name, None)
         except Exception as error:
-            failure = f"this {name} failed, the next one comes: {_why(error)}"
+            failure = f"{name} failed, will be tried again: {_why(error)}"
             if failure != self._failures.get(name):
                 self._failures[name] = failure
-                self.say(failure, logging.WARNING)
+                self.report(failure, logging.WARNING)
 
     def _over(self) -> bool:
         """Return whether the query has ended; one that is started again from its checkpoint within an interval has not."""
@@ -230,11 +327,11 @@ class Scaler(Printed):
                 return False
             continues = live.continues()
         except Exception as error:  # Spark itself is gone
-            self._failures["end"] = f"the auto-scaler ends, as Spark does not answer: {_why(error)}"
+            self._failures["end"] = f"auto-scaler terminated: Spark does not respond: {_why(error)}"
             return True
         if continues:
             self._away_s = None
-            self.say(f"the query was started again: continuing with its run {live.query.runId}")
+            self.report(f"query restarted: continuing with run {live.query.runId}")
             return False
         if self._away_s is None:
             self._away_s = self.clock()

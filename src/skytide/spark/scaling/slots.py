@@ -2,7 +2,7 @@
 
 from skytide.records import Allocation, Outcome
 from skytide.spark.api.run import Run
-from skytide.spark.scaling.live import LiveQuery, Watched
+from skytide.spark.scaling.live import LiveQuery, QueryPlant
 
 
 class RunSlots:
@@ -11,15 +11,16 @@ class RunSlots:
     def __init__(self, run: Run) -> None:
         """Look at a running query."""
         self._run = run
-        self.of_keys = run.is_keyed
+        self.of_keys = run.next_slots().keys is not None
 
     def pane_slots(self) -> int:
         """Return the tasks of the pane level, or those of an operator on keys, from the next batch on."""
-        return self._run.slots.keys if self.of_keys else self._run.slots.panes
+        slots = self._run.next_slots()
+        return slots.panes if slots.keys is None else slots.keys
 
     def window_slots(self) -> int:
         """Return the tasks of the window level, from the next batch on."""
-        return self._run.slots.windows
+        return self._run.next_slots().windows
 
     def resize(self, pane_slots: int | None, window_slots: int | None) -> None:
         """Change the slots from the next batch on."""
@@ -29,7 +30,7 @@ class RunSlots:
             self._run.resize(pane_slots, window_slots)
 
 
-class LocalSlots(Watched):
+class SlotPlant(QueryPlant):
     """The plant whose workers are the slots of both levels together; they change with the next batch."""
 
     what = "slots"
@@ -54,10 +55,16 @@ class LocalSlots(Watched):
         before = self.size()
         if self._slots.of_keys:
             self._slots.resize(wanted.workers, None)
-            text = f"slots {before.workers} to {wanted.workers}"
+            changes = [("slots", before.workers, wanted.workers)]
         else:
             if wanted.pane_slots is None or wanted.window_slots is None:
                 wanted = before.with_workers(wanted.workers)
             self._slots.resize(wanted.pane_slots, wanted.window_slots)
-            text = f"pane slots {before.pane_slots} to {wanted.pane_slots}, window slots {before.window_slots} to {wanted.window_slots}"
-        return Outcome("kept" if wanted == before else "done", f"{text}, from the next batch on")
+            changes = [
+                ("pane slots", before.pane_slots or 0, wanted.pane_slots or 0),
+                ("window slots", before.window_slots or 0, wanted.window_slots or 0),
+            ]
+        if wanted == before:
+            return Outcome("kept", f"keeping {' and '.join(f'{now} {what}' for what, _, now in changes)}")
+        moves = " and ".join(f"{what} from {was} to {now}" for what, was, now in changes if now != was)
+        return Outcome("done", f"changing {moves} with the next batch")

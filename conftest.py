@@ -1,0 +1,58 @@
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import hypothesis
+import pytest
+from pyspark.sql import SparkSession
+from support.classes import java_options
+from support.examples import ALL, QUICK
+
+from skytide.spark.session.local import local_session
+
+os.environ.setdefault("SPARK_SUBMIT_OPTS", java_options())
+
+MEMORY = Path("/dev/shm")
+if os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > 4 << 30 and not os.statvfs(MEMORY).f_flag & os.ST_NOEXEC:
+    tempfile.tempdir = str(MEMORY)  # they write and force thousands of small files; that a disk gets them is tested for itself
+
+hypothesis.settings.register_profile("skytide", derandomize=True, deadline=None, max_examples=ALL)
+hypothesis.settings.register_profile("quick", hypothesis.settings.get_profile("skytide"), max_examples=QUICK)
+hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "skytide"))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if "spark" in getattr(item, "fixturenames", ()) or item.get_closest_marker("long"):
+            item.add_marker("slow")
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in slow)  # the quick files last: so two processes end at about the same time
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    roots = [
+        Path(__file__).parent / "tests",
+        Path(__file__).parent / "lab" / "tests",
+    ]  # workers import the queries that tests bring along
+    folders = [
+        *roots,
+        *(folder for root in roots for folder in root.iterdir() if folder.is_dir()),
+        os.environ.get("PYTHONPATH", ""),
+    ]
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, map(str, folders)))
+    session = local_session("skytide tests")
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="session")
+def data_dir() -> Path:
+    """The folder with real data: $SKYTIDE_DATA, or shared/data next to the repository."""
+    beside = Path(__file__).resolve().parents[1] / "shared" / "data"
+    folder = Path(os.environ.get("SKYTIDE_DATA", beside))
+    if not folder.is_dir():
+        pytest.skip(f"no real data: {folder} is not a folder; set SKYTIDE_DATA to one that holds it")
+    return folder

@@ -1,0 +1,1 @@
+"""Data that demonstrations and experiments run on, made up or recorded."""

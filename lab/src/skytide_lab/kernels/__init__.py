@@ -1,0 +1,1 @@
+"""Compiled inner loops that only the laboratory needs."""

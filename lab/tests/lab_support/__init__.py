@@ -1,0 +1,1 @@
+"""What several tests of the laboratory share."""

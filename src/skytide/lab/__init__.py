@@ -1,1 +1,0 @@
-"""The laboratory: workloads replayed in virtual time, measured and drawn."""
