@@ -31,10 +31,10 @@ trading: $(READY) ## a price to expect of each symbol of a trading day on local 
 hotels: $(READY) ## the skyline of 100,000 hotels on local Spark, with a picture, in out/
 	@$(BIN)/skytide hotels --out out
 
-test: $(READY) $(CLASSES) ## the tests, in two processes, but for those that are long
+test: $(READY) $(CLASSES) ## the tests, in two processes, but for the long ones
 	@$(PYTEST) -m "not long"
 
-test-all: test ## those tests, and then the long ones: demonstrations, the site, benchmarks, jobs that are killed
+test-all: test ## those tests, and then the long ones: clusters, killed jobs, demonstrations, benchmarks, the site
 	@$(PYTEST) -m long
 
 check: $(READY) ## style, types, layers, doctests and fast tests

@@ -33,16 +33,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    roots = [
-        Path(__file__).parent / "tests",
-        Path(__file__).parent / "lab" / "tests",
-    ]  # workers import the queries that tests bring along
-    folders = [
-        *roots,
-        *(folder for root in roots for folder in root.iterdir() if folder.is_dir()),
-        os.environ.get("PYTHONPATH", ""),
-    ]
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, map(str, folders)))
+    """A session whose workers import the queries that tests bring along."""
+    roots = [Path(__file__).parent / folder for folder in ("tests", "lab/tests")]
+    folders = [*roots, *(folder for root in roots for folder in root.iterdir() if folder.is_dir())]
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (*map(str, folders), os.environ.get("PYTHONPATH"))))
     session = local_session("skytide tests")
     yield session
     session.stop()

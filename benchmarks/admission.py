@@ -11,7 +11,7 @@ import numpy as np
 from rich.console import Console
 
 from benchmarks.timing import Disagreement, Goal, announce, duration, show
-from skytide.admission import STRATEGIES, Admission, Plan, Profile, Sample
+from skytide.admission import STRATEGIES, Admission, Assignment, Profile, Sample
 
 GOALS_S = {10_000: 0.05, 100_000: 1.0}
 CAPACITY_HZ, MEAN_HZ = 20_000.0, 100.0
@@ -68,7 +68,7 @@ def measure(strategy: str, streams: int) -> dict[str, Any]:
     old, new = Fleet(streams, 1), Fleet(streams, 2)
     times: dict[str, list[float]] = {"new_s": [], "steady_s": [], "between_s": []}
 
-    def plan(fleet: Fleet, what: str | None) -> Plan:
+    def plan(fleet: Fleet, what: str | None) -> Assignment:
         sample = fleet.sample(now_s)
         start = time.perf_counter()
         found = planner.plan(sample, fleet.profiles)
@@ -93,7 +93,7 @@ def measure(strategy: str, streams: int) -> dict[str, Any]:
     return {"strategy": strategy, "streams": streams, "splits": len(found.open), **medians}
 
 
-def check(plan: Plan, fleet: Fleet) -> None:
+def check(plan: Assignment, fleet: Fleet) -> None:
     """Refuse the times of invalid plans."""
     if len(plan.splits) != len(fleet.names) or plan.load_hz.max() > CAPACITY_HZ * 1.001:
         raise Disagreement(f"a split of {plan.load_hz.max():,.0f} tuples/s, more than {CAPACITY_HZ:,.0f}")

@@ -32,7 +32,7 @@ from benchmarks.timing import Goal, announce, show
 from skytide.control import CONTROLLERS, Guard
 from skytide.sim.drive import drive
 from skytide.spark.session.cluster import LocalCluster
-from skytide.spark.session.quick import SECOND_TRIES
+from skytide.spark.session.quick import SPECULATION
 
 ROOT = Path(__file__).resolve().parents[2]
 OUT = ROOT / "out"
@@ -123,7 +123,7 @@ def run(contestant: str, cluster: LocalCluster, peak: int, length_s: float, numb
         "peak": peak,
         "length_s": length_s,
         "bound_s": BOUND_S,
-        "spark": {**cluster.settings(), **SECOND_TRIES, **settings(contestant, peak)},
+        "spark": {**cluster.settings(), **SPECULATION, **settings(contestant, peak)},
         "record": str(recording),
     }
     done = subprocess.run(

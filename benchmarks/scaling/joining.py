@@ -28,7 +28,7 @@ from skytide.spark.scaling.gateway import SparkCluster
 from skytide.spark.scaling.scaler import LOOK_S
 from skytide.spark.scaling.warm import warm_behind
 from skytide.spark.session.cluster import LocalCluster
-from skytide.spark.session.quick import SECOND_TRIES
+from skytide.spark.session.quick import SPECULATION
 
 ROOT = Path(__file__).resolve().parents[2]
 PEAK, START = 6, 2
@@ -98,7 +98,7 @@ def add_executors(*, warm: bool = False, archive: bool = False, again: bool = Fa
         started = {
             **cluster.settings(),
             "spark.executorEnv.PYTHONPATH": str(ROOT),
-            **(SECOND_TRIES if again else {}),
+            **(SPECULATION if again else {}),
             **DYNAMIC,
             "spark.dynamicAllocation.initialExecutors": str(START),
         }

@@ -8,7 +8,7 @@ import pytest
 from skytide.admission import Admission, Ard, Drfm, Profile, Sample
 from skytide.control.models.sizing import Sizing
 from skytide_lab.experiments.x15_elastic_fleet import OURS, PLAIN, placements, play, shares_of
-from skytide_lab.sim.elastic_fleet import Assign, Assignment, Machines, Moment, elastic, run_elastic_fleet, static, trend_traffic
+from skytide_lab.sim.elastic_fleet import Assign, Deployment, Machines, Moment, elastic, run_elastic_fleet, static, trend_traffic
 from skytide_lab.sim.fleet import TICK_S, FleetTraffic
 from skytide_lab.sim.relocation import ByRemainder, Consistent, partial_results, relocated
 
@@ -23,7 +23,7 @@ def steady(rates_hz: list[float], seconds: float) -> FleetTraffic:
 
 
 def fixed(splits: list[int], processing: int) -> Assign:
-    return lambda sample: Assignment(np.array(splits, np.int32), Sizing(processing, 1))
+    return lambda sample: Deployment(np.array(splits, np.int32), Sizing(processing, 1))
 
 
 def played(traffic: FleetTraffic, assign: Assign, machines: Machines = MACHINES) -> list[Moment]:
@@ -48,9 +48,9 @@ def test_an_overloaded_node_is_what_results_wait_for() -> None:
 
 
 def test_a_redirected_stream_waits_at_its_client_and_a_removed_node_finishes_its_queue() -> None:
-    def assign(sample: Sample) -> Assignment:
+    def assign(sample: Sample) -> Deployment:
         first = sample.now_s < 10
-        return Assignment(np.array([0, 0 if first else 1], np.int32), Sizing(2 if first else 1, 1))
+        return Deployment(np.array([0, 0 if first else 1], np.int32), Sizing(2 if first else 1, 1))
 
     machines = Machines(capacity_hz=1_000, results_per_tuple=0.0, redirect_s=2.0, choke_s=1.0)
     moments = {round(moment.at_s, 1): moment for moment in played(steady([400, 400], 30), assign, machines)}

@@ -254,7 +254,7 @@ class Command:
         return self.process.returncode, out, err
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_command_runs_to_its_end(tmp_path: Path) -> None:
     made = tmp_path / "made"
     status, out, err = Command(tmp_path, "--seconds", "5").end()
@@ -275,7 +275,7 @@ def test_the_command_runs_to_its_end(tmp_path: Path) -> None:
     assert sum(results["tuples"].to_pylist()) == sum(row.tuples for row in windows)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_an_interrupt_ends_the_command_with_one_clear_line(tmp_path: Path) -> None:
     command = Command(tmp_path, "--seconds", "600")
     assert command.process.stdout is not None

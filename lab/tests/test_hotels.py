@@ -43,7 +43,7 @@ def test_a_folder_that_is_not_ours_is_left_alone(tmp_path: Path, capsys: pytest.
     assert mine.read_text() == "years of work"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_command_writes_a_table_and_a_picture(tmp_path: Path) -> None:
     command = [Path(sys.executable).with_name("skytide"), "hotels", "--out", "results"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)

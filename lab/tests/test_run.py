@@ -152,11 +152,11 @@ def test_the_first_interrupt_is_noted_and_the_second_aborts() -> None:
     with Interrupt() as starting:
         for _ in range(3):
             signal.raise_signal(signal.SIGINT)
-            assert starting.asked
+            assert starting.requested
     with Interrupt() as running:
         running.spark_runs()
         signal.raise_signal(signal.SIGINT)
-        assert running.asked
+        assert running.requested
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
     assert signal.getsignal(signal.SIGINT) is before
@@ -212,7 +212,7 @@ class Command:
         return self.process.returncode, out, err
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_command_runs_to_its_end_and_replaces_an_earlier_run(spark: SparkSession, tmp_path: Path) -> None:
     made = tmp_path / "made"
     earlier = made / "run" / "results" / "batch=700" / "part-00000.parquet"
@@ -237,7 +237,7 @@ def test_the_command_runs_to_its_end_and_replaces_an_earlier_run(spark: SparkSes
     assert results.count() == sum(row.kept for row in windows) > 0
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_an_interrupt_ends_the_command_in_order(tmp_path: Path) -> None:
     command = Command(tmp_path, "--seconds", "600")
     command.wait_for_a_window()
@@ -248,7 +248,7 @@ def test_an_interrupt_ends_the_command_in_order(tmp_path: Path) -> None:
     assert (tmp_path / "made" / "run.png").read_bytes().startswith(b"\x89PNG")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_stream_that_fails_says_why(tmp_path: Path) -> None:
     command = Command(tmp_path, "--seconds", "600")
     command.wait_for_a_window()

@@ -237,7 +237,7 @@ class Command:
         return self.process.returncode, out, err
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_an_interrupt_ends_the_command_with_a_whole_last_batch_and_the_picture(tmp_path: Path) -> None:
     command = Command(tmp_path, "--seconds", "600")
     assert command.process.stdout is not None
@@ -277,7 +277,7 @@ def _check_windows(found: pa.Table, feed: Path) -> None:
         assert np.array(mine["predicted"]) == pytest.approx(expected)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_an_interrupt_at_the_start_ends_the_command_with_one_clear_line(tmp_path: Path) -> None:
     command = Command(tmp_path, "--seconds", "600")
     assert command.process.stdout is not None

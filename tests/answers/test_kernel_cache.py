@@ -55,7 +55,7 @@ def test_without_a_writable_home_or_package_the_code_is_kept_in_a_temporary_fold
     assert list(folder.rglob("*.nbc"))
 
 
-@pytest.mark.parametrize("taken", ["by a file", "by others"])
+@pytest.mark.parametrize("taken", ["by a file", pytest.param("by others", marks=pytest.mark.long)])
 def test_without_any_place_each_process_compiles_for_itself(sealed: dict[str, str], taken: str) -> None:
     folder = Path(sealed["TMPDIR"], FOLDER)
     if taken == "by a file":

@@ -42,6 +42,8 @@ FOLLOWED = {
 AT_THE_CALL = {
     "keyed/operator:Operator.__init__",
     "keyed/operator:Operator.schema",
+    "keyed/quotes:_check_type",
+    "keyed/quotes:check_columns",
     "keyed/rebalance:_checked",
     "keyed/table:RoutingTable.__post_init__",
     "keyed/windows:CountWindows.__post_init__",

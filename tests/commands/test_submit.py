@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
 import skytide
 from skytide.cli import main
@@ -47,15 +48,14 @@ PLAIN_JOB = """
 from skytide.spark.session.local import local_session
 
 spark = local_session("a job")
-query = spark.readStream.format("rate").load().writeStream.format("noop").trigger(once=True).start()
+query = spark.readStream.format("rate").load().writeStream.format("noop").trigger(availableNow=True).start()
 query.awaitTermination()
-spark.stop()
 print("done")
 """
 
 
-def submit(tmp_path: Path, *options: str, script: str = JOB, arguments: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
-    (tmp_path / "job.py").write_text(script)
+def submit(tmp_path: Path, *options: str, arguments: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
+    (tmp_path / "job.py").write_text(JOB)
     return subprocess.run(
         [str(Path(sys.executable).with_name("skytide")), "submit", *options, str(tmp_path / "job.py"), *arguments],
         check=False, capture_output=True, text=True, timeout=DEADLINE_S, cwd=tmp_path, env={**os.environ, "PYTHONWARNINGS": "ignore"},
@@ -83,11 +83,14 @@ def test_every_query_of_a_script_gets_an_auto_scaler_and_its_status_is_kept(tmp_
     assert {"first.json", "third.json"} <= {file.name for file in (tmp_path / "kept").iterdir()}
 
 
-@pytest.mark.slow
-def test_what_cannot_be_scaled_is_told_and_runs_all_the_same(tmp_path: Path) -> None:
-    ran = submit(tmp_path, "--interval", "1 s", script=PLAIN_JOB)
-    assert (ran.returncode, ran.stdout) == (0, "done\n"), ran.stderr
-    assert ran.stderr.count("not scaled: master local[2]: in local mode Spark has no executors") == 1
+def test_what_cannot_be_scaled_is_told_and_runs_all_the_same(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "job.py").write_text(PLAIN_JOB)
+    assert main(["submit", "--interval", "1 s", str(tmp_path / "job.py")]) == 0
+    printed = capsys.readouterr()
+    assert printed.out == "done\n"
+    assert printed.err.count("not scaled: master local[2]: in local mode Spark has no executors") == 1
 
 
 @pytest.mark.parametrize(
@@ -127,10 +130,10 @@ def test_bad_options_are_refused_before_the_script_runs(tmp_path: Path, capsys: 
 
 
 def test_the_place_of_a_page_is_optional() -> None:
-    assert with_place(["submit", "--serve", "4100", "job.py"]) == ["submit", "--serve", "4100", "job.py"]
-    assert with_place(["submit", "--serve", "job.py", "--serve"]) == ["submit", "--serve=", "job.py", "--serve"]
-    assert with_place(["submit", "--mode", "act", "--serve"]) == ["submit", "--mode", "act", "--serve="]
-    assert with_place(["run", "--serve"]) == ["run", "--serve"]
+    assert with_place(["--serve", "4100", "job.py"]) == ["--serve", "4100", "job.py"]
+    assert with_place(["--serve", "job.py", "--serve"]) == ["--serve=", "job.py", "--serve"]
+    assert with_place(["--mode", "act", "--serve"]) == ["--mode", "act", "--serve="]
+    assert with_place(["job.py", "--serve"]) == ["job.py", "--serve"]
     for wrong in ("host:port", "70000", "1.2.3.4:99999", "a b:1"):
         with pytest.raises(argparse.ArgumentTypeError):
             place(wrong)

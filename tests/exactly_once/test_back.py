@@ -17,7 +17,7 @@ from skytide.lateness import Clock
 from skytide.spark.checkpoint import Files, SparkLogs, Store, fresh_name
 from skytide.spark.checkpoint.back import go_back, states_of
 from skytide.spark.checkpoint.owner import IN_USE
-from skytide.spark.fleet.notes import NOTHING, InlineNotes
+from skytide.spark.fleet.batch_log import NO_BATCH, InlineBatchLog
 
 pytestmark = pytest.mark.usefixtures("one_minute")
 
@@ -213,7 +213,7 @@ def _can_go_back(folder: Path, sequence: int) -> bool:
 def test_a_fleet_whose_notes_are_in_the_offsets_goes_back(tmp_path: Path) -> None:
     checkpoint_in(tmp_path, 5).release()
     for batch in range(5):
-        offset = {"sequence": batch, **InlineNotes().put(batch, NOTHING)}
+        offset = {"sequence": batch, **InlineBatchLog().put(batch, NO_BATCH)}
         (tmp_path / "spark" / "offsets" / str(batch)).write_text(f"v1\n{{}}\n{json.dumps(offset)}")
     go_back(tmp_path, 2)
     assert Store(f"{tmp_path}/skytide").latest().sequence == 2

@@ -30,7 +30,7 @@ from skytide.spark.sinks.parquet import Parquet
 TABLE = pa.table({"a": [1, 2, 3]})
 
 
-@pytest.fixture(scope="module", params=["disk", "s3"])
+@pytest.fixture(scope="module", params=["disk", pytest.param("s3", marks=pytest.mark.slow)])
 def places(request: pytest.FixtureRequest) -> Iterator[Callable[[], Files]]:
     """What makes new, empty folders with a name that is not easy."""
     with contextlib.ExitStack() as stack:

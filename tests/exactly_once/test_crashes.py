@@ -140,6 +140,7 @@ def undisturbed(query: str) -> Found:
         return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES, ids=", ".join)
 def test_a_query_that_dies_at_every_instruction_is_like_one_that_does_not(case: Case) -> None:
     with tempfile.TemporaryDirectory() as folder:

@@ -24,7 +24,7 @@ from support.streaming_job import COUNTED, KEYS, START_US, WORKLOAD
 import skytide
 
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.long,
     pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="finds processes in /proc"),
 ]
 DEADLINE_S = 600  # only against hanging, on a machine that is busy with other work
@@ -237,7 +237,6 @@ def test_a_driver_killed_many_times_leaves_no_trace(tmp_path: Path, undisturbed:
     assert rows_of(tmp_path / "out") == undisturbed
 
 
-@pytest.mark.long
 def test_a_driver_that_reads_files_can_be_killed_too(tmp_path: Path) -> None:
     files = tmp_path / "files"
     files.mkdir()
@@ -263,7 +262,6 @@ def test_a_driver_that_reads_files_can_be_killed_too(tmp_path: Path) -> None:
     assert sum(row["late"] for row in windows) == 0
 
 
-@pytest.mark.long
 def test_an_operator_on_keys_can_be_killed_too(tmp_path: Path) -> None:
     """Every life has other slots, and so the keys move; each window comes out once, with the tuples it has, and numbered in order."""
     files = tmp_path / "files"
@@ -297,7 +295,6 @@ def written(out: Path) -> list[oracle.Row]:
     return [row for file in out.glob("batch=*/*.parquet") for row in oracle.rows_of(pq.ParquetFile(file).read())]
 
 
-@pytest.mark.long
 def test_killed_workers_are_not_noticed_where_tasks_are_tried_again(tmp_path: Path, undisturbed: Rows) -> None:
     job = Job(tmp_path, master="local[2,4]").go()
     try:
@@ -313,7 +310,6 @@ def test_killed_workers_are_not_noticed_where_tasks_are_tried_again(tmp_path: Pa
     assert rows_of(tmp_path / "out") == undisturbed
 
 
-@pytest.mark.long
 def test_a_query_whose_worker_was_killed_says_so_and_can_go_on(tmp_path: Path, undisturbed: Rows) -> None:
     def kill_worker(job: Job) -> None:
         job.kill_workers(WORKER, enough=ended)

@@ -37,7 +37,7 @@ def can_hide(folder: Path) -> bool:
         return False
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_folder_that_executors_cannot_reach_is_refused(tmp_path: Path) -> None:
     shared, hidden = tmp_path / "shared", tmp_path / "hidden"
     shared.mkdir()

@@ -32,5 +32,5 @@ def folder(tmp_path: Path) -> Path:
 def asked(tmp_path: Path) -> Asked:
     """A reader of an empty folder."""
     (tmp_path / "feeds").mkdir()
-    (tmp_path / "board").mkdir()
-    return Asked(tmp_path / "notes", place=str(tmp_path / "feeds"), board=str(tmp_path / "board"), splits=2)
+    (tmp_path / "channel").mkdir()
+    return Asked(tmp_path / "notes", place=str(tmp_path / "feeds"), channel=str(tmp_path / "channel"), splits=2)

@@ -9,7 +9,7 @@ from places import COLUMNS
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from skytide.spark.fleet.board import Board, Control
+from skytide.spark.fleet.channel import Channel, Control
 from skytide.spark.fleet.reader import FleetReader
 from skytide.spark.fleet.settings import Settings
 
@@ -88,18 +88,18 @@ def write(asked: Asked, stream: str, *numbers: int) -> Path:
 
 def status(asked: Asked) -> dict[str, Any]:
     """Return how the fleet is doing."""
-    found = asked.reader._board and asked.reader._board.status()
+    found = asked.reader._channel and asked.reader._channel.status()
     assert found
     return found
 
 
 def rate_hz(asked: Asked, stream: str, column: str = "rate_hz") -> float:
     """Return the rate of a stream as the fleet has observed it, or the one that it expects."""
-    streams = asked.reader._board and asked.reader._board.streams()
+    streams = asked.reader._channel and asked.reader._channel.streams()
     assert streams is not None
     return float(dict(zip(streams["stream"].to_pylist(), streams[column].to_pylist(), strict=True))[stream])
 
 
 def suspend(asked: Asked, suspended: dict[str, bool]) -> None:
     """Suspend streams, or let them in again."""
-    Board(asked.settings["board"]).write_control(Control(suspended=suspended))
+    Channel(asked.settings["channel"]).write_control(Control(suspended=suspended))

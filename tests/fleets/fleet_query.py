@@ -84,9 +84,9 @@ class Query:
 
     def fleet_status(self) -> FleetStatus:
         """Return how the fleet is doing, by another look."""
-        assert self.fleet._board is not None
+        assert self.fleet._channel is not None
         self.reader.latestOffset(self.offset or {}, ReadAllAvailable())
-        return FleetStatus(**(self.fleet._board.status() or {}))
+        return FleetStatus(**(self.fleet._channel.status() or {}))
 
     def windows(self) -> dict[int, int]:
         rows = oracle.rows_of(pa.concat_tables(self.outputs.windows.batches.values()))

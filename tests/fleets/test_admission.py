@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import skytide.admission
-from skytide.admission import STRATEGIES, Admission, Par, Plan, Profile, Sample, Strategy
+from skytide.admission import STRATEGIES, Admission, Assignment, Par, Profile, Sample, Strategy
 
 CAPACITY, BOUND_S, PERIOD_S, CLOSE = 100.0, 5.0, 5.0, 1e-6
 NAMES = [f"s{n}" for n in range(9)]
@@ -57,7 +57,7 @@ class Step:
     """A plan with the state before it, by name."""
 
     seen: Sample
-    plan: Plan
+    plan: Assignment
     before: dict[str, int]
     open_before: tuple[int, ...]
     period_over: bool
@@ -97,7 +97,6 @@ def law_every_stream_has_one_split(planner: Any, history: History) -> None:
         assert plan.splits.shape == (len(names),), "lost or doubled"
         assert (plan.splits >= 0).all(), "no split"
         assert plan.open == tuple(sorted(set(plan.splits.tolist()))), "not the splits in use"
-        assert plan.opened == tuple(sorted(set(plan.open) - set(step.open_before)))
         assert plan.closed == tuple(sorted(set(step.open_before) - set(plan.open)))
         moved = [at for at, name in enumerate(names) if name in step.before and step.before[name] != plan.splits[at]]
         assert plan.redirected.tolist() == moved, "not the redirected ones"
@@ -148,7 +147,7 @@ def law_order_does_not_matter(make: Callable[[], Any], history: History) -> None
         one, two = there.plan(seen, declared), back.plan(turned, dict(reversed(declared.items())))
         assert one.splits.tolist() == two.splits[::-1].tolist(), "another order, other splits"
         assert one.expected_hz.tolist() == two.expected_hz[::-1].tolist()
-        assert (one.open, one.opened, one.closed) == (two.open, two.opened, two.closed)
+        assert (one.open, one.closed) == (two.open, two.closed)
         assert one.total_expected_hz == two.total_expected_hz
 
 
@@ -238,7 +237,7 @@ def test_every_strategy_is_found() -> None:
 
 # Guilty specimens: planners whose plans are altered before they are returned.
 
-Change = Callable[[Plan, Sample], dict[str, Any]]
+Change = Callable[[Assignment, Sample], dict[str, Any]]
 HISTORY: History = [
     (sample(5.0 * at, {f"s{n}": (20 * 5 * at * (n + 1), 0, at > 3 and n == 1) for n in range(4)}), {}) for at in range(8)
 ]
@@ -250,7 +249,7 @@ class Guilty:
     def __init__(self, change: Change) -> None:
         self.planner, self.change, self.asked = config(STRATEGIES["drf"]()).build(), change, 0
 
-    def plan(self, seen: Sample, declared: dict[str, Profile]) -> Plan:
+    def plan(self, seen: Sample, declared: dict[str, Profile]) -> Assignment:
         self.asked += 1
         plan = self.planner.plan(seen, declared)
         return replace(plan, **self.change(plan, seen))
@@ -267,12 +266,11 @@ def consistent(splits: Any, asked: list[Any]) -> dict[str, Any]:
         "splits": splits,
         "redirected": moved,
         "open": now,
-        "opened": tuple(sorted(set(now) - set(old))),
         "closed": tuple(sorted(set(old) - set(now))),
     }
 
 
-def lazily(assign: Callable[[Plan, int], Any]) -> Guilty:
+def lazily(assign: Callable[[Assignment, int], Any]) -> Guilty:
     asked: list[Any] = []
     return Guilty(lambda plan, seen: consistent(assign(plan, len(asked)), asked))
 

@@ -154,11 +154,11 @@ def test_rates_and_forecasts_are_those_of_each_stream_alone(series: list[list[in
     assert plan.total_expected_hz == pytest.approx(total, abs=1e-6)
 
 
-def water_filled(waiting: list[int], splits: list[int], budgets: dict[int, int], turn: int) -> list[int]:
+def water_filled(waiting: list[int], splits: list[int], split_budget: int, turn: int) -> list[int]:
     """Return fair shares, tuple by tuple: each goes to the stream that has least; the last round, which is not for all, goes in turn."""
     taken = [0] * len(waiting)
-    for split, given_budget in budgets.items():
-        budget = given_budget
+    for split in set(splits):
+        budget = split_budget
         members = [at for at in range(len(waiting)) if splits[at] == split]
         while hungry := [at for at in members if taken[at] < waiting[at]]:
             if budget < len(hungry):
@@ -174,17 +174,15 @@ def water_filled(waiting: list[int], splits: list[int], budgets: dict[int, int],
 
 @given(
     rows=st.lists(st.tuples(st.integers(0, 20), st.integers(0, 3)), max_size=15),
-    budgets=st.lists(st.integers(0, 60), min_size=4, max_size=4),
+    budget=st.integers(0, 60),
     turn=st.integers(0, 9),
 )
-def test_shares_are_those_of_water_filling(rows: list[tuple[int, int]], budgets: list[int], turn: int) -> None:
+def test_shares_are_those_of_water_filling(rows: list[tuple[int, int]], budget: int, turn: int) -> None:
     waiting, splits = [row[0] for row in rows], [row[1] for row in rows]
-    found = admit(np.array(waiting, np.int64), np.array(splits, np.int32), np.array(budgets), turn=turn)
-    assert found.tolist() == water_filled(waiting, splits, dict(enumerate(budgets)), turn)
-    by_name = admit(np.array(waiting, np.int64), np.array(splits, np.int32), dict(enumerate(budgets)), turn=turn)
-    assert by_name.tolist() == found.tolist()
+    found = admit(np.array(waiting, np.int64), np.array(splits, np.int32), budget, turn=turn)
+    assert found.tolist() == water_filled(waiting, splits, budget, turn)
     assert (found <= waiting).all() if rows else len(found) == 0
-    for split, budget in enumerate(budgets):
+    for split in set(splits):
         wanted = sum(want for want, of in rows if of == split)
         assert sum(found[at] for at, (_, of) in enumerate(rows) if of == split) == min(wanted, budget), "unused, or too many"
 
@@ -192,15 +190,15 @@ def test_shares_are_those_of_water_filling(rows: list[tuple[int, int]], budgets:
 @given(streams=st.integers(1, 12), budget=st.integers(1, 12))
 def test_nobody_starves_over_the_turns(streams: int, budget: int) -> None:
     many, splits = np.full(streams, 1_000), np.zeros(streams, np.int32)
-    got = [admit(many, splits, {0: budget}, turn=turn) for turn in range(streams)]
+    got = [admit(many, splits, budget, turn=turn) for turn in range(streams)]
     assert set(sum(got).tolist()) == {budget}  # type: ignore[arg-type]
     rounds = -(-streams // budget)
     assert all(sum(got[at : at + rounds]).all() for at in range(streams - rounds + 1))  # type: ignore[union-attr]
 
 
-def test_budgets_that_are_missing_are_refused() -> None:
-    with pytest.raises(InvalidInput, match="these splits have no budget, or one below 0; give each split a budget"):
-        admit(np.array([1, 2]), np.array([0, 4], np.int32), {0: 5})
+def test_a_budget_that_is_none_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="budget=-1: out of range; give a whole number of at least 0"):
+        admit(np.array([1, 2]), np.array([0, 4], np.int32), -1)
     with pytest.raises(InvalidInput, match="not the number of a split"):
-        admit(np.array([1, 2]), np.array([0, -1], np.int32), {0: 5})
-    assert admit(np.zeros(0, np.int64), np.zeros(0, np.int32), {}).tolist() == []
+        admit(np.array([1, 2]), np.array([0, -1], np.int32), 5)
+    assert admit(np.zeros(0, np.int64), np.zeros(0, np.int32), 5).tolist() == []

@@ -95,15 +95,15 @@ def test_streams_that_leave_and_come_back_as_others_begin_anew(new_place: Any, t
 
 def test_entries_that_were_trimmed_are_missed_and_said(redis_url: str, tmp_path: Path) -> None:
     place = RedisPlace(redis_url, "fields")
-    (tmp_path / "board").mkdir()
+    (tmp_path / "channel").mkdir()
     place.write("a", [(n, "") for n in range(10)])
-    asked = Asked(tmp_path / "notes", **place.settings(), board=str(tmp_path / "board"), splits=1)
+    asked = Asked(tmp_path / "notes", **place.settings(), channel=str(tmp_path / "channel"), splits=1)
     asked.all()
     place.write("a", [(n, "") for n in range(10, 30)])
     place.server.xtrim(f"{place.prefix}:a", maxlen=5, approximate=False)
     asked.all()
     assert asked.given[named(place, "a")] == [*range(10), *range(25, 30)]
-    status = asked.reader._board and asked.reader._board.status()
+    status = asked.reader._channel and asked.reader._channel.status()
     assert status and status["skipped"] == {"trimmed": 1}
 
 

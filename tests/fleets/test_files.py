@@ -13,8 +13,8 @@ import pytest
 from fleet_model import Asked, record, status, write
 
 from skytide.errors import SkytideError
-from skytide.spark.fleet.feeds import NotNowError, folder
-from skytide.spark.fleet.notes import Note
+from skytide.spark.fleet.batch_log import BatchEntry
+from skytide.spark.fleet.feeds import UnavailableError, folder
 
 LONG = '{"schema": "com.example.sensor.v1", "site": "zurich-hauptbahnhof-7", "n": %d, "pad": ""}\n'
 HEADER = "n,pad" + " " * 80 + "\n"
@@ -48,7 +48,7 @@ def test_a_task_that_may_open_no_more_files_fails_and_its_repetition_reads_all(a
     write(asked, "b", 3)
     start, end = _planned(asked)
     parts = asked.reader.partitions(start, end)
-    with no_more_files(), pytest.raises(SkytideError, match=r"a\.jsonl cannot be read: Too many open files"):
+    with no_more_files(), pytest.raises(SkytideError, match=r"cannot read .*a\.jsonl: Too many open files"):
         list(asked.reader.feed.read(parts[0].ranges))
     asked.all()
     assert asked.given == {"a": [1, 2], "b": [3]}
@@ -61,13 +61,13 @@ def test_a_look_that_may_open_no_more_files_lets_nothing_in_and_loses_nothing(as
     write(asked, "a", 2)
     write(asked, "new", 3)
     feed = asked.reader.feed
-    book = asked.reader._latest[1].book
-    with no_more_files(), pytest.raises(NotNowError):
-        feed.look(book)
-    look = feed.look(book)
+    states = asked.reader._latest[1].states
+    with no_more_files(), pytest.raises(UnavailableError):
+        feed.discover(states)
+    look = feed.discover(states)
     with no_more_files():
         cut = feed.cut(look, look.waiting)
-    assert (cut.book.at == cut.begin).all() and cut.unreadable == {"a", "new"}
+    assert (cut.states.at == cut.begin).all() and cut.unreadable == {"a", "new"}
     asked.all()
     assert asked.given == {"a": [1, 2], "new": [3]}
 
@@ -81,7 +81,7 @@ def test_a_folder_that_is_away_while_a_task_runs_loses_nothing(asked: Asked, mou
     if mounted:
         feeds.mkdir()
         assert asked.reader.latestOffset(end, None) == end  # type: ignore[arg-type]
-    with pytest.raises(SkytideError, match="cannot be read"):
+    with pytest.raises(SkytideError, match="cannot read"):
         asked.rows(start, end)
     if mounted:
         feeds.rmdir()
@@ -119,9 +119,9 @@ def test_a_file_that_can_never_be_read_holds_up_nobody_and_is_said(asked: Asked)
 @pytest.mark.parametrize("header", [False, True])
 def test_a_file_that_begins_as_before_and_is_longer_by_now_is_still_another_one(tmp_path: Path, how: str, header: bool) -> None:
     (tmp_path / "feeds").mkdir()
-    (tmp_path / "board").mkdir()
+    (tmp_path / "channel").mkdir()
     form = {"format": "csv", "header": True} if header else {}
-    asked = Asked(tmp_path / "notes", place=str(tmp_path / "feeds"), board=str(tmp_path / "board"), splits=1, **form)
+    asked = Asked(tmp_path / "notes", place=str(tmp_path / "feeds"), channel=str(tmp_path / "channel"), splits=1, **form)
     path = tmp_path / "feeds" / f"a.{'csv' if header else 'jsonl'}"
 
     def put(numbers: range) -> None:
@@ -158,17 +158,17 @@ def test_a_file_that_has_not_changed_is_not_opened_at_every_look(asked: Asked, m
     for name in ("a", "b", "c"):
         write(asked, name, 1, 2)
     asked.all()
-    feed, book = asked.reader.feed, asked.reader._latest[1].book
+    feed, states = asked.reader.feed, asked.reader._latest[1].states
     monkeypatch.setattr(feed._unchanged, "_clock_ns", lambda: time.time_ns() + 10**9)  # a second later
-    feed.look(book)
+    feed.discover(states)
     opened: list[str] = []
     plain = os.open
     monkeypatch.setattr(os, "open", lambda path, *more, **named: (opened.append(str(path)), plain(path, *more, **named))[1])
-    feed.look(book)
+    feed.discover(states)
     assert opened == [asked.settings["place"]]
     (Path(asked.settings["place"]) / "b.jsonl").touch()
     opened.clear()
-    feed.look(book)
+    feed.discover(states)
     assert [Path(path).name for path in opened[1:]] == ["b.jsonl"]
 
 
@@ -196,6 +196,22 @@ def test_a_file_replaced_after_the_plan_by_one_that_begins_alike_is_read_from_it
     asked.committed = 1
     asked.all()
     assert asked.given == {"a": list(range(100, 120))}
+    assert status(asked)["skipped"] == {"replaced": 1}
+
+
+def test_a_file_that_a_task_and_the_driver_find_replaced_is_one_loss_and_the_next_is_another(asked: Asked) -> None:
+    path = write(asked, "a", 1, 2, 3)
+    for count in (1, 2):
+        asked.log.append(asked.reader.latestOffset(asked.log[-1] if asked.log else asked.reader.initialOffset(), None))
+        path.unlink()
+        path.write_bytes(b"".join(map(record, range(10 * count, 10 * count + 5))))
+        asked.batch()
+        asked.all()
+        assert status(asked)["skipped"] == {"replaced": count}
+        with path.open("ab") as file:
+            file.write(record(99))
+    asked.all()
+    assert asked.given == {"a": [*range(10, 15), *range(20, 25), 99]}
 
 
 def test_a_replaced_file_is_counted_once_however_often_it_is_looked_at(asked: Asked) -> None:
@@ -228,7 +244,7 @@ def test_a_note_of_an_older_version_is_read(asked: Asked) -> None:
     older = table.drop_columns(added).replace_schema_metadata(None)
     with pa.ipc.new_stream(str(file), older.schema) as writer:
         writer.write_table(older)
-    assert Note.unpacked(file.read_bytes()).book.names == ("a",)
+    assert BatchEntry.unpacked(file.read_bytes()).states.names == ("a",)
     asked.start()
     write(asked, "a", 3)
     asked.all()

@@ -138,7 +138,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"place": "/no/such/folder"}, "not a folder"),
     ({"place": ""}, "not the name of a place"),
     ({"place": None}, "not the name of a place"),
-    ({"place": "ftp://there"}, "not a known kind of place"),
+    ({"place": "ftp://there"}, "not a supported system"),
     ({"place": "redis://127.0.0.1:1/0"}, "streams is missing"),
     ({"place": "redis://127.0.0.1:1/0", "streams": "a:*"}, "does not answer"),
     ({"place": "kafka://127.0.0.1:1"}, "topics is missing"),

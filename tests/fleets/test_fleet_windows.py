@@ -60,10 +60,10 @@ def test_what_holds_the_windows_back_lets_go_when_it_has_caught_up(tmp_path: Pat
 @pytest.mark.parametrize("hold_us", [None, 40 * SECOND])
 def test_a_stream_that_is_behind_holds_windows_back_by_no_more_than_the_hold(tmp_path: Path, hold_us: int | None) -> None:
     """A week of history comes along with streams of today: without a hold, the windows of today wait for all of it."""
-    (tmp_path / "board").mkdir()
+    (tmp_path / "channel").mkdir()
     today_s = 7 * 86_400.0
     write_times(tmp_path, "history", [at * 60.0 for at in range(2_000)])
-    query = Query(tmp_path, FixedSlack(0), 300, hold_us=hold_us, board=str(tmp_path / "board"))
+    query = Query(tmp_path, FixedSlack(0), 300, hold_us=hold_us, channel=str(tmp_path / "channel"))
     for batch in range(4):
         write_times(tmp_path, "live", [today_s + batch * 30.0 + at for at in range(30)])
         query.batch()
@@ -80,12 +80,12 @@ def test_a_stream_that_is_behind_holds_windows_back_by_no_more_than_the_hold(tmp
 
 
 def test_the_stream_that_is_waited_for_is_forgotten_once_it_has_caught_up(tmp_path: Path) -> None:
-    (tmp_path / "board").mkdir()
+    (tmp_path / "channel").mkdir()
     write_times(tmp_path, "long", [at * 0.1 for at in range(1_000)])
-    query = Query(tmp_path, KSlack(), 300, board=str(tmp_path / "board"))
+    query = Query(tmp_path, KSlack(), 300, channel=str(tmp_path / "channel"))
     seen = []
     while query.batch():
-        assert query.fleet._board is not None
-        seen.append((query.fleet._board.status() or {}).get("waits_for", ""))
+        assert query.fleet._channel is not None
+        seen.append((query.fleet._channel.status() or {}).get("waits_for", ""))
     query.batch()
-    assert "long" in seen and "waits_for" not in (query.fleet._board.status() or {})  # type: ignore[union-attr]
+    assert "long" in seen and "waits_for" not in (query.fleet._channel.status() or {})  # type: ignore[union-attr]

@@ -12,8 +12,8 @@ ROWS = [(n, f"p{n}") for n in range(30)]
 @pytest.fixture
 def asked(tmp_path: Path) -> Asked:
     (tmp_path / "feeds").mkdir()
-    (tmp_path / "board").mkdir()
-    places = {"place": str(tmp_path / "feeds"), "board": str(tmp_path / "board"), "invalid": str(tmp_path / "invalid")}
+    (tmp_path / "channel").mkdir()
+    places = {"place": str(tmp_path / "feeds"), "channel": str(tmp_path / "channel"), "invalid": str(tmp_path / "invalid")}
     return Asked(tmp_path / "notes", splits=1, format="csv", header=True, **places)
 
 

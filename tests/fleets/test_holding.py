@@ -9,7 +9,7 @@ from fleet_query import SECOND, Query, write_times
 from skytide.batch import RunPanes
 from skytide.lateness import FixedSlack
 from skytide.spark.fleet import reader
-from skytide.spark.fleet.board import Board, Control
+from skytide.spark.fleet.channel import Channel, Control
 from skytide.spark.fleet.feeds import Range
 from skytide.spark.fleet.rows import Holding
 
@@ -19,9 +19,9 @@ LONG = [at * 0.1 for at in range(2_000)]
 
 def behind(tmp_path: Path, spoiled: dict[int, float | None], hold_us: int | None = None) -> Query:
     """Return a query after four batches of a stream of today, and of one that is behind; some tuples of that have another time."""
-    (tmp_path / "board").mkdir()
+    (tmp_path / "channel").mkdir()
     write_times(tmp_path, "long", [spoiled.get(number, time_s) for number, time_s in enumerate(LONG)])
-    query = Query(tmp_path, FixedSlack(0), 300, hold_us=hold_us, board=str(tmp_path / "board"))
+    query = Query(tmp_path, FixedSlack(0), 300, hold_us=hold_us, channel=str(tmp_path / "channel"))
     for batch in range(4):
         write_times(tmp_path, "today", [1_000.0 + 30 * batch + at for at in range(30)])
         query.batch()
@@ -30,8 +30,8 @@ def behind(tmp_path: Path, spoiled: dict[int, float | None], hold_us: int | None
 
 def read_of(query: Query, stream: str) -> int:
     """Return how many lines of a stream were let in."""
-    note = query.fleet._note(query.offset or {})
-    end = int(note.book.at[note.book.rows[stream], 0])
+    note = query.fleet._entry(query.offset or {})
+    end = int(note.states.at[note.states.rows[stream], 0])
     return (query.folder / "feeds" / f"{stream}.jsonl").read_bytes()[:end].count(b"\n")
 
 
@@ -69,18 +69,18 @@ def test_in_which_order_streams_are_read_says_nothing_about_their_times() -> Non
     numbers, times_s = np.array([0, 0, 0, 0, 1, 1, 1, 1, 1]), np.array([600, 600, 800, 800, 0, 0, 0, 0, 0])
     for order in (slice(None), slice(None, None, -1)):
         holding = Holding(ranges, plan)
-        holding.see(numbers[order], times_s[order] * SECOND, np.zeros(9, np.bool_))
+        holding.add(numbers[order], times_s[order] * SECOND, np.zeros(9, np.bool_))
         assert holding.hold_us() == 0
 
 
 @pytest.mark.parametrize("hold_s", [None, 40])
 def test_streams_of_which_nothing_is_let_in_hold_windows_back(tmp_path: Path, hold_s: int | None) -> None:
     """So many streams are behind that a batch takes a tuple of only some of them, first of those of today."""
-    (tmp_path / "board").mkdir()
+    (tmp_path / "channel").mkdir()
     for number in range(100):
         write_times(tmp_path, f"today{number:02}", [1_000.0 + at for at in range(3)])
     write_times(tmp_path, "yesterday", [float(at) for at in range(100)])
-    query = Query(tmp_path, FixedSlack(0), 10, hold_us=hold_s and hold_s * SECOND, board=str(tmp_path / "board"))
+    query = Query(tmp_path, FixedSlack(0), 10, hold_us=hold_s and hold_s * SECOND, channel=str(tmp_path / "channel"))
     for _ in range(2):
         query.batch()
     assert read_of(query, "yesterday") == 0
@@ -98,7 +98,7 @@ def test_a_batch_that_lets_nothing_in_holds_windows_back(tmp_path: Path, monkeyp
     """That a stream is suspended is noted by a batch of its own."""
     query = behind(tmp_path, {})
     before_s = query.punctuation_s()
-    Board(str(tmp_path / "board")).write_control(Control(suspended={"today": True}))
+    Channel(str(tmp_path / "channel")).write_control(Control(suspended={"today": True}))
     monkeypatch.setattr(reader, "admit", lambda waiting, *_, **__: waiting * 0)
     assert query.batch()
     assert query.punctuation_s() == before_s

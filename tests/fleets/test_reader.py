@@ -29,10 +29,10 @@ steps = st.one_of(
 def test_every_record_comes_once_and_in_order(script: list[tuple[Any, ...]], inline: bool) -> None:
     """Records are torn at any byte, batches cut at any point, readers restarted with other splits, streams suspended."""
     with tempfile.TemporaryDirectory() as folder:
-        feeds, board = Path(folder, "feeds"), Path(folder, "board")
+        feeds, channel = Path(folder, "feeds"), Path(folder, "channel")
         feeds.mkdir()
-        board.mkdir()
-        asked = Asked(None if inline else Path(folder, "notes"), place=str(feeds), board=str(board), splits=2)
+        channel.mkdir()
+        asked = Asked(None if inline else Path(folder, "notes"), place=str(feeds), channel=str(channel), splits=2)
         written: dict[str, bytes] = {}
         torn: dict[str, int] = {}
         suspended: dict[str, bool] = {}
@@ -158,7 +158,7 @@ def test_suspended_streams_keep_their_place_also_over_a_restart(asked: Asked) ->
     write(asked, "a", 3)
     write(asked, "b", 4)
     asked.all()
-    os.remove(Path(asked.settings["board"], "control.json"))
+    os.remove(Path(asked.settings["channel"], "control.json"))
     asked.start()
     write(asked, "b", 5)
     asked.all()

@@ -12,8 +12,8 @@ from skytide.spark.fleet.feeds import feed
 
 
 def _restart(asked: Asked, tmp_path: Path) -> None:
-    """Start as another process does: with a board of its own."""
-    asked.start(board=tempfile.mkdtemp(dir=tmp_path))
+    """Start as another process does: with a channel of its own."""
+    asked.start(channel=tempfile.mkdtemp(dir=tmp_path))
 
 
 def _counted(asked: Asked) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from places import redis_server
 from support import secret_cluster_job
 
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.long,
     pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="finds processes in /proc"),
 ]
 DEADLINE_S = 300

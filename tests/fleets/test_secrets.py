@@ -150,7 +150,7 @@ def test_a_query_on_a_server_with_a_password_shows_it_nowhere(
     assert sum(progress["numInputRows"] for progress in plain.recentProgress) == 30
     seen.add_plans()
     seen.add_files(tmp_path)
-    seen.add_files(Path(str(fleet.settings.board)))
+    seen.add_files(Path(str(fleet.settings.channel)))
     printed = capfd.readouterr()
     seen.add(log=caplog.text, out=printed.out, err=printed.err)
     assert len(seen.texts) > 20 and any(name.startswith("execution") for name in seen.texts)

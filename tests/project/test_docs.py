@@ -42,7 +42,7 @@ def test_every_page_is_in_the_navigation() -> None:
 @pytest.mark.long
 def test_the_site_builds_without_a_complaint_and_fetches_nothing(tmp_path: Path) -> None:
     shutil.copy(ROOT / "mkdocs.yml", tmp_path)
-    for folder in ("docs", "src"):
+    for folder in ("docs", "src", "lab/src"):
         shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))
     built = subprocess.run(
         [Path(sys.executable).with_name("zensical"), "build", "--strict"],

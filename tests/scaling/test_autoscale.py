@@ -244,7 +244,7 @@ def test_a_query_that_is_started_again_is_followed(spark: SparkSession, tmp_path
     query.stop()
     again = rates(spark, "again", tmp_path / "check")
     try:
-        heard.until("the query was started again")
+        heard.until("query restarted")
         seen = len(scaler.history())
         assert wait(lambda: len(scaler.history()) > seen + 1, again)
         assert all(0 <= each.arrival_rate_hz < 500 for each in scaler.history())

@@ -29,7 +29,7 @@ from skytide.spark.scaling.gateway import Executor, SparkCluster
 from skytide.spark.scaling.warm import warm
 from skytide.spark.session.cluster import LocalCluster
 from skytide.spark.session.local import local_session
-from skytide.spark.session.quick import SECOND_TRIES
+from skytide.spark.session.quick import SPECULATION
 from support.classes import archive
 
 TESTS, SOURCES = str(Path(__file__).parents[1]), str(Path(skytide.__file__).parents[1])
@@ -163,7 +163,7 @@ def step(site: Site, folder: Path) -> dict[str, Any]:
     feeder.rate_hz = HIGH_HZ
     site.note("the load is high")
     up_s = site.until(lambda: len(site.active()) == ROOM, "all executors that the cluster has are there")
-    short_s = site.until(lambda: reported(scaler, "of the"), "it is noticed that the cluster gives too few")
+    short_s = site.until(lambda: reported(scaler, "the request stays open"), "it is noticed that the cluster gives too few")
     site.local.add_worker(MAX_EXECUTORS - ROOM)
     more_s = site.until(lambda: len(site.active()) == MAX_EXECUTORS, "the rest is there, too")
     settled_s = site.until(lambda: scaler.history()[-1].utilisation < 1, "the query keeps up") + up_s + short_s + more_s
@@ -326,7 +326,7 @@ def main(folder: str, *names: str) -> None:
     with LocalCluster(room, hosts=room, classes=archive()) as local:
         settings = {
             **local.settings(),
-            **({} if "warmth" in names else SECOND_TRIES),  # which would hide how long a cold task takes
+            **({} if "warmth" in names else SPECULATION),  # which would hide how long a cold task takes
             "spark.python.daemon.module": "pyspark.daemon",
             "spark.executorEnv.PYTHONPATH": os.pathsep.join((TESTS, SOURCES)),  # the same skytide as here
             "spark.sql.files.minPartitionNum": str(PARTS),

@@ -2,7 +2,7 @@
 
 from hypothesis import settings
 
-ALL, QUICK = 40, 12
+ALL, QUICK = 40, 8
 """Examples of a test that does not ask for a number."""
 
 

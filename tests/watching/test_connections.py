@@ -58,7 +58,7 @@ class Victim:
         self.process.communicate()
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def victim() -> Iterator[Victim]:
     made = Victim()
     yield made

@@ -31,6 +31,7 @@ from skytide.spark.sinks.parquet import Parquet
 from skytide.spark.sinks.roles import Sinks
 from skytide.windows import Windows
 
+pytestmark = pytest.mark.slow
 STRETCH = 32  # batches: a multiple of those between two sweeps, restarts and flushes
 WARM_UP = 5  # stretches, each of more than an hour: until sizes and delays are known, too
 BATCH_S = 130

@@ -56,6 +56,7 @@ def test_windows_are_the_oracles(query: Query, batches: list[Batch], windows: Wi
         out.check(data, plan)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("splitting", STRATEGIES.values(), ids=STRATEGIES)
 @given(
     batches=streams(),
@@ -188,6 +189,7 @@ def test_a_week_of_silence_is_one_row_and_its_windows_are_counted(tmp_path: Path
     assert [row["tuples"] for row in stats] == [4] * 5 + [0] + [5] * 5 + [1] * 5
 
 
+@pytest.mark.slow
 def test_a_day_by_a_second_comes_out_whole(tmp_path: Path) -> None:
     """Every tuple is in 86,400 windows."""
     day, slide = 86_400_000_000, 1_000_000

@@ -91,9 +91,16 @@ def windows_of(
     ("store", "stateful"),
     [
         ("files", deduplicated),
-        ("files", joined),
-        ("rocks", aggregated),
-        *(("rocks, checkpoints with ids", each) for each in (deduplicated, aggregated, joined)),
+        ("rocks, checkpoints with ids", aggregated),
+        *(
+            pytest.param(*other, marks=pytest.mark.long)
+            for other in [
+                ("files", joined),
+                ("rocks", aggregated),
+                ("rocks, checkpoints with ids", deduplicated),
+                ("rocks, checkpoints with ids", joined),
+            ]
+        ),
     ],
     indirect=["store"],
 )

@@ -457,8 +457,14 @@ WRONG_TIMES = {
 }
 
 
-@pytest.mark.parametrize("wrong_us", WRONG_TIMES.values(), ids=WRONG_TIMES)
-@pytest.mark.parametrize("slack", [DISORDER, KSlack(), DropRatio(0.01)], ids=repr)
+@pytest.mark.parametrize(
+    ("wrong_us", "slack"),
+    [
+        pytest.param(wrong_us, slack, id=f"{name}, {slack!r}", marks=() if number % 3 == place else pytest.mark.long)
+        for number, (name, wrong_us) in enumerate(WRONG_TIMES.items())
+        for place, slack in enumerate([DISORDER, KSlack(), DropRatio(0.01)])
+    ],
+)
 def test_a_wrong_time_does_not_stop_a_query(spark: SparkSession, tmp_path: Path, wrong_us: int | None, slack: Slack) -> None:
     tables = hotels(0, 6)
     wrong = (

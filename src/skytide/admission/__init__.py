@@ -3,7 +3,7 @@
 from skytide.admission.admit import admit
 from skytide.admission.planner import Admission, Planner
 from skytide.admission.profile import Profile
-from skytide.admission.records import Plan, Sample
+from skytide.admission.records import Assignment, Sample
 from skytide.admission.strategies import STRATEGIES, Ard, Ari, Drf, Drfm, Outlook, Par, Strategy
 
 __all__ = [
@@ -11,11 +11,11 @@ __all__ = [
     "Admission",
     "Ard",
     "Ari",
+    "Assignment",
     "Drf",
     "Drfm",
     "Outlook",
     "Par",
-    "Plan",
     "Planner",
     "Profile",
     "Sample",

@@ -1,31 +1,31 @@
 """How many tuples of each stream its split takes: as evenly as possible, without leaving any of its capacity unused."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from skytide.admission.records import Counts, Numbers
-from skytide.errors.checks import refused
+from skytide.errors.checks import refused, whole
 
 
-def admit(waiting: Counts, splits: Numbers, budgets: "Mapping[int, int] | NDArray[np.integer]", *, turn: int = 0) -> Counts:
-    """Return how many of the waiting tuples of each stream are admitted, at most the budget of each split.
+def admit(waiting: Counts, splits: Numbers, budget: int, *, turn: int = 0) -> Counts:
+    """Return how many of the waiting tuples of each stream are admitted, at most `budget` in each split.
 
     Max-min fair: no stream gets more than another one of its split unless that one has no more. Tuples that cannot be divided evenly go
-    to streams in turn: raise `turn` by one with each call, and in the long run every stream gets equally many. `budgets` maps the numbers
-    of splits to their budgets.
+    to streams in turn: raise `turn` by one with each call, and in the long run every stream gets equally many.
 
-    >>> admit(np.array([9, 1, 9]), np.zeros(3, np.int32), {0: 8})
+    >>> admit(np.array([9, 1, 9]), np.zeros(3, np.int32), 8)
     array([4, 1, 3])
-    >>> admit(np.array([9, 1, 9]), np.zeros(3, np.int32), {0: 8}, turn=1)
+    >>> admit(np.array([9, 1, 9]), np.zeros(3, np.int32), 8, turn=1)
     array([3, 1, 4])
     """
     if not len(waiting):
         return np.zeros(0, np.int64)
-    budget = _by_number(budgets, splits)
-    if (np.bincount(splits, waiting, len(budget)) <= budget).all():  # enough for all, the usual case
+    whole("budget", budget, 0)
+    if int(splits.min()) < 0:
+        raise refused("splits", int(splits.min()), "not the number of a split", "give 0 or more")
+    if (np.bincount(splits, waiting) <= budget).all():  # enough for all, the usual case
         return waiting.astype(np.int64)
     order = np.lexsort((waiting, splits))  # within a split the smallest first; ties keep their order
     of, wants = splits[order], waiting[order].astype(np.int64)
@@ -33,15 +33,15 @@ def admit(waiting: Counts, splits: Numbers, budgets: "Mapping[int, int] | NDArra
     sums = np.cumsum(wants)
     before = sums - wants - (sums[starts] - wants[starts])[group]  # what the smaller streams of its split want together
     others = (starts + sizes)[group] - np.arange(len(of))  # streams of its split that want as much or more, itself included
-    short = np.flatnonzero(before + wants * others > budget[of])  # not enough for all of it, if the larger streams get as much
+    short = np.flatnonzero(before + wants * others > budget)  # not enough for all of it, if the larger streams get as much
     group, starts, sizes = _groups(of[short])
     firsts = short[starts]
-    each, over = np.divmod(budget[of[firsts]] - before[firsts], sizes)
+    share, over = np.divmod(budget - before[firsts], sizes)
     by_stream = np.lexsort((order[short], group))  # not by what is waiting, which changes all the time
-    place = np.empty(len(short), np.int64)
-    place[by_stream] = np.arange(len(short)) - starts[group]
-    lucky = np.mod(place - (turn * over)[group], sizes[group]) < over[group]
-    wants[short] = each[group] + lucky
+    rank = np.empty(len(short), np.int64)
+    rank[by_stream] = np.arange(len(short)) - starts[group]
+    lucky = np.mod(rank - (turn * over)[group], sizes[group]) < over[group]
+    wants[short] = share[group] + lucky
     result = np.empty(len(waiting), np.int64)
     result[order] = wants
     return result
@@ -54,23 +54,3 @@ def _groups(sorted_keys: NDArray[Any]) -> tuple[NDArray[np.intp], NDArray[np.int
     starts = np.flatnonzero(new)
     sizes = np.diff(starts, append=len(sorted_keys))
     return np.cumsum(new) - 1, starts, sizes
-
-
-def _by_number(budgets: "Mapping[int, int] | NDArray[np.integer]", splits: Numbers) -> Counts:
-    """Return budgets as an array indexed by the numbers of splits."""
-    if int(splits.min()) < 0:
-        raise refused("splits", int(splits.min()), "not the number of a split", "give 0 or more")
-    result = np.full(int(splits.max()) + 1, -1, np.int64)
-    if isinstance(budgets, Mapping):
-        for number, budget in budgets.items():
-            if 0 <= number < len(result):
-                result[number] = budget
-    else:
-        known = np.asarray(budgets)[: len(result)]
-        result[: len(known)] = known
-    if int(result[splits].min()) < 0:
-        missing = np.unique(splits[result[splits] < 0]).tolist()
-        raise refused(
-            "budgets", missing[:3], "these splits have no budget, or one below 0", "give each split a budget of 0 or more"
-        )
-    return np.maximum(result, 0)

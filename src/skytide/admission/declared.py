@@ -11,7 +11,7 @@ from skytide.admission.profile import Profile
 from skytide.admission.records import Bools, Floats
 
 
-class Seen(Protocol):
+class Observed(Protocol):
     """Columns with what was observed of all streams."""
 
     seen: NDArray[np.int32]
@@ -45,7 +45,7 @@ class Declared:
         self._trend = trend > 0
         self._ramp = np.where(self._trend, (self._period - self._high - self._low) / 2, 0.0)
 
-    def turned(self, streams: Seen, now_s: float, elapsed_s: Floats, due: Bools) -> Turned:
+    def turned(self, streams: Observed, now_s: float, elapsed_s: Floats, due: Bools) -> Turned:
         """Return the streams whose latest rate is on the other side of the middle than before.
 
         The rate of a period in which a stream jumped lies between its two rates, and shows when it jumped.
@@ -61,7 +61,7 @@ class Declared:
         turned = due[rows] & ((is_high != streams.is_high[rows]) | np.isnan(streams.turned_s[rows]))
         return Turned(rows[turned], at_s[turned], is_high[turned])
 
-    def expected_hz(self, streams: Seen, now_s: float, ahead_s: float, forecast_hz: Floats, late_s: float) -> Floats:
+    def expected_hz(self, streams: Observed, now_s: float, ahead_s: float, forecast_hz: Floats, late_s: float) -> Floats:
         """Return the expected rate of each stream in `ahead_s` seconds; NaN for a stream whose profile does not determine it.
 
         A cycle is the best source; otherwise a growth; otherwise an observed trend, within the declared range; otherwise the highest rate alone
@@ -83,18 +83,18 @@ class Declared:
         expected[rows] = np.where(cycle, self._wave(streams, now_s, ahead_s), np.where(says, value, np.nan))
         return expected
 
-    def _on_time(self, streams: Seen, now_s: float, late_s: float) -> Bools:
+    def _on_time(self, streams: Observed, now_s: float, late_s: float) -> Bools:
         """Return which streams keep to their declared lengths, give or take the time between observations; those of the others are ignored."""
         lasts_s = np.where(streams.is_high[self.rows], self._high, self._low) + self._ramp
         return now_s - streams.turned_s[self.rows] <= lasts_s + late_s
 
-    def _range(self, streams: Seen) -> tuple[Floats, Floats]:
+    def _range(self, streams: Observed) -> tuple[Floats, Floats]:
         """Return the lowest and highest rates: as declared, or as observed so far."""
         bottom = np.where(np.isnan(self._least), streams.lowest[self.rows], self._least)
         top = np.where(np.isnan(self._most), streams.highest[self.rows], self._most)
         return np.minimum(bottom, top), top
 
-    def _wave(self, streams: Seen, now_s: float, ahead_s: float) -> Floats:
+    def _wave(self, streams: Observed, now_s: float, ahead_s: float) -> Floats:
         """Return the rates of streams that go up and down. A cycle begins where the highest rate is reached."""
         bottom, top = self._range(streams)
         ramp, is_high = self._ramp, streams.is_high[self.rows]

@@ -108,7 +108,7 @@ def given_up(split: Numbers, sizes: Floats, movable: Bools, settled: Iterable[in
     """
     after, rows = split.copy(), np.flatnonzero(movable)
     numbers = np.unique(split[rows])
-    loads = np.array([np.bincount(split[rows], each[rows])[numbers] for each in sizes])
+    loads = np.array([np.bincount(split[rows], size[rows])[numbers] for size in sizes])
     most, largest = loads.max(axis=0), sizes.max(axis=0)
     may = np.isin(numbers, list(settled))
     total, room = float(sizes[:, rows].sum(axis=1).max()), np.where(may, fill_hz - loads, -np.inf)

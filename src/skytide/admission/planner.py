@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from skytide.admission.declared import Declared
 from skytide.admission.packing import ROUNDING, Splits, given_up, leaving
 from skytide.admission.profile import Profile
-from skytide.admission.records import Bools, Counts, Floats, Numbers, Plan, Sample, State
+from skytide.admission.records import Assignment, Bools, Counts, Floats, Numbers, Sample, State
 from skytide.admission.strategies import Drfm, Outlook, Strategy
 from skytide.admission.streams import Streams, resumed
 from skytide.errors.checks import kind_of, real, whole, yes_or_no
@@ -76,7 +76,7 @@ class Admission:
 
 
 class Planner:
-    """Turns samples into plans."""
+    """Turns samples into assignments of streams to splits."""
 
     def __init__(self, config: Admission, resume: State | None = None) -> None:
         """Start with no stream, or continue from a snapshot."""
@@ -102,7 +102,7 @@ class Planner:
         """Return what was learned of each stream and outlives a process, in the order of the latest sample."""
         return self._streams.learned()
 
-    def plan(self, sample: Sample, profiles: Mapping[str, Profile], capacity_hz: float | None = None) -> Plan:
+    def plan(self, sample: Sample, profiles: Mapping[str, Profile], capacity_hz: float | None = None) -> Assignment:
         """Return which split reads each stream from now on; `capacity_hz` is the measured capacity of a split, if there is one."""
         if capacity_hz is None:
             capacity_hz = self._config.capacity_hz
@@ -130,8 +130,8 @@ class Planner:
     def _declare(self, profiles: Mapping[str, Profile]) -> None:
         if not self._config.strategy.declared:
             return
-        known = self._declared
-        if known.names is not self._streams.names or known.profiles != profiles:
+        before = self._declared
+        if before.names is not self._streams.names or before.profiles != profiles:
             self._declared = Declared(self._streams.names, profiles)
 
     def _observe(self, now_s: float) -> bool:
@@ -149,8 +149,8 @@ class Planner:
         streams, k = self._streams, self._config.ahead
         seen, typical_hz = streams.seen > 0, streams.typical_hz()
         rate, after_1, after_k = (
-            np.where(seen, np.maximum(known, 0.0), typical_hz)
-            for known in (streams.rate, ahead(streams.level, streams.trend, 1), ahead(streams.level, streams.trend, k))
+            np.where(seen, np.maximum(observed_hz, 0.0), typical_hz)
+            for observed_hz in (streams.rate, ahead(streams.level, streams.trend, 1), ahead(streams.level, streams.trend, k))
         )
         period_s = self._config.period_s
         declared = self._declared.expected_hz(streams, now_s, k * period_s, after_k, late_s=period_s)
@@ -205,21 +205,20 @@ class Planner:
         fill_hz = self._config.fill * capacity_hz
         self._streams.split = given_up(split, sizes, movable, settled, fill_hz, GOAL * fill_hz)
 
-    def _answer(self, before: Numbers, outlook: Outlook, expected: Floats, active: Bools) -> Plan:
+    def _answer(self, before: Numbers, outlook: Outlook, expected: Floats, active: Bools) -> Assignment:
         streams, order = self._streams, self._streams.order
         numbers = tuple(np.unique(streams.split).tolist())
-        opened, closed = (tuple(sorted(set(one) - set(other))) for one, other in ((numbers, self._open), (self._open, numbers)))
+        closed = tuple(sorted(set(self._open) - set(numbers)))
         self._open = numbers
         self._latency_s = {number: value for number, value in self._latency_s.items() if number in set(numbers)}
         redirected = np.sort(order[(before >= 0) & (before != streams.split)])
         later = np.where(np.isnan(outlook.declared_hz), outlook.later_hz, outlook.declared_hz)
         columns = np.empty((5, len(order)))
         columns[:, order] = streams.split, outlook.rate_hz, expected[0], expected[-1], outlook.seen
-        return Plan(
+        return Assignment(
             splits=columns[0].astype(np.int32),
             redirected=redirected,
             open=numbers,
-            opened=opened,
             closed=closed,
             rate_hz=columns[1],
             next_hz=columns[2],

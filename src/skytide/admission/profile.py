@@ -22,13 +22,41 @@ Length = str | timedelta
 class Profile:
     """Ten characteristics of a stream, any of which may be declared. What is not declared is observed, or is that of an average stream.
 
-    Rates are tuples per second. A stream that goes up and down spends `high` of each `period` at its highest rate and `low` at its lowest;
-    by `transition` it jumps from one to the other, or changes steadily in the rest of the period. For a stream that jumps, two of the three
-    lengths determine the third, and a period alone is halved. Highs begin at `phase` after the zero of the planner's clock and every
-    period from then on ("9.5 hours": half past nine every day, if the clock counts from midnight); for zero itself write a whole period.
-    `burstiness` is the highest rate over the average, so with one of them it declares the other. `growth_hz_per_s` is a lasting rise or
-    fall of the rate.
+    Rates are tuples per second; lengths of time are texts, such as "10 min", or timedeltas. `Fleet.declare` takes a profile; more in
+    [fleet.md](fleet.md).
 
+    Parameters
+    ----------
+    average_hz
+        The average rate, which is expected until the stream was observed.
+    min_hz
+        The lowest rate.
+    max_hz
+        The highest rate.
+    growth_hz_per_s
+        A lasting rise or fall of the rate, per second.
+    burstiness
+        The highest rate over the average, so with one of them it declares the other.
+    transition
+        How a stream that goes up and down changes: by a "jump" from one rate to the other, or by a "trend", steadily in the rest of the
+        period.
+    period
+        How long a cycle takes. Alone, it is halved for a stream that jumps.
+    high
+        How much of each period is spent at the highest rate. For a stream that jumps, two of the three lengths determine the third.
+    low
+        How much of each period is spent at the lowest rate.
+    phase
+        When highs begin, after the zero of the planner's clock and every period from then on ("9.5 hours": half past nine every day, if the
+        clock counts from midnight); for zero itself write a whole period.
+
+    Raises
+    ------
+    InvalidInput
+        If characteristics are impossible, or contradict each other.
+
+    Examples
+    --------
     >>> Profile(max_hz=5_000, period="1 hour", high="10 min", transition="jump").low
     datetime.timedelta(seconds=3000)
     >>> Profile(average_hz=100, burstiness=8).max_hz
@@ -79,10 +107,10 @@ class Profile:
         >>> Profile(max_hz=40, period="1 min").to_json()
         {'max_hz': 40, 'period': '60000000 us', 'high': '30000000 us', 'low': '30000000 us'}
         """
-        known = {name: getattr(self, name) for name in CHARACTERISTICS}
+        declared = {name: getattr(self, name) for name in CHARACTERISTICS}
         return {
             name: f"{value // timedelta(microseconds=1)} us" if isinstance(value, timedelta) else value
-            for name, value in known.items()
+            for name, value in declared.items()
             if value is not None and value != timedelta(0)  # a trend without plateaus
         }
 

@@ -34,18 +34,18 @@ class Sample:
             raise refused("now_s", self.now_s, "not a time", "give seconds")
         if not isinstance(self.names, tuple):
             raise refused("names", self.names, "not a tuple", "give the names of the streams as a tuple of texts")
-        for name, kind in (("arrived", "iu"), ("waiting", "iu"), ("suspended", "b")):
+        for name, dtypes in (("arrived", "iu"), ("waiting", "iu"), ("suspended", "b")):
             column = getattr(self, name)
-            if not (isinstance(column, np.ndarray) and column.shape == (len(self.names),) and column.dtype.kind in kind):
-                meaning = "a number of tuples" if kind == "iu" else "true or false"
-                remedy = f"give an array of {'whole numbers' if kind == 'iu' else 'booleans'}, one for each name"
+            if not (isinstance(column, np.ndarray) and column.shape == (len(self.names),) and column.dtype.kind in dtypes):
+                meaning = "a number of tuples" if dtypes == "iu" else "true or false"
+                remedy = f"give an array of {'whole numbers' if dtypes == 'iu' else 'booleans'}, one for each name"
                 raise refused(name, column, f"not {meaning} for each of {len(self.names)} streams", remedy)
         if len(self.names) and min(int(self.arrived.min()), int(self.waiting.min())) < 0:
             raise refused("arrived, waiting", self.arrived, "some are below 0", "give counts of 0 or more")
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
+class Assignment:
     """Which split reads each stream from now on. Arrays are in the order of the names of the sample."""
 
     splits: Numbers
@@ -54,8 +54,8 @@ class Plan:
     """Indices of the streams that had another split before."""
     open: tuple[int, ...]
     """Numbers of the splits that have streams, in order."""
-    opened: tuple[int, ...]
     closed: tuple[int, ...]
+    """Numbers of the splits that had streams before."""
     rate_hz: Floats
     """The rate of each stream in the last period; of one that was not observed yet, the assumed rate."""
     next_hz: Floats

@@ -106,5 +106,5 @@ class Par(Ard):
     repacks = True
 
 
-STRATEGIES: dict[str, type[Strategy]] = {kind.__name__.lower(): kind for kind in (Drfm, Drf, Ari, Ard, Par)}
+STRATEGIES: dict[str, type[Strategy]] = {strategy.__name__.lower(): strategy for strategy in (Drfm, Drf, Ari, Ard, Par)}
 """All strategies by their names on a command line."""

@@ -58,8 +58,8 @@ class Streams:
         self.names: tuple[str, ...] = tuple((resume or {}).get("names", ()))
         self.order = np.arange(len(self.names))
         self._given = self.names
-        for name, (kind, value) in COLUMNS.items():
-            setattr(self, name, np.full(len(self.names), value, kind) if resume is None else np.array(resume[name], kind))
+        for name, (dtype, value) in COLUMNS.items():
+            setattr(self, name, np.full(len(self.names), value, dtype) if resume is None else np.array(resume[name], dtype))
 
     def snapshot(self) -> State:
         """Return all columns, and the names of their rows."""
@@ -86,11 +86,11 @@ class Streams:
         self._given, self.order = given, np.array(order, np.intp)
         if names == self.names:
             return
-        known = dict(zip(self.names, range(len(self.names)), strict=True))
-        source = np.fromiter((known.get(name, -1) for name in names), np.intp, len(names))
+        rows = dict(zip(self.names, range(len(self.names)), strict=True))
+        source = np.fromiter((rows.get(name, -1) for name in names), np.intp, len(names))
         kept = source >= 0
-        for name, (kind, value) in COLUMNS.items():
-            column: NDArray[Any] = np.full(len(names), value, kind)
+        for name, (dtype, value) in COLUMNS.items():
+            column: NDArray[Any] = np.full(len(names), value, dtype)
             column[kept] = getattr(self, name)[source[kept]]
             setattr(self, name, column)
         self.names = names
@@ -131,7 +131,7 @@ class Streams:
 def resumed(names: tuple[str, ...], learned: Mapping[str, NDArray[Any]]) -> State:
     """Return a snapshot with what `learned` returned for these streams, and with nothing else known of them."""
     order = sorted(range(len(names)), key=names.__getitem__)
-    columns: State = {name: np.full(len(names), value, kind) for name, (kind, value) in COLUMNS.items()}
+    columns: State = {name: np.full(len(names), value, dtype) for name, (dtype, value) in COLUMNS.items()}
     return (
         {"names": tuple(names[at] for at in order)} | columns | {name: learned[name][order] for name in LEARNED if name in learned}
     )

@@ -12,6 +12,8 @@ from skytide.keyed.table import RoutingTable, base_group
 
 ROWS, STATES = "rows", "states"
 """The kinds of chunks: remembered rows, and states of operators."""
+KEYS_REPORTED = 8
+"""The number of most frequent keys that a slot reports."""
 
 
 @dataclass(frozen=True)
@@ -133,6 +135,13 @@ class SlotReport:
         for name in ("loads", "heavy", "names"):
             known[name] = {int(number): count for number, count in known[name].items()}
         return SlotReport(**known)
+
+
+def heaviest(hashes: NDArray[np.uint64]) -> dict[int, tuple[int, int]]:
+    """Return the keys that came most often: how often, and where the first of their tuples is."""
+    keys, places, counts = np.unique(hashes, return_index=True, return_counts=True)
+    most = np.argsort(-counts, kind="stable")[:KEYS_REPORTED]
+    return {int(keys[n]): (int(counts[n]), int(places[n])) for n in most.tolist()}
 
 
 def bits(mask: int, count: int) -> NDArray[np.bool_]:

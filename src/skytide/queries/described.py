@@ -191,7 +191,7 @@ def _added(value: Any) -> dict[str, Any]:
 
 
 def _is_ours(module: str) -> bool:
-    return module.split(".", maxsplit=1)[0] == "skytide"
+    return module.split(".", maxsplit=1)[0] in ("skytide", "skytide_lab")  # some of ours have moved to the laboratory
 
 
 def _is_cache(kind: type, name: Any) -> bool:

@@ -19,14 +19,14 @@ JAVA_GONE = (Py4JNetworkError, ConnectionError)
 # Types
 
 
-def to_arrow(kind: DataType) -> pa.DataType:
+def to_arrow(data_type: DataType) -> pa.DataType:
     """Return the Arrow type of a type of Spark's; raise what Spark raises if there is none."""
-    return to_arrow_type(kind, timezone="UTC")
+    return to_arrow_type(data_type, timezone="UTC")
 
 
-def from_arrow(kind: pa.DataType) -> DataType:
+def from_arrow(data_type: pa.DataType) -> DataType:
     """Return the type of Spark's for an Arrow type."""
-    return from_arrow_type(kind)
+    return from_arrow_type(data_type)
 
 
 # Sessions
@@ -91,8 +91,8 @@ def located(spark: SparkSession, locations: Sequence[str]) -> Any:
 def numbers_of(spark: SparkSession, rows: Any) -> DataFrame:
     """Return what `located` returned as a DataFrame with the column `id`."""
     session = spark._jsparkSession
-    kind = session.parseDataType('{"type":"struct","fields":[{"name":"id","type":"integer","nullable":false,"metadata":{}}]}')
-    return DataFrame(session.createDataFrame(rows, kind), spark)
+    schema = session.parseDataType('{"type":"struct","fields":[{"name":"id","type":"integer","nullable":false,"metadata":{}}]}')
+    return DataFrame(session.createDataFrame(rows, schema), spark)
 
 
 # DataFrames
@@ -104,7 +104,7 @@ def is_connect(df: DataFrame) -> bool:
 
 
 def analysed_plan(df: DataFrame) -> Any:
-    """Return the plan of a DataFrame with all names and types known."""
+    """Return the plan of a DataFrame with all names and types resolved."""
     return df._jdf.queryExecution().analyzed()
 
 
@@ -121,7 +121,7 @@ def session_of(query: StreamingQuery) -> SparkSession:
     return SparkSession(SparkContext._active_spark_context, query._jsq.sparkSession())  # type: ignore[arg-type]
 
 
-def queries_beside(query: StreamingQuery) -> StreamingQueryManager:
+def queries_of_session(query: StreamingQuery) -> StreamingQueryManager:
     """Return the manager of all queries of a query's session."""
     return StreamingQueryManager(query._jsq.sparkSession().streams())
 
@@ -151,5 +151,5 @@ def trigger_s(query: StreamingQuery) -> float | None:
     """Return the interval of a query's trigger; None if it has none, or it is not known."""
     try:
         return float(query._jsq.streamingQuery().trigger().intervalMs()) / 1e3 or None
-    except Exception:  # a trigger of another kind
+    except Exception:  # another trigger than ProcessingTime
         return None

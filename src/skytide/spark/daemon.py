@@ -40,16 +40,16 @@ def prefer_installed(path: list[str]) -> list[str]:
         installed = version("pyspark")
     except PackageNotFoundError:
         return path
-    return [place for place in path if Path(place).name != ARCHIVE or _version_in(place) != installed]
+    return [entry for entry in path if Path(entry).name != ARCHIVE or _version_in(entry) != installed]
 
 
 def _version_in(archive: str) -> str | None:
     try:
         with zipfile.ZipFile(archive) as files:
-            found = re.search(r"""__version__.*=\s*["'](.+)["']""", files.read(VERSION).decode())
+            match = re.search(r"""__version__.*=\s*["'](.+)["']""", files.read(VERSION).decode())
     except (OSError, KeyError, zipfile.BadZipFile):
         return None
-    return found and found[1]
+    return match and match[1]
 
 
 def warm_up() -> None:

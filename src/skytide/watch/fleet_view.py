@@ -38,7 +38,7 @@ _STREAMS = Chart(
     (Series("streams", "there"), Series("silent", "silent"), Series("suspended", "suspended"), Series("missing", "missing")),
     "step",
 )
-_PLANNING = Chart("Planning", "s", (Series("planning_s", "look, plan and note"),))
+_PLANNING = Chart("Planning", "s", (Series("planning_s", "discover, assign and log"),))
 
 
 def point(before: FleetSnapshot | None, now: FleetSnapshot) -> Point | None:

@@ -77,7 +77,7 @@ SCALER: tuple[Value, ...] = (
 )  # fmt: skip
 
 FLEET: tuple[Value, ...] = (
-    Value("skytide_fleet_seen_timestamp_seconds", "When the fleet last looked at its streams, which all its other metrics are of.", lambda f: f.status.seen_s or None),
+    Value("skytide_fleet_seen_timestamp_seconds", "When the fleet last discovered its streams, which all its other metrics are of.", lambda f: f.status.seen_s or None),
     Value("skytide_fleet_splits", "Tasks that read a batch.", lambda f: f.status.splits),
     Value("skytide_fleet_tuples_total", "Tuples that were let in.", lambda f: f.status.tuples),
     Value("skytide_fleet_buffered_tuples", "Tuples that came but were not let in yet.", lambda f: f.status.buffered),
@@ -89,7 +89,7 @@ FLEET: tuple[Value, ...] = (
     Value("skytide_fleet_unknown_names", "Names that were suspended, resumed or declared, but no stream has them; at most 10 are counted.", lambda f: len(f.status.unknown)),
     Value("skytide_fleet_windows_wait", "1 while windows wait for a stream that is behind.", lambda f: bool(f.status.waits_for)),
     Value("skytide_fleet_windows_wait_seconds", "How far the stream that windows wait for is behind the newest tuple, if that is known.", lambda f: f.status.waits_s),
-    Value("skytide_fleet_planning_seconds", "Time for the latest look, plan and note.", lambda f: f.status.planning_s),
+    Value("skytide_fleet_planning_seconds", "Time to discover all streams, assign them to splits and log the latest batch.", lambda f: f.status.planning_s),
 )  # fmt: skip
 
 _log = logging.getLogger(__name__)

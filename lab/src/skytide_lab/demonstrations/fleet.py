@@ -84,14 +84,14 @@ def _warm_up(traffic: FleetTraffic, folder: Path, interrupt: Interrupt, show: Sh
 
     It is not cut short: a source of Spark's that is stopped while it starts complains loudly.
     """
-    if interrupt.asked:
+    if interrupt.requested:
         return
     (folder / "feeds").mkdir(parents=True)
     for name, lines in traffic.due(0.0, WARM_UP_S, now_us()):
         (folder / "feeds" / f"{name}.jsonl").write_bytes(lines)
     _, running = _start(traffic, folder, trigger="availableNow")
     while running.query.isActive:
-        show(FleetHistory(), ENDING if interrupt.asked else WARMING_UP)
+        show(FleetHistory(), ENDING if interrupt.requested else WARMING_UP)
         time.sleep(LOOK_EVERY_S)
     end(running, folder.parent)
     shutil.rmtree(folder)
@@ -102,7 +102,7 @@ def _watch(
 ) -> FleetHistory:
     """Run the query until the time is up, all was read, somebody presses Ctrl-C, or it fails; return what was seen meanwhile."""
     history, since_s, began_us = FleetHistory(), 0.0, now_us()
-    if interrupt.asked:
+    if interrupt.requested:
         return history
     writer.begin(began_us)
     streams, running = _start(traffic, folder, TRIGGER, capacity)
@@ -111,9 +111,9 @@ def _watch(
         windows = [traffic.in_real_time(row, began_us) for row in running.windows()]
         return history.after((now_us() - began_us) / 1e6, streams.status(), streams.splits(), running.status(), windows)
 
-    while running.query.isActive and since_s < seconds and not (interrupt.asked and history.query.batches):
+    while running.query.isActive and since_s < seconds and not (interrupt.requested and history.query.batches):
         progress = f"{since_s:.0f} of {min(seconds, traffic.seconds):.0f} s" if history.query.batches else WARMING_UP
-        show(history, ENDING if interrupt.asked else progress)
+        show(history, ENDING if interrupt.requested else progress)
         time.sleep(LOOK_EVERY_S)
         writer.check()
         history = look()

@@ -82,11 +82,11 @@ def _warm_up(source: WorkloadStream, folder: Path, interrupt: Interrupt, show: S
 
     It is not cut short: a source of Spark's that is stopped while it starts complains loudly.
     """
-    if interrupt.asked:
+    if interrupt.requested:
         return
     running = _start(source, folder, trigger="availableNow")
     while running.query.isActive:
-        show(History(), ENDING if interrupt.asked else WARMING_UP)
+        show(History(), ENDING if interrupt.requested else WARMING_UP)
         time.sleep(LOOK_EVERY_S)
     end(running, folder.parent)
     shutil.rmtree(folder)
@@ -107,12 +107,12 @@ def _watch(
 ) -> History:
     """Run the query until the time is up, somebody presses Ctrl-C, or it fails; return what was seen meanwhile."""
     history, since_s = History(), 0.0
-    if interrupt.asked:
+    if interrupt.requested:
         return history
     running = _start(source, folder, trigger="500 ms")
     serve(running)
-    while running.query.isActive and since_s < seconds and not (interrupt.asked and history.batches):
-        show(history, ENDING if interrupt.asked else f"{since_s:.0f} of {seconds:.0f} s" if history.batches else WARMING_UP)
+    while running.query.isActive and since_s < seconds and not (interrupt.requested and history.batches):
+        show(history, ENDING if interrupt.requested else f"{since_s:.0f} of {seconds:.0f} s" if history.batches else WARMING_UP)
         time.sleep(LOOK_EVERY_S)
         history = history.after(running.status(), running.windows())
         since_s = (now_us() - history.out_us) / 1e6 if history.out_us else 0.0

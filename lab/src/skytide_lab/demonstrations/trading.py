@@ -90,14 +90,14 @@ def _warm_up(day: TradingDay, folder: Path, slots: int, interrupt: Interrupt, sh
 
     It is not cut short: a source of Spark's that is stopped while it starts complains loudly.
     """
-    if interrupt.asked:
+    if interrupt.requested:
         return
     (folder / "feeds").mkdir(parents=True)
     for name, lines in day.due(0.0, WARM_UP_S, now_us()):
         (folder / "feeds" / f"{name}.{day.format}").write_bytes(lines)
     running = _start(day, folder, "availableNow", slots)
     while running.query.isActive:
-        show(TradingHistory(), ENDING if interrupt.asked else WARMING_UP)
+        show(TradingHistory(), ENDING if interrupt.requested else WARMING_UP)
         time.sleep(LOOK_EVERY_S)
     end(running, folder.parent)
     shutil.rmtree(folder)
@@ -117,7 +117,7 @@ class _Watch:
 
     def watch(self) -> TradingHistory:
         history, since_s, began_us = TradingHistory(), 0.0, now_us()
-        if self.interrupt.asked:
+        if self.interrupt.requested:
             return history
         self.writer.begin(began_us)
         running = _start(self.day, self.folder, TRIGGER, slots=1)
@@ -130,9 +130,9 @@ class _Watch:
             windows = [self.day.in_real_time(row, began_us) for row in running.windows()]
             return history.after(at_s, status, windows, scaler.status().reason, results.new(status.batch))
 
-        while running.query.isActive and since_s < self.seconds and not (self.interrupt.asked and history.looks):
+        while running.query.isActive and since_s < self.seconds and not (self.interrupt.requested and history.looks):
             progress = f"{since_s:.0f} of {min(self.seconds, self.day.seconds):.0f} s" if history.looks else WARMING_UP
-            self.show(history, ENDING if self.interrupt.asked else progress)
+            self.show(history, ENDING if self.interrupt.requested else progress)
             time.sleep(LOOK_EVERY_S)
             self.writer.check()
             history = look()

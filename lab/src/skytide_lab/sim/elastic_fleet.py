@@ -41,7 +41,7 @@ class Machines:
 
 
 @dataclass(frozen=True, eq=False)
-class Assignment:
+class Deployment:
     """Which split reads each stream, and how many nodes process and merge."""
 
     splits: NDArray[np.int32]
@@ -71,7 +71,7 @@ class Moment:
         return self.client_s + self.processing_s + self.merging_s
 
 
-Assign = Callable[[Sample], Assignment]
+Assign = Callable[[Sample], Deployment]
 Shares = Callable[[int], Floats]
 
 
@@ -94,9 +94,9 @@ def elastic(admission: Admission, traffic: FleetTraffic, machines: Machines) -> 
     """Return an assignment by a planner; nodes follow the rates that its strategy expects, now or as far as it looks ahead."""
     planner = admission.build()
 
-    def assign(sample: Sample) -> Assignment:
+    def assign(sample: Sample) -> Deployment:
         plan = planner.plan(sample, traffic.profiles)
-        return Assignment(plan.splits, machines.sized(max(float(plan.next_hz.sum()), float(plan.expected_hz.sum()))))
+        return Deployment(plan.splits, machines.sized(max(float(plan.next_hz.sum()), float(plan.expected_hz.sum()))))
 
     return assign
 
@@ -108,7 +108,7 @@ def static(traffic: FleetTraffic, nodes: int, machines: Machines) -> Assign:
     for stream in np.argsort(-highest, kind="stable"):
         splits[stream] = int(loads.argmin())
         loads[splits[stream]] += highest[stream]
-    fixed = Assignment(splits, Sizing(nodes, machines.sized(nodes * machines.capacity_hz * (1 - machines.headroom)).merging))
+    fixed = Deployment(splits, Sizing(nodes, machines.sized(nodes * machines.capacity_hz * (1 - machines.headroom)).merging))
     return lambda sample: fixed
 
 
@@ -134,7 +134,7 @@ class _Plant:
         self._oldest = np.zeros(streams, np.int64)  # the tick in which the next tuple to be read came
         self._blocked_ticks = np.zeros(streams, np.int64)
         self._choked_ticks = 0
-        self._now: Assignment | None = None
+        self._now: Deployment | None = None
         self._nodes: dict[int, float] = {}  # what waits at each processing node, including removed ones
         self._merge = 0.0
 
@@ -142,7 +142,7 @@ class _Plant:
         waiting = self._arrived - self._taken
         return Sample(now_s, self._traffic.names, self._arrived, waiting, np.zeros(len(waiting), np.bool_))
 
-    def follow(self, wanted: Assignment) -> None:
+    def follow(self, wanted: Deployment) -> None:
         """Redirect streams, and add or remove nodes: what waits at a removed node is still processed there (P1 §3.3)."""
         if self._now is not None:
             self._blocked_ticks[wanted.splits != self._now.splits] = _ticks(self._machines.redirect_s)
@@ -180,7 +180,7 @@ class _Plant:
         waiting = self._arrived - self._taken
         free = np.where(self._blocked_ticks > 0, 0, waiting) * (self._choked_ticks == 0)
         budget = round(self._machines.capacity_hz * TICK_S)
-        return admit(free, self._now.splits, np.full(int(self._now.splits.max()) + 1, budget), turn=tick)
+        return admit(free, self._now.splits, budget, turn=tick)
 
     def _client_s(self, tick: int) -> float:
         """Return how long the oldest tuple that no split has read has waited."""

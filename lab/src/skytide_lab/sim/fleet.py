@@ -117,7 +117,7 @@ class Clients:
         """Let tuples come and be admitted, up to a budget per split; return how many were buffered, and how many streams are still delayed."""
         blocked = self._blocked_ticks > 0
         self.arrived, self.waiting = self.arrived + come, self.waiting + come
-        taken = admit(np.where(blocked, 0, self.waiting), splits, np.full(int(splits.max()) + 1, budget), turn=turn)
+        taken = admit(np.where(blocked, 0, self.waiting), splits, budget, turn=turn)
         self.waiting = self.waiting - taken
         self._owed = np.where(blocked, self.waiting, np.maximum(self._owed - taken, 0))
         self._blocked_ticks = np.maximum(self._blocked_ticks - 1, 0)

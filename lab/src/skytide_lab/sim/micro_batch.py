@@ -14,6 +14,8 @@ from skytide.batch import (
     Event,
     InSource,
     Instruction,
+    Keying,
+    KeysReported,
     Machine,
     PanePart,
     PaneReport,
@@ -31,11 +33,13 @@ from skytide.batch import (
     WindowReport,
     WindowsReported,
 )
+from skytide.errors import InvalidInput
 from skytide.lateness import FixedSlack, observe
 from skytide.routing import Splitting
 from skytide.windows import Windows
 from skytide.workloads.arrivals import SECOND_US
 from skytide.workloads.workload import Workload
+from skytide_lab.sim.key_level import Hashes, KeyLevel, Numbers, ZipfKeys
 
 
 @dataclass(frozen=True)
@@ -55,6 +59,8 @@ class BatchCosts:
     """Additional time per tuple of the slide."""
     driver_task_s: float = 0.0
     """Time of the driver to launch a task of the pane level and to read its report: one task after the other."""
+    key_tuple_s: float = 0.0
+    """Time per tuple in a task of the level of keys, which without tuples takes as long as one of the pane level."""
 
 
 @dataclass(frozen=True)
@@ -70,15 +76,24 @@ class BatchOutcome:
     latency_mean_s: float
     latency_p99_s: float
     """From the end of a window to its result."""
+    moved_groups: int = 0
+    """How many groups of keys went to another slot, if this is an operator on keys."""
 
 
 class BatchPlant:
     """Carries out what a `Machine` decides about a stream, with the given costs."""
 
-    def __init__(self, workload: Workload, costs: BatchCosts, rules: Rules, cores: int) -> None:
-        """Start at time 0 without tuples."""
+    def __init__(self, workload: Workload, costs: BatchCosts, rules: Rules, cores: int, keys: ZipfKeys | None = None) -> None:
+        """Start at time 0 without tuples; with `keys`, the query is an operator on keys."""
+        if (keys is None) != (rules.keying is None):
+            raise InvalidInput(
+                value=f"keys={keys!r}",
+                reason=f"the rules are those of {'windows' if rules.keying is None else 'an operator on keys'}",
+                remedy="give keys with rules that say how to spread them, or neither",
+            )
         self._workload, self._costs, self._rules, self._cores = workload, costs, rules, cores
-        self._machine = Machine(rules, State(), 0.0)
+        self._level = None if keys is None else KeyLevel(keys, costs.task_s, costs.key_tuple_s)
+        self.machine = Machine(rules, State(), 0.0)
         self._ticks = range(0)
         self.state = State()
         self.now_s = 0.0
@@ -91,9 +106,9 @@ class BatchPlant:
         self.now_s += self._costs.batch_s
         events: deque[Event] = deque([BatchStarted(self.state.batch + 1, self.state, began_s)])
         while events:
-            for instruction in self._machine.on(events.popleft()):
+            for instruction in self.machine.on(events.popleft()):
                 events.extend(self._carry_out(instruction))
-        self.pane_utilisations.append(self._machine.status.pane_utilisation or 0.0)
+        self.pane_utilisations.append(self.machine.status.pane_utilisation or 0.0)
         return self.now_s - began_s
 
     def _carry_out(self, instruction: Instruction) -> list[Event]:
@@ -109,9 +124,14 @@ class BatchPlant:
             case ReadAgain():
                 return []  # nothing is cut off here
             case RunKeys():
-                raise NotImplementedError("batches of operators on keys are not simulated")
+                assert self._level is not None
+                reports = self._level.run(instruction)
+                self.now_s += _makespan([report.busy_s for report in reports], self._cores, self._costs.driver_task_s)
+                return [KeysReported(reports, self.now_s)]
             case Record(state):
                 self.state = state
+                if self._level:
+                    self._level.forget({piece.file for pane in state.open.values() for piece in pane.pieces})
                 return []
             case Emit(_, output):
                 self.latencies_s += [self.now_s - row.window_end_us / SECOND_US for row in output.rows]
@@ -125,15 +145,25 @@ class BatchPlant:
         router.renumber(plan.slots)
         counts = workload.counts(self._ticks.start, self._ticks.stop).tolist()
         runs = [(windows.pane_of(tick * workload.tick_us), n) for tick, n in zip(self._ticks, counts, strict=True)]
-        times: dict[int, list[np.ndarray[tuple[int], np.dtype[np.int64]]]] = {}
+        ticks: dict[int, list[tuple[int, int]]] = {}
         for tick, n, slot in zip(self._ticks, counts, splitting.plan(router, runs), strict=True):
-            times.setdefault(slot, []).append(workload.times_us(tick, n)[0])
-        return PaneReport(tuple(self._task(plan, slot, np.concatenate(mine)) for slot, mine in sorted(times.items())))
+            ticks.setdefault(slot, []).append((tick, n))
+        return PaneReport(tuple(self._task(plan, slot, mine) for slot, mine in sorted(ticks.items())))
 
-    def _task(self, plan: RunPanes, slot: int, times: "np.ndarray[tuple[int], np.dtype[np.int64]]") -> PaneTaskReport:
-        in_time = times if plan.punctuation_us is None else times[times >= plan.punctuation_us]
-        panes, tuples = np.unique(self._rules.windows.pane_of(in_time), return_counts=True)
-        parts = [PanePart(pane, n, Piece("", 0, 1, n)) for pane, n in zip(panes.tolist(), tuples.tolist(), strict=True)]
+    def _task(self, plan: RunPanes, slot: int, ticks: list[tuple[int, int]]) -> PaneTaskReport:
+        """Return the report of a task of the pane level on the tuples of some ticks: each tick, and how many it has."""
+        times = np.concatenate([self._workload.times_us(tick, n)[0] for tick, n in ticks])
+        is_in_time = np.ones(len(times), np.bool_) if plan.punctuation_us is None else times >= plan.punctuation_us
+        of_tuples = self._rules.windows.pane_of(times[is_in_time])
+        panes, tuples = np.unique(of_tuples, return_counts=True)
+        file = f"{plan.sequence}-{slot}"
+        parts = [
+            PanePart(pane, n, Piece(file, at, 1, n))
+            for at, (pane, n) in enumerate(zip(panes.tolist(), tuples.tolist(), strict=True))
+        ]
+        if self._level:
+            hashes = np.concatenate([self._level.keys.hashes(tick, n) for tick, n in ticks])[is_in_time]
+            self._level.keep(file, _by_pane(hashes, of_tuples, tuples))
         arrivals = observe(times, plan.newest_us, plan.punctuation_us, plan.leap_us)
         return PaneTaskReport(slot, arrivals, tuple(parts), self._costs.task_s + len(times) * self._costs.tuple_s)
 
@@ -154,10 +184,15 @@ def run_batches(
     cores: int,
     trigger_s: float,
     length_s: float,
+    keys: ZipfKeys | None = None,
+    keying: Keying | None = None,
 ) -> BatchOutcome:
-    """Play a stream, and return its outcome; a batch takes all that came since the one before, and starts at a trigger or when that is done."""
-    rules = Rules(windows, FixedSlack(0), InSource(strategy), pane_slots=slots, trigger_s=trigger_s)
-    plant = BatchPlant(workload, costs, rules, cores)
+    """Play a stream, and return its outcome; a batch takes all that came since the one before, and starts at a trigger or when that is done.
+
+    With keys, it is an operator on them, which `keying` spreads over slots; the windows are then the ticks in which tuples are let in.
+    """
+    rules = Rules(windows, FixedSlack(0), InSource(strategy), pane_slots=slots, trigger_s=trigger_s, keying=keying)
+    plant = BatchPlant(workload, costs, rules, cores, keys)
     tick_s = workload.tick_us / SECOND_US
     ticks, taken = int(length_s / tick_s), 0
     took: list[float] = []
@@ -176,7 +211,13 @@ def run_batches(
         overruns=sum(each > trigger_s for each in took) / max(len(took), 1),
         latency_mean_s=sum(latencies) / max(len(latencies), 1),
         latency_p99_s=latencies[int(0.99 * (len(latencies) - 1))] if latencies else 0.0,
+        moved_groups=plant.state.keyed.moved if plant.state.keyed else 0,
     )
+
+
+def _by_pane(hashes: Hashes, panes: Numbers, counts: Numbers) -> list[Hashes]:
+    """Return the hashes of the tuples of each pane; `panes` are those of the tuples, `counts` say how many of each there are."""
+    return np.split(hashes[np.argsort(panes, kind="stable")], np.cumsum(counts)[:-1])
 
 
 def _makespan(tasks_s: list[float], cores: int, driver_task_s: float) -> float:

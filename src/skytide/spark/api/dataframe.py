@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
-from inspect import Parameter, signature
+from inspect import Parameter, cleandoc, signature
 from typing import Any, Concatenate, ParamSpec
 
 from pyspark.sql import Column, DataFrame
@@ -27,6 +27,7 @@ FLAT = 2  # compared columns: up to that, a skyline has few rows, and merging th
 MAX_SLOTS = 32  # every slot of a shared merge gets a copy of all kept rows
 SLOT = "__skytide_slot"
 OWNER = "__skytide_owner"
+PARAMETERS = "Parameters\n----------\n"  # how the list of them begins in a docstring
 Arguments = ParamSpec("Arguments")
 
 
@@ -54,6 +55,8 @@ def _of_rows(
     parameters = [rows, *list(declared.parameters.values())[1:]]
     function.__signature__ = declared.replace(parameters=parameters, return_annotation=DataFrame)  # type: ignore[attr-defined]
     function.__qualname__, function.__module__ = method.__name__, __name__
+    described = cleandoc(method.__doc__ or "")
+    function.__doc__ = described.replace(PARAMETERS, f"{PARAMETERS}df\n    The rows: a DataFrame that does not stream.\n", 1)
     return function
 
 
@@ -66,11 +69,34 @@ top_k = _of_rows(_OfRows.top_k)
 
 
 def apply(df: DataFrame, query: Query) -> DataFrame:
-    """Ask any query, also one of your own, of all rows of a DataFrame; return the answer as a lazy DataFrame.
+    """Return the answer to any query, also one of your own, over all rows of a DataFrame, as a lazy DataFrame.
 
     Each partition keeps what can still matter. The merge is then divided: by `diff` columns where there are some, otherwise each
     slot decides about a share of the kept rows against all of them. One task merges the rows of a query that allows neither, and the
-    skyline of two columns. Few rows that are cheap to have are answered in one task altogether.
+    skyline of two columns. Few rows that are cheap to have are answered in one task altogether. More in [skyline.md](skyline.md).
+
+    Parameters
+    ----------
+    df
+        The rows: a DataFrame that does not stream.
+    query
+        What is asked: one of skytide's queries, or an object of your own class below `skytide.Query`.
+
+    Returns
+    -------
+    DataFrame
+        Rows of `df`, in no order, with the columns that the query adds. Nothing is computed before an action asks for it.
+
+    Raises
+    ------
+    InvalidInput
+        If the rows stream, the query is none, a column does not exist or cannot be compared, or a name is taken by skytide.
+
+    Examples
+    --------
+    ```python
+    skytide.apply(hotels, Cheapest("price")).show()  # Cheapest(Query) is your own
+    ```
     """
     check_asked(df, query)
     if df.isStreaming:
@@ -127,10 +153,10 @@ def _is_cheap(plan: Any) -> bool:
     while steps:
         step = steps.pop()
         below = [step.children().apply(number) for number in range(step.children().size())]
-        node = step.nodeName()
-        if node == "LogicalRelation" and not below:
+        name = step.nodeName()
+        if name == "LogicalRelation" and not below:
             files += step.relation().location().allFiles().size()  # fails if it has no files, or they are not listed yet
-        elif not (node in CHEAP if below else node in AT_HAND or _is_filled_cache(step)):
+        elif not (name in CHEAP if below else name in AT_HAND or _is_filled_cache(step)):
             return False
         steps += below
     return files <= MAX_FILES

@@ -21,19 +21,19 @@ from skytide.keyed import RoutingTable
 from skytide.records import QueryState, Slots, Status, WindowRow
 from skytide.records.printing import Printed
 from skytide.spark.api.options import check_slots
-from skytide.spark.api.subject import query_subject
+from skytide.spark.api.watching import query_subject
 from skytide.spark.compat import JAVA_GONE, found_nothing_new, java_ends, spark_ended
 from skytide.spark.engine.emitting import window_table
 from skytide.spark.engine.engine import Engine
 from skytide.spark.engine.jobs import SparkJobs
 from skytide.spark.fleet import Fleet
+from skytide.spark.fleet.watching import fleet_subject
 from skytide.spark.session.failure import by_end_of_spark, reason
 from skytide.spark.session.interrupt import Interrupt
 from skytide.spark.sinks.memory import Memory
 from skytide.spark.sources.panes import OwnSource
-from skytide.spark.watching import fleet_subject
 from skytide.watch.serving import export, serve
-from skytide.watch.snapshots import Subject
+from skytide.watch.snapshots import OVER, Subject
 
 if TYPE_CHECKING:
     from skytide.watch.exporter import Exporter
@@ -250,7 +250,7 @@ class Run(Printed):
                     self._cut_off()
                     self._check_java()
                     return True
-                if interrupt.asked:
+                if interrupt.requested:
                     print(ENDING, file=sys.stderr, flush=True)
                     self.stop()
                     return True
@@ -306,7 +306,7 @@ class Run(Printed):
         """Return what there is to watch: the query, and the fleet that it reads."""
         return [
             query_subject(self, self._engine),
-            *([fleet_subject(self._source, self)] if isinstance(self._source, Fleet) else []),
+            *([fleet_subject(self._source, lambda: self.status().state in OVER)] if isinstance(self._source, Fleet) else []),
         ]
 
     def _check_keyed(self, value: str) -> None:

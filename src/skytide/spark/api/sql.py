@@ -23,10 +23,29 @@ ROW = "__skytide_row"
 
 
 def register(spark: SparkSession) -> None:
-    """Register the queries as SQL table functions in this session.
+    """Register the queries as SQL table functions in a session.
 
     `skyline`, `skyband`, `levels`, `k_dominant`, `top_delta` and `top_k` take TABLE(...), the preferences as text, and the
-    query's own argument, by name or place; all take `nulls => 'drop'` or `'worst'`, and skyline takes `distinct => true`.
+    query's own argument, by name or in order; all take `nulls => 'drop'` or `'worst'`, and skyline takes `distinct => true`. More in
+    [skyline.md](skyline.md).
+
+    Parameters
+    ----------
+    spark
+        The session; registering again does no harm.
+
+    Raises
+    ------
+    InvalidInput
+        If it is not a session. A wrong argument of a function is refused when its statement is analysed.
+
+    Examples
+    --------
+    ```python
+    skytide.register(spark)
+    spark.sql("SELECT * FROM skyline(TABLE(hotels), 'price MIN, stars MAX, city DIFF')").show()
+    spark.sql("SELECT * FROM top_k(TABLE(hotels), 'price MIN', k => 10)").show()
+    ```
     """
     kind_of("spark", spark, SparkSession, reason="not a Spark session", remedy="pass your session")
     for name in QUERIES:
@@ -43,8 +62,8 @@ class _Declared(Asks[Query]):
 def built(name: str, given: list[Any], named: dict[str, Any]) -> Query:
     """Return a query from the arguments of its table function: the preferences as text, then its other arguments, in order."""
     method = getattr(_Declared(), name)
-    others = [parameter for parameter in signature(method).parameters.values() if parameter.name not in ("preferences", "by")]
-    takes = Signature([Parameter("preferences", Parameter.POSITIONAL_OR_KEYWORD), *(_in_sql(parameter) for parameter in others)])
+    others = [option for option in signature(method).parameters.values() if option.name not in ("preferences", "by")]
+    takes = Signature([Parameter("preferences", Parameter.POSITIONAL_OR_KEYWORD), *(_in_sql(option) for option in others)])
     try:
         arguments = takes.bind(*given, **named).arguments
     except TypeError as error:
@@ -78,7 +97,7 @@ def _table_function(name: str) -> type:
                 raise InvalidInput(
                     value="the first argument", reason="not a table", remedy="write TABLE(hotels) or TABLE(SELECT ...)"
                 )
-            query = built(name, [each.value for each in given], {key: each.value for key, each in named.items()})
+            query = built(name, [argument.value for argument in given], {key: argument.value for key, argument in named.items()})
             schema = arrow_schema(table.dataType)
             query.check(schema)
             for column in schema.names:
@@ -115,7 +134,7 @@ def _table_function(name: str) -> type:
                 yield (*self.rows[i], *values)
 
         def _table(self) -> pa.Table:
-            columns = {name: pa.array([row[name] for row in self.rows], kind) for name, kind in self.compared.items()}
+            columns = {name: pa.array([row[name] for row in self.rows], data_type) for name, data_type in self.compared.items()}
             return pa.table({**columns, ROW: pa.array(range(len(self.rows)), pa.int64())})
 
     return TableFunction

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from skytide.batch import Piece, RunKeys
 from skytide.keyed import Chunk, SlotReport, StoredChunk, gathered, to_merge
 from skytide.keyed.chunk import Live, all_keys
-from skytide.keyed.state import ROWS, STATES, mask_of
+from skytide.keyed.state import ROWS, STATES, heaviest, mask_of
 from skytide.keyed.work import HASH, Chunks
 from skytide.spark.checkpoint import Files
 from skytide.spark.checkpoint.files import fresh_name
@@ -23,9 +23,6 @@ from skytide.spark.engine.chunk_memory import memory
 from skytide.spark.engine.panes import REPORT
 from skytide.spark.engine.spec import QuerySpec
 from skytide.spark.sinks.base import Stages
-
-KEYS_REPORTED = 8
-"""The number of most frequent keys that a slot reports."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +77,7 @@ class _Slot:
                     chunks.append(self._written(whole, kind))
         groups = self._table.groups_of(hashes)
         numbers, counts = np.unique(groups, return_counts=True)
-        heavy = _heaviest(hashes)
+        heavy = heaviest(hashes)
         return SlotReport(
             slot=self._slot,
             tuples=len(hashes),
@@ -161,10 +158,3 @@ def _by_file(pieces: tuple[Piece, ...]) -> dict[str, list[Piece]]:
 
 def _all(hashes: NDArray[np.uint64]) -> NDArray[np.bool_]:
     return np.ones(len(hashes), np.bool_)
-
-
-def _heaviest(hashes: NDArray[np.uint64]) -> dict[int, tuple[int, int]]:
-    """Return the keys that came most often: how often, and where the first of their tuples is."""
-    keys, places, counts = np.unique(hashes, return_index=True, return_counts=True)
-    most = np.argsort(-counts, kind="stable")[:KEYS_REPORTED]
-    return {int(keys[n]): (int(counts[n]), int(places[n])) for n in most.tolist()}

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from skytide.spark.fleet.feeds.feed import REPLACED, TRUNCATED, Counts, Floats, Look, Skipped
+from skytide.spark.fleet.feeds.feed import REPLACED, TRUNCATED, Counts, Discovery, Floats, Skipped
 
 
 class Arrived:
@@ -23,23 +23,23 @@ class Arrived:
         self._others: set[str] = set()
 
     def lost(self, skipped: Iterable[Skipped]) -> None:
-        """Count the streams of them that are others by now anew, from the next look on."""
-        self._others.update(each.stream for each in skipped if each.reason in (REPLACED, TRUNCATED))
+        """Count the streams of them that are others by now anew, from the next discovery on."""
+        self._others.update(loss.stream for loss in skipped if loss.reason in (REPLACED, TRUNCATED))
 
-    def count(self, look: Look) -> Counts:
-        """Return how many tuples of each stream have come until a look."""
-        if self._names != look.book.names:
-            before = np.array([self._rows.get(name, -1) for name in look.book.names], np.int64)
-            known = before >= 0
+    def count(self, discovery: Discovery) -> Counts:
+        """Return how many tuples of each stream have come until a discovery."""
+        if self._names != discovery.states.names:
+            before = np.array([self._rows.get(name, -1) for name in discovery.states.names], np.int64)
+            counted = before >= 0
             reached, counts = np.zeros(len(before), np.int64), np.zeros(len(before))
-            reached[known], counts[known] = self._reached[before[known]], self._counts[before[known]]
-            self._names, self._rows, self._reached, self._counts = look.book.names, look.book.rows, reached, counts
-        self.lost(look.skipped)
+            reached[counted], counts[counted] = self._reached[before[counted]], self._counts[before[counted]]
+            self._names, self._rows, self._reached, self._counts = discovery.states.names, discovery.states.rows, reached, counts
+        self.lost(discovery.skipped)
         anew = [self._rows[name] for name in self._others if name in self._rows]
         self._others.clear()
-        grown = np.maximum(look.reached - self._reached, 0)
-        self._counts = self._counts + grown / look.lengths
+        grown = np.maximum(discovery.reached - self._reached, 0)
+        self._counts = self._counts + grown / discovery.lengths
         self._counts[anew] = 0.0
-        away = look.book.away > 0  # it shows up to where it was let in
-        self._reached = np.where(away, np.maximum(look.reached, self._reached), look.reached)
+        away = discovery.states.away > 0  # it shows up to where it was let in
+        self._reached = np.where(away, np.maximum(discovery.reached, self._reached), discovery.reached)
         return np.ceil(self._counts).astype(np.int64)

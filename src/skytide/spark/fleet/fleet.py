@@ -22,13 +22,13 @@ from skytide.records.secret import Address
 from skytide.routing import Splitting
 from skytide.spark.checkpoint import Files
 from skytide.spark.checkpoint.folder import OwnedFolder
-from skytide.spark.fleet.board import Board, Control
+from skytide.spark.fleet.channel import Channel, Control
 from skytide.spark.fleet.feeds import STREAM
 from skytide.spark.fleet.reader import FleetReader
 from skytide.spark.fleet.settings import Settings, schema_text
 from skytide.spark.fleet.source import register_fleet
-from skytide.spark.fleet.standing import splits_of
-from skytide.spark.watching import fleet_subject
+from skytide.spark.fleet.status import splits_of
+from skytide.spark.fleet.watching import fleet_subject
 from skytide.watch.serving import export, serve
 from skytide.windows import Duration, duration_us
 
@@ -38,14 +38,31 @@ if TYPE_CHECKING:
 
 
 class Fleet(Printed):
-    """Streams that come and go, read through one source. Made by `fleet`."""
+    """Streams that come and go, read through one source. Made by `fleet`.
+
+    `skytide.stream(fleet)` asks queries of it; `load` returns it as a DataFrame. Several queries may read one fleet. More in
+    [fleet.md](fleet.md).
+
+    Parameters
+    ----------
+    settings
+        What `fleet` was given.
+
+    Examples
+    --------
+    >>> sensors = fleet("/data/feeds", schema="ts timestamp, x double")
+    >>> sensors.declare("sensor7", Profile(max_hz=5_000))
+    >>> sensors.suspend("sensor8")
+    >>> sensors.status().streams  # no query has read it yet
+    0
+    """
 
     def __init__(self, settings: Settings) -> None:
-        """Open a board, through which this object and the readers of its queries communicate."""
+        """Open a channel, through which this object and the readers of its queries communicate."""
         path = tempfile.mkdtemp(prefix="skytide-fleet-")
         atexit.register(shutil.rmtree, path, ignore_errors=True)  # a query may outlive this object
-        self.settings = replace(settings, board=path)
-        self._board, self._control = Board(path), Control()
+        self.settings = replace(settings, channel=path)
+        self._channel, self._control = Channel(path), Control()
 
     def lines(self) -> list[tuple[str, str]]:
         """Return where the streams are, and how the fleet is doing."""
@@ -58,8 +75,25 @@ class Fleet(Printed):
     def load(self, spark: SparkSession, *, checkpoint: str | os.PathLike[str] | None = None) -> DataFrame:
         """Return the streams as one streaming DataFrame: the columns of the schema, and `stream`, the name of each row's stream.
 
-        The positions of streams are noted in the `checkpoint` of the query if that is named here, too; otherwise in Spark's log, which is
-        as safe, but takes more space: some 5 bytes per stream and batch.
+        Parameters
+        ----------
+        spark
+            The session to read in.
+        checkpoint
+            The checkpoint of the query that will read it, for the positions of streams. Without it they are in Spark's log of offsets,
+            which is as safe, but takes more space: some 5 bytes per stream and batch.
+
+        Raises
+        ------
+        InvalidInput
+            If the schema has a column that cannot be read, or the folder or server does not answer.
+
+        Examples
+        --------
+        ```python
+        rows = sensors.load(spark, checkpoint="/data/checkpoint")
+        rows.writeStream.format("console").option("checkpointLocation", "/data/checkpoint").start()
+        ```
         """
         settings = self.settings
         if checkpoint is not None:
@@ -82,7 +116,7 @@ class Fleet(Printed):
 
     def expected_hz(self) -> float | None:
         """Return how many tuples per second are expected of all streams together, by forecasts and declarations."""
-        status = self._board.status()
+        status = self._channel.status()
         return None if status is None else FleetStatus(**status).expected_hz
 
     def folder(self) -> OwnedFolder | None:
@@ -97,41 +131,109 @@ class Fleet(Printed):
         return FleetReader(settings, feed)
 
     def declare(self, stream: str, profile: Profile) -> None:
-        """Declare what is known of a stream, from the next batch on; the stream need not exist yet."""
+        """Declare what is known of a stream, from the next batch on.
+
+        Parameters
+        ----------
+        stream
+            Its name; it need not exist yet.
+        profile
+            Its characteristics, which replace those declared before.
+
+        Raises
+        ------
+        InvalidInput
+            If the name is not a text, or the profile not a `Profile`.
+        """
         words("stream", stream, "sensor:7")
         kind_of("profile", profile, Profile, reason="not a profile", remedy="pass Profile(max_hz=5_000), or other characteristics")
         self._set_control(replace(self._control, profiles={**self._control.profiles, stream: profile}))
 
     def suspend(self, *streams: str) -> None:
-        """Let nothing of some streams in from the next batch on; they keep their place, even when the query is started again."""
+        """Let nothing of some streams in from the next batch on; they keep their positions, even when the query is started again.
+
+        Parameters
+        ----------
+        streams
+            Their names. Those that no stream has are in `status().unknown`.
+
+        Raises
+        ------
+        InvalidInput
+            If none is named, or a name is not a text.
+        """
         self._set_suspended(streams, True)
 
     def resume(self, *streams: str) -> None:
-        """Let streams in again: they catch up from where they were, as fast as the others leave room."""
+        """Let streams in again: they catch up from where they were, as fast as the others leave room.
+
+        Parameters
+        ----------
+        streams
+            Their names, as for `suspend`.
+        """
         self._set_suspended(streams, False)
 
     def status(self) -> FleetStatus:
-        """Return how the fleet is doing, as of its query's latest look."""
-        return FleetStatus(**(self._board.status() or {}))
+        """Return how the fleet is doing, as of its query's latest batch; before the first, everything is 0."""
+        return FleetStatus(**(self._channel.status() or {}))
 
     def splits(self) -> list[SplitStatus]:
         """Return which streams each split reads, and how it is doing, as of at most a second ago."""
-        streams = self._board.streams()
+        streams = self._channel.streams()
         return [] if streams is None else splits_of(streams, self.status().capacity_hz)
 
     def streams(self) -> pa.Table:
-        """Return a row for each stream: its split, rates, and what is buffered of it, as of at most a second ago."""
-        found = self._board.streams()
-        if found is None:
-            raise InvalidInput(value="streams()", reason="no query has looked at the fleet yet", remedy="start one first")
-        return found
+        """Return a row for each stream: its split, rates, and what is buffered of it, as of at most a second ago.
+
+        Raises
+        ------
+        InvalidInput
+            If no query has read the fleet yet.
+        """
+        streams = self._channel.streams()
+        if streams is None:
+            raise InvalidInput(value="streams()", reason="no query has read this fleet yet", remedy="start one first")
+        return streams
 
     def serve(self, address: str = "127.0.0.1", port: int | None = None, *, token: str | None = None) -> "Page":
-        """Show the fleet on a live page, and return the page; `run.serve()` shows a query with its fleet."""
+        """Show the fleet on a live page, and return the page; `run.serve()` shows a query with its fleet.
+
+        Parameters
+        ----------
+        address
+            The address to listen on.
+        port
+            The port; by default the first free one from 4090 on.
+        token
+            What a viewer has to show, unless on this machine; by default one is made, which is in the page's `url`.
+
+        Raises
+        ------
+        InvalidInput
+            If it cannot listen there, or the token is too short.
+        SkytideError
+            If what a page needs is not installed.
+        """
         return serve([fleet_subject(self)], address, port, token)
 
     def metrics(self, port: int, address: str = "127.0.0.1") -> "Exporter":
-        """Let Prometheus read how it is doing, and return the exporter."""
+        """Let Prometheus read how the fleet is doing, and return the exporter.
+
+        Parameters
+        ----------
+        port
+            The port to listen on; 0 for a free one.
+        address
+            The address to listen on.
+
+        Raises
+        ------
+        InvalidInput
+            If it cannot listen there.
+        SkytideError
+            If what metrics need is not installed.
+        """
         return export([fleet_subject(self)], port, address)
 
     def _set_suspended(self, streams: tuple[str, ...], value: bool) -> None:
@@ -142,7 +244,7 @@ class Fleet(Printed):
         self._set_control(replace(self._control, suspended={**self._control.suspended, **dict.fromkeys(streams, value)}))
 
     def _set_control(self, control: Control) -> None:
-        self._board.write_control(control)
+        self._channel.write_control(control)
         self._control = control
 
 
@@ -163,24 +265,69 @@ def fleet(
     hold: Duration | None = None,
     invalid: str | os.PathLike[str] | None = None,
 ) -> Fleet:
-    """Return many streams that are read together.
+    """Return many streams that are read together, in as few tasks as their load needs.
 
-    - Where: a folder with one growing file per stream, named after the stream. Its `format`, which is also the extension of the files, is
-      "jsonl", "csv" (with a `header`, the first line of a file names its columns, in any order) or "arrow" (Arrow IPC streams).
-      Or a Redis server, "redis://localhost:6379/0", or "redis://:password@localhost:6379/0", whose password nothing prints, with the
-      pattern `streams` ("sensor:*"): each key that matches is a stream. An entry
-      has one field per column, or, with the `format` "jsonl" or "csv", a single field with JSON or CSV.
-      Or Kafka, "kafka://localhost:9092", with some `topics`: each partition is a stream, named `topic-partition`, and the value of a
-      message is a JSON object, or CSV.
-    - What: the columns of the `schema`, as Spark writes them. Missing fields are NULL. A record that cannot be read is counted, and
-      written to the folder `invalid`, if one is named.
-    - From when: `starting` "earliest"; or "latest", which skips what is there when a query first looks.
-    - How much: a batch has up to `splits` tasks (default: as many as there are cores); only as many as are needed are opened. A split
-      takes what it can do in an `interval`, which should be that of the trigger; streams move away from a split that is more than the
-      `latency` behind. The `strategy` decides which: "drfm", or P1's others, "drf", "ari", "ard" and "par". What a split can do is
-      measured, unless `capacity_hz` gives it in tuples per second.
-    - How long windows wait for a stream of which something was kept waiting: until it has caught up, or, with `hold`, until it is that far
-      behind the newest tuple, by the times of tuples ("10 minutes"); what comes of it after that may be late.
+    More in [fleet.md](fleet.md).
+
+    Parameters
+    ----------
+    place
+        Where the streams are. A folder has one growing file per stream, named after the stream. On a Redis server,
+        "redis://localhost:6379/0" or "redis://:password@localhost:6379/0", whose password nothing prints, each key that matches `streams`
+        is a stream. In Kafka, "kafka://localhost:9092", each partition of the `topics` is a stream, named `topic-partition`.
+    schema
+        The columns, as Spark writes them: "ts timestamp, x double", or a StructType. Missing fields are NULL.
+    format
+        What records are. In a folder, where it is also the extension of the files: "jsonl" (the default), "csv" or "arrow" (Arrow IPC
+        streams). In Redis: "fields" (the default), one field of an entry per column, or a single field with "jsonl" or "csv". In Kafka,
+        the value of a message: "jsonl" (the default) or "csv".
+    streams
+        The pattern of the keys, only for Redis: "sensor:*".
+    topics
+        Names separated by commas, only for Kafka: "trades, quotes".
+    header
+        Whether the first line of each CSV file names its columns, which may then be in any order.
+    starting
+        "earliest", or "latest", which skips what is there when a query first reads the fleet.
+    splits
+        How many tasks a batch has at most; by default as many as there are cores. Only as many as are needed are opened.
+    interval
+        The time between two batches, which should be that of the trigger: a split takes what it can do in that time.
+    latency
+        Streams move away from a split that is further behind than this.
+    strategy
+        What decides which streams move: "drfm" (by forecasts and declarations), or P1's others, "drf", "ari", "ard" and "par".
+    capacity_hz
+        How many tuples per second a split can take; by default, that is measured.
+    hold
+        How long windows wait for a stream of which something was kept waiting: by default until it has caught up, otherwise until it is
+        that far behind the newest tuple, by the times of tuples ("10 minutes"); what comes of it after that may be late.
+    invalid
+        A folder for records that cannot be read; they are counted in any case.
+
+    Returns
+    -------
+    Fleet
+        What `skytide.stream` takes; nothing is read before a query starts.
+
+    Raises
+    ------
+    InvalidInput
+        If an argument is not what is described here, or belongs to another system than that of the `place`.
+
+    Examples
+    --------
+    >>> sensors = fleet("/data/feeds", schema="ts timestamp, x double", format="csv", header=True, latency="2 s")
+    >>> sensors.settings.splits is None
+    True
+    >>> fleet("redis://localhost", schema="x double")
+    Traceback (most recent call last):
+    ...
+    skytide.errors.InvalidInput: a fleet in Redis: streams is missing; give streams with it
+
+    ```python
+    run = skytide.stream(sensors).window("30 s", slide="10 s").skyline(low("x")).start("console", checkpoint="/data/checkpoint")
+    ```
     """
     text = os.fspath(place) if isinstance(place, str | os.PathLike) else None
     if not isinstance(text, str) or not text.strip():

@@ -221,7 +221,7 @@ _MEANING = {escape[1]: text for text, escape in Cells.ESCAPES.items()}
 
 
 def _unescaped(text: str) -> str:
-    return _ESCAPED.sub(lambda found: _MEANING.get(found[1], found[0]), text)
+    return _ESCAPED.sub(lambda escape: _MEANING.get(escape[1], escape[0]), text)
 
 
 def arrow_message_length(data: bytes) -> int | None:
@@ -254,18 +254,22 @@ def _body_length(message: bytes) -> int:
     size = int.from_bytes(message[vtable : vtable + 2], "little")
     if size < 12:
         return 0
-    place = int.from_bytes(message[vtable + 10 : vtable + 12], "little")
-    return int.from_bytes(message[table + place : table + place + 8], "little", signed=True) if place else 0
+    offset = int.from_bytes(message[vtable + 10 : vtable + 12], "little")
+    return int.from_bytes(message[table + offset : table + offset + 8], "little", signed=True) if offset else 0
 
 
 def check_readable(schema: pa.Schema) -> None:
     """Refuse columns that a line of text cannot hold."""
     for column in schema:
-        kind = column.type
+        column_type = column.type
         plain = (pa.types.is_string, pa.types.is_boolean, pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
-        if not any(fits(kind) for fits in plain) and not pa.types.is_timestamp(kind) and not pa.types.is_date32(kind):
+        if (
+            not any(fits(column_type) for fits in plain)
+            and not pa.types.is_timestamp(column_type)
+            and not pa.types.is_date32(column_type)
+        ):
             raise InvalidInput(
-                value=f"column {column.name} of type {kind}",
+                value=f"column {column.name} of type {column_type}",
                 reason="streams are read into plain columns only",
                 remedy="read it as a string, and parse that in the DataFrame, for instance with from_json",
             )

@@ -1,6 +1,6 @@
-"""The reader of a fleet. On the driver it looks at all streams, plans, and lets tuples in; copies of it read in the tasks.
+"""The reader of a fleet. On the driver it discovers all streams, assigns them, and lets tuples in; copies of it read in the tasks.
 
-`partitions` is the assignment of streams to splits. It follows from the note of the batch alone, so a repeated batch reads the same ranges
+`partitions` is the assignment of streams to splits. It follows from the log entry of the batch alone, so a repeated batch reads the same ranges
 in the same splits, whatever the fleet looks like by then.
 """
 
@@ -20,20 +20,20 @@ from numpy.typing import NDArray
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 
-from skytide.admission import STRATEGIES, Admission, Plan, Sample, admit
+from skytide.admission import STRATEGIES, Admission, Assignment, Sample, admit
 from skytide.errors import SkytideError
 from skytide.spark.checkpoint import Files
 from skytide.spark.checkpoint.folder import OwnedFolder
 from skytide.spark.clock import Now, time_of_day
 from skytide.spark.fleet.arrived import Arrived
-from skytide.spark.fleet.board import Board, Control
-from skytide.spark.fleet.book import Book
+from skytide.spark.fleet.batch_log import NO_BATCH, BatchEntry, BatchLog, FileBatchLog, InlineBatchLog, Offset, Ranges
 from skytide.spark.fleet.capacity import Capacity
-from skytide.spark.fleet.feeds import Cut, Feed, Look, NotNowError, Range, Records, Skipped
-from skytide.spark.fleet.notes import NOTHING, FileNotes, InlineNotes, Note, Notes, Offset, Ranges
+from skytide.spark.fleet.channel import Channel, Control
+from skytide.spark.fleet.feeds import Cut, Discovery, Feed, Range, Records, Skipped, UnavailableError
 from skytide.spark.fleet.reports import Counts, Inbox, Report, Reporter, Wait
 from skytide.spark.fleet.settings import Settings
-from skytide.spark.fleet.standing import FORGOTTEN, MOVED, standing, streams_table
+from skytide.spark.fleet.states import StreamStates
+from skytide.spark.fleet.status import FORGOTTEN, MOVED, status_fields, streams_table
 
 if TYPE_CHECKING:  # the pane level loads the compiled queries, which not every process needs
     from skytide.routing import Router
@@ -44,7 +44,7 @@ OWNER, SPARKS = "owner", "(of a query on fleet.load())"
 STREAMS_EVERY_S = 1.0
 """The minimum time between two reports of how each stream is doing."""
 MIN_PERIOD_S = 1.0
-"""The minimum time between two looks at rates and overload."""
+"""The minimum time between two observations of rates and overload."""
 _log = logging.getLogger(__name__)
 
 
@@ -61,7 +61,7 @@ class Split(InputPartition):
     @cached_property
     def ranges(self) -> tuple[Range, ...]:
         """The ranges one by one."""
-        return self.columns.each()
+        return self.columns.to_ranges()
 
 
 class FleetReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -70,19 +70,19 @@ class FleetReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, settings: Settings, feed: Feed, clock: Now = time_of_day) -> None:
         self.settings, self.feed, self.clock = settings, feed, clock
         self.max_splits = settings.splits or os.cpu_count() or 1
-        self._board = Board(settings.board) if settings.board else None
+        self._channel = Channel(settings.channel) if settings.channel else None
         self._capacity = Capacity(settings.interval_us / 1e6, settings.latency_us / 1e6, settings.capacity_hz)
         self._planner = self._admission().build()
-        self._latest: tuple[Offset, Note] = {"sequence": 0, "tuples": 0}, NOTHING
+        self._latest: tuple[Offset, BatchEntry] = {"sequence": 0, "tuples": 0}, NO_BATCH
         self._waiting = 0
         self._freezing = False
-        self._frozen: Look | None = None
+        self._frozen: Discovery | None = None
         self._name = uuid.uuid4().hex  # several queries may read one fleet
         self._reports: list[Report] = []
-        self._learned = (0, 0), Book()
+        self._learned = (0, 0), StreamStates()
         self._resumed = self._claimed = False
         self._arrived = Arrived()
-        self._moved = 0  # streams, since the last note
+        self._moved = 0  # streams, since the last entry
         self._streams_s = 0.0  # when each stream was last reported
 
     def _admission(self) -> Admission:
@@ -98,8 +98,8 @@ class FleetReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return FleetReader, (self.settings, self.feed)
 
     @cached_property
-    def _notes(self) -> Notes:
-        return FileNotes(Files(self.settings.notes)) if self.settings.notes else InlineNotes()
+    def _batch_log(self) -> BatchLog:
+        return FileBatchLog(Files(self.settings.notes)) if self.settings.notes else InlineBatchLog()
 
     @cached_property
     def _inbox(self) -> Inbox | None:
@@ -111,39 +111,41 @@ class FleetReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {"sequence": 0, "tuples": 0}
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
-        """Look at all streams, plan, let in what the splits can take, and return the offset after that."""
+        """Discovery at all streams, plan, let in what the splits can take, and return the offset after that."""
         began, now_s = time.perf_counter(), self.clock()
         self._resume(start)
         self._collect(start, now_s)
-        control = self._board.control() if self._board else Control()
+        control = self._channel.control() if self._channel else Control()
         try:
-            look = self._look(start, control)
-        except NotNowError as error:  # nothing is lost by waiting
+            discovery = self._discover(start, control)
+        except UnavailableError as error:  # nothing is lost by waiting
             if self._freezing or self._frozen is not None:  # but a query that takes what is there would end
-                raise SkytideError(f"{error}; start the query again: it goes on where it was") from error
-            _log.warning("%s", error)
+                raise SkytideError(f"{error}; restart the query: it resumes where it was") from error
+            _log.warning("%s; trying again with the next batch", error)
             return start
-        waiting = np.where(look.book.suspended, 0, look.waiting)
-        plan = self._planner.plan(self._sample(look, now_s), control.profiles, capacity_hz=self._capacity.sustained_hz)
-        take = admit(waiting, plan.splits, dict.fromkeys(plan.open, self._capacity.budget), turn=start["sequence"])
-        cut = self.feed.cut(look, take)
+        waiting = np.where(discovery.states.suspended, 0, discovery.waiting)
+        assignment = self._planner.plan(self._sample(discovery, now_s), control.profiles, capacity_hz=self._capacity.sustained_hz)
+        take = admit(waiting, assignment.splits, self._capacity.budget, turn=start["sequence"])
+        cut = self.feed.cut(discovery, take)
         self._waiting = int((waiting - take).sum())
-        self._moved += len(plan.redirected)
+        self._moved += len(assignment.redirected)
         self._arrived.lost(cut.skipped)
-        counts = self._counted(start, (*look.skipped, *cut.skipped), look.forgotten)
+        counts = self._counted(start, (*discovery.skipped, *cut.skipped), discovery.forgotten)
         offset = start
-        news = self._from_latest(start) or look.changed or look.skipped or cut.skipped  # is noted, though nothing may be let in
-        if news or (cut.book.at != cut.begin).any():
+        changed = (
+            self._from_latest(start) or discovery.changed or discovery.skipped or cut.skipped
+        )  # is logged, though nothing may be let in
+        if changed or (cut.states.at != cut.begin).any():
             behind = take < waiting
-            behind[[cut.book.rows[name] for name in cut.unreadable]] = False  # nobody knows for how long
-            after = cut.book.with_(split=plan.splits, behind=behind)
-            note = Note(after, cut.begin, cut.begin_tail, look.book.behind, counts, self._planner.learned())
+            behind[[cut.states.rows[name] for name in cut.unreadable]] = False  # nobody knows for how long
+            after = cut.states.with_(split=assignment.splits, behind=behind)
+            entry = BatchEntry(after, cut.begin, cut.begin_tail, discovery.states.behind, counts, self._planner.learned())
             offset = {"sequence": start["sequence"] + 1, "tuples": start["tuples"] + int(take.sum())}
             if self.settings.invalid:
                 offset[OWNER] = start.get(OWNER) or uuid.uuid4().hex
-            offset |= self._notes.put(offset["sequence"], note)
-            self._latest, self._moved = (offset, note), 0
-        self._report(look, cut, plan, waiting - take, counts, offset, now_s, time.perf_counter() - began)
+            offset |= self._batch_log.put(offset["sequence"], entry)
+            self._latest, self._moved = (offset, entry), 0
+        self._report(discovery, cut, assignment, waiting - take, counts, offset, now_s, time.perf_counter() - began)
         return offset
 
     def reportLatestOffset(self) -> Offset | None:
@@ -152,7 +154,7 @@ class FleetReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {**offset, "tuples": offset["tuples"] + self._waiting} if offset["sequence"] else None
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Take what is there with the first look, and nothing that comes later."""
+        """Take what is there at the first discovery, and nothing that comes later."""
         self._freezing = True
 
     def partitions(self, start: Offset, end: Offset) -> list[Split]:
@@ -163,12 +165,12 @@ class FleetReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._splits(end)
 
     def _splits(self, end: Offset) -> list[Split]:
-        """Return what each split reads, by the note of the batch."""
-        return [Split(split, end["sequence"], found, self._name) for split, found in self._note(end).splits().items()]
+        """Return what each split reads, by the log entry of the batch."""
+        return [Split(split, end["sequence"], ranges, self._name) for split, ranges in self._entry(end).splits().items()]
 
     def commit(self, end: Offset) -> None:
-        """Forget the notes of batches long ago."""
-        self._notes.forget(end["sequence"])
+        """Forget the log entries of batches long ago."""
+        self._batch_log.forget(end["sequence"])
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a split."""
@@ -209,39 +211,39 @@ class FleetReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return how many batches there were up to an offset."""
         return int(offset["sequence"])
 
-    def _note(self, offset: Offset) -> Note:
+    def _entry(self, offset: Offset) -> BatchEntry:
         if offset["sequence"] == 0:
-            return NOTHING
-        latest, note = self._latest
+            return NO_BATCH
+        latest, entry = self._latest
         if latest == offset:
-            return note
+            return entry
         try:
-            return self._notes.get(offset)
+            return self._batch_log.get(offset)
         except FileNotFoundError:
             raise SkytideError(
-                f"{self.settings.notes}/{offset['note']}: the note of a batch is missing; "
-                "restore the whole checkpoint folder, or start with another one"
+                f"{self.settings.notes}/{offset['note']}: the log entry of batch {offset['sequence']} is missing; "
+                "restore the whole checkpoint, or start with a new one"
             ) from None
 
-    def _look(self, start: Offset, control: Control) -> Look:
-        """Return a look at the streams, from where a batch starts."""
-        look = self.feed.look(self._learned_book(start), newest=self._from_latest(start))
+    def _discover(self, start: Offset, control: Control) -> Discovery:
+        """Return how far streams can be read, from where a batch starts."""
+        discovery = self.feed.discover(self._learned_states(start), newest=self._from_latest(start))
         if self._freezing:
-            self._freezing, self._frozen = False, look
+            self._freezing, self._frozen = False, discovery
         if self._frozen is not None:
-            look = look.until(self._frozen)
-        return self._as_asked(look, control)
+            discovery = discovery.until(self._frozen)
+        return self._controlled(discovery, control)
 
-    def _as_asked(self, look: Look, control: Control) -> Look:
-        """Return a look with the streams suspended as people want it."""
-        rows, suspended = look.book.rows, look.book.suspended.copy()
+    def _controlled(self, discovery: Discovery, control: Control) -> Discovery:
+        """Return a discovery with the streams suspended as people want it."""
+        rows, suspended = discovery.states.rows, discovery.states.suspended.copy()
         for name, value in control.suspended.items():
             if name in rows:
                 suspended[rows[name]] = value
         unknown = sorted((control.suspended.keys() | control.profiles.keys()) - rows.keys())
-        if (suspended == look.book.suspended).all():
-            return replace(look, unknown=unknown)
-        return replace(look, book=look.book.with_(suspended=suspended), unknown=unknown, changed=True)
+        if (suspended == discovery.states.suspended).all():
+            return replace(discovery, unknown=unknown)
+        return replace(discovery, states=discovery.states.with_(suspended=suspended), unknown=unknown, changed=True)
 
     def _from_latest(self, start: Offset) -> bool:
         return self.settings.starting == "latest" and start["sequence"] == 0
@@ -250,75 +252,86 @@ class FleetReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._reports, new = self._inbox.of(start["sequence"]) if self._inbox else ([], [])
         self._capacity.measured(new, now_s)
 
-    def _learned_book(self, start: Offset) -> Book:
+    def _learned_states(self, start: Offset) -> StreamStates:
         """Return where streams stand, with what the tasks of the last batch found out about the length of records."""
-        note = self._note(start)
+        entry = self._entry(start)
         if not self._reports:
-            return note.book
-        known = start["sequence"], len(self._reports)
-        if self._learned[0] == known:
+            return entry.states
+        reported = start["sequence"], len(self._reports)
+        if self._learned[0] == reported:
             return self._learned[1]
-        book, splits = note.book, note.splits()
+        states, splits = entry.states, entry.splits()
         for report in self._reports:
             read = splits.get(report.split)
             if read is not None and read.names and len(read.names) == len(report.work):
-                rows = np.array([book.rows[name] for name in read.names], np.intp)
+                rows = np.array([states.rows[name] for name in read.names], np.intp)
                 whole = np.delete(np.arange(len(rows)), report.skipped)
                 lengths = read.end[whole, 0] - read.begin[whole, 0]
-                book = self.feed.measured(book, rows[whole], lengths, np.array(report.work)[whole])
-        self._learned = known, book
-        return book
+                states = self.feed.measured(states, rows[whole], lengths, np.array(report.work)[whole])
+        self._learned = reported, states
+        return states
 
     def _counted(self, start: Offset, skipped: Iterable[Skipped], forgotten: int) -> Counts:
-        """Return how often something was odd until now: as noted, and since then."""
-        counts = Counter(self._note(start).counts)
+        """Return how often something was odd until now: as logged, and since then."""
+        counts = Counter(self._entry(start).counts)
         for report in self._reports:
             counts.update(report.odd)
-        counts.update(each.reason for each in skipped)
+        lost = self._lost_in_tasks(start)
+        counts.update(loss.reason for loss in skipped if loss.stream not in lost)
         counts.update({MOVED: self._moved, FORGOTTEN: forgotten})
         return +counts
+
+    def _lost_in_tasks(self, start: Offset) -> set[str]:
+        """Return the streams of which tasks of the last batch lost something: if the driver notices it as well, it is the same loss."""
+        reports = [report for report in self._reports if report.skipped]
+        splits = self._entry(start).splits() if reports else {}
+        return {splits[report.split].names[number] for report in reports if report.split in splits for number in report.skipped}
 
     def _resume(self, start: Offset) -> None:
         """Go on with what an earlier process has learned about the streams."""
         if self._resumed:
             return
         self._resumed = True
-        note = self._note(start)
-        if note.book.names:
-            self._planner = self._admission().resume(note.book.names, {"split": note.book.split, **note.learned})
+        entry = self._entry(start)
+        if entry.states.names:
+            self._planner = self._admission().resume(entry.states.names, {"split": entry.states.split, **entry.learned})
 
-    def _sample(self, look: Look, now_s: float) -> Sample:
-        book = look.book
+    def _sample(self, discovery: Discovery, now_s: float) -> Sample:
+        states = discovery.states
         return Sample(
-            now_s=now_s, names=book.names, arrived=self._arrived.count(look), waiting=look.waiting, suspended=book.suspended
+            now_s=now_s,
+            names=states.names,
+            arrived=self._arrived.count(discovery),
+            waiting=discovery.waiting,
+            suspended=states.suspended,
         )
 
     def _report(
         self,
-        look: Look,
+        discovery: Discovery,
         cut: Cut,
-        plan: Plan,
+        assignment: Assignment,
         buffered: NDArray[np.int64],
         counts: Counts,
         offset: Offset,
         now_s: float,
         took_s: float,
     ) -> None:
-        if self._board is None:
+        if self._channel is None:
             return
-        status = standing(look, cut, plan, buffered, counts, self._capacity.sustained_hz, offset, took_s)
+        status = status_fields(discovery, cut, assignment, buffered, counts, self._capacity.sustained_hz, offset, took_s)
         waits = [report.wait for report in self._reports if report.wait]
         if waits:
             wait = max(waits, key=lambda wait: wait.behind_s)
             status |= {"waits_for": wait.stream, "waits_s": wait.behind_s}
         streams = None
         if now_s - self._streams_s >= STREAMS_EVERY_S:
-            streams, self._streams_s = streams_table(look.book, plan, buffered), now_s
-        self._board.write_status(status | {"seen_s": now_s}, streams)
+            streams, self._streams_s = streams_table(discovery.states, assignment, buffered), now_s
+        self._channel.write_status(status | {"seen_s": now_s}, streams)
 
 
 def _reports(settings: Settings, reader: str) -> Files | None:
     """Return the folder for reports of tasks to a reader: one that they can reach, or None."""
     if settings.notes:
         return Files(settings.notes)
-    return Files(f"{settings.board}/{reader}") if settings.board and os.path.isdir(settings.board) else None
+    return Files(f"{settings.channel}/{reader}") if settings.channel and os.path.isdir(settings.channel) else None

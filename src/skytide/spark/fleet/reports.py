@@ -67,8 +67,8 @@ class Reporter:
     def add(self, records: Records) -> None:
         """Count what was read."""
         self._work += np.bincount(records.ranges, minlength=len(self._work))
-        self._odd.update(each.reason for each in records.skipped)
-        self._skipped.update(each.stream for each in records.skipped)
+        self._odd.update(loss.reason for loss in records.skipped)
+        self._skipped.update(loss.stream for loss in records.skipped)
         for broken in records.broken:
             self._odd[BROKEN] += 1
             self._work[broken.part] += BROKEN_WORK
@@ -84,13 +84,13 @@ class Reporter:
             self._invalid.settle([folder])
         if self._reports is not None:
             name = f"{self._sequence:012}-{self._split}"
-            skipped = [number for number, each in enumerate(self._ranges) if each.stream in self._skipped]
+            skipped = [number for number, wanted in enumerate(self._ranges) if wanted.stream in self._skipped]
             report = [self._sequence, self._split, self._work.tolist(), busy_s, self._odd, wait, skipped]
             self._reports.put(f"{FOLDER}/{name}.json", json.dumps(report).encode(), durable=False)
 
 
 class Inbox:
-    """Reads reports on the driver. Those of a batch stay until the next one is noted, together with what they say: so none is lost, and none counts twice."""
+    """Reads reports on the driver. Those of a batch stay until the next one is logged, together with what they say: so none is lost, and none counts twice."""
 
     def __init__(self, reports: Files) -> None:
         """Read from a folder."""

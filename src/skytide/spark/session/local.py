@@ -20,10 +20,38 @@ _CHECKPOINTING = "org.apache.spark.sql.execution.streaming.checkpointing"
 
 
 def local_session(name: str, *, cores: int = 2, **settings: str) -> SparkSession:
-    """Return a session of a Spark on this machine, or the one that runs already; `settings` override the ones chosen here.
+    """Return a session of a Spark on this machine, or the one that runs already.
 
-    Settings of the Java process, such as `spark.driver.memory`, count only for the first session of a process. Rows of more than 200 KB
-    each need `**{"spark.sql.execution.arrow.maxBytesPerBatch": "67108864"}`: a batch of 1,000 of them is more than Java's memory holds.
+    It listens on loopback only, logs warnings only, and has the settings that make small micro-batches quick (`QUICK_TASKS`). More in
+    [start.md](start.md); a session of your own needs the settings in [cluster.md](cluster.md).
+
+    Parameters
+    ----------
+    name
+        The name of the application, as Spark shows it.
+    cores
+        How many tasks run at once, whatever the machine has.
+    settings
+        Settings of Spark, as texts, which override the ones chosen here. Those of the Java process, such as `spark.driver.memory`, count
+        only for the first session of a process. Rows of more than 200 KB each need
+        `**{"spark.sql.execution.arrow.maxBytesPerBatch": "67108864"}`: a batch of 1,000 of them is more than Java's memory holds.
+
+    Returns
+    -------
+    SparkSession
+        A session like any other; `stop()` ends it.
+
+    Raises
+    ------
+    InvalidInput
+        If a setting is not a text, `cores` is out of range, or this machine has no Java that is new enough for Spark.
+
+    Examples
+    --------
+    ```python
+    spark = skytide.spark.local_session("first steps", cores=4, **{"spark.driver.memory": "2g"})
+    spark.range(3).count()  # 3
+    ```
     """
     words("name", name, "first steps")
     whole("cores", cores, 1, MAX_CORES)

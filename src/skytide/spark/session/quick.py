@@ -1,4 +1,4 @@
-"""Settings of Spark that make Python tasks quick: every session that skytide makes has them, and yours should too."""
+"""Settings of Spark for a builder: `QUICK_TASKS` make Python tasks quick, `SPECULATION` keeps batches from waiting for one slow task."""
 
 _JIT = (
     "-XX:Tier4InvocationThreshold=100000 -XX:Tier4MinInvocationThreshold=50000 "
@@ -20,8 +20,14 @@ QUICK_TASKS = {
     "spark.driver.defaultJavaOptions": _JIT,
     "spark.executor.defaultJavaOptions": _JIT,
 }
+"""What makes Python tasks quick: every session that skytide makes has it, and yours should too ([cluster.md](cluster.md)).
 
-SECOND_TRIES = {
+```python
+spark = SparkSession.builder.config(map={**QUICK_TASKS, **SPECULATION}).getOrCreate()
+```
+"""
+
+SPECULATION = {
     # A task that takes twice as long as half of the others did is started again elsewhere: the first task of a new executor takes seconds.
     "spark.speculation": "true",
     "spark.speculation.quantile": "0.5",
@@ -29,3 +35,4 @@ SECOND_TRIES = {
     "spark.speculation.minTaskRuntime": "300ms",
     "spark.speculation.efficiency.enabled": "false",
 }
+"""What lets no batch wait for a cold executor, if there are several hosts: Spark's speculative execution, tuned for short tasks."""

@@ -12,13 +12,23 @@ from skytide.spark.session.failure import reason
 NEEDED = ("skytide", "pyarrow", "numpy", "numba", "pandas")
 MAX_REASON = 200  # characters
 _checked: set[str] = set()
-"""The applications whose workers were found able."""
+"""The applications whose workers passed the check."""
 
 
 def check_workers(spark: SparkSession) -> None:
-    """Raise if workers cannot do our work, and say what to set; checked once per application.
+    """Refuse a session whose Python workers cannot run our tasks; checked once per application.
 
-    If workers run this very Python there is nothing to check; otherwise a job of one task looks.
+    If workers run this very Python there is nothing to check; otherwise a job of one task inspects a worker.
+
+    Parameters
+    ----------
+    spark
+        The session of a query; workers of Spark Connect are not checked.
+
+    Raises
+    ------
+    SkytideError
+        If workers run another version of Python, or lack a package; the message says which, and what to set.
     """
     try:
         context = spark.sparkContext
@@ -28,19 +38,19 @@ def check_workers(spark: SparkSession) -> None:
     if application in _checked:
         return
     is_local = master.split("[", maxsplit=1)[0] == "local"
-    found = shutil.which(command)
-    if not (is_local and found and os.path.abspath(found) == os.path.abspath(sys.executable)):
-        lacking = _look(spark)
+    path = shutil.which(command)
+    if not (is_local and path and os.path.abspath(path) == os.path.abspath(sys.executable)):
+        lacking = _inspect(spark)
         if lacking:
             raise SkytideError(f"Spark's Python workers run {command!r}, and {lacking}; {_remedy(is_local)}")
     _checked.add(application)
 
 
-def _look(spark: SparkSession) -> str:
+def _inspect(spark: SparkSession) -> str:
     """Return what is wrong with a worker; empty if nothing is."""
     needed, version = NEEDED, sys.version_info[:2]
 
-    def look(_: object) -> str:  # sent by value: a module of skytide could not be imported where it is missing
+    def inspect(_: object) -> str:  # sent by value: a module of skytide could not be imported where it is missing
         import importlib.util
         import sys
 
@@ -50,7 +60,7 @@ def _look(spark: SparkSession) -> str:
         return f"{sys.executable} has no {', '.join(missing)}" if missing else ""
 
     try:
-        return str(spark.sparkContext.parallelize([0], 1).map(look).collect()[0])
+        return str(spark.sparkContext.parallelize([0], 1).map(inspect).collect()[0])
     except Exception as error:
         return f"our tasks do not run there ({reason(str(error))[:MAX_REASON]})"
 

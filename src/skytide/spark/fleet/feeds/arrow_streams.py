@@ -8,10 +8,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from skytide.spark.fleet.book import Book
 from skytide.spark.fleet.feeds.feed import Positions, Range, Records, Skipped
-from skytide.spark.fleet.feeds.folder import Folder, NotThereError
+from skytide.spark.fleet.feeds.folder import Folder, RangeLostError
 from skytide.spark.fleet.formats import MESSAGE_HEAD, MESSAGE_MARK, Broken, arrow_message_length
+from skytide.spark.fleet.states import StreamStates
 
 TEXT_BYTES = 16
 """The assumed length of a value whose type has no fixed one."""
@@ -34,7 +34,7 @@ class ArrowFolder(Folder):
             try:
                 with self._opened(wanted) as file:
                     yield self._rows(file, number, wanted)
-            except NotThereError as error:
+            except RangeLostError as error:
                 yield Records(self.schema.empty_table(), np.zeros(0, np.int64), (), (Skipped(wanted.stream, str(error)),))
 
     def _rows(self, file: int, number: int, wanted: Range) -> Records:
@@ -53,24 +53,24 @@ class ArrowFolder(Folder):
             reason = f"another schema: {str(error).splitlines()[0]}"
             return Records(*nothing, tuple(Broken(number, reason, str(row)) for row in rows.to_pylist()))
 
-    def _begin(self, book: Book, rows: list[int], at: Positions) -> list[int]:
+    def _begin(self, states: StreamStates, rows: list[int], at: Positions) -> list[int]:
         """Move positions back to the last complete message."""
         unreadable = []
         for row in rows:
-            last = self._last_end(book.names[row], 0, int(at[row, 0]), limited=False)
+            last = self._last_end(states.names[row], 0, int(at[row, 0]), limited=False)
             if last is None:
                 unreadable.append(row)
             else:
                 at[row, 0] = last
         return unreadable
 
-    def _whole_records(self, book: Book, ends: Positions, rows: NDArray[np.int64] | None = None) -> None:
+    def _whole_records(self, states: StreamStates, ends: Positions, rows: NDArray[np.int64] | None = None) -> None:
         """Move ends back to the last complete message; a limit shorter than a message lets one in."""
         limited = rows is not None
-        for row in (np.flatnonzero(ends[:, 0] > book.at[:, 0]) if rows is None else rows).tolist():
-            begin, end = int(book.at[row, 0]), int(ends[row, 0])
+        for row in (np.flatnonzero(ends[:, 0] > states.at[:, 0]) if rows is None else rows).tolist():
+            begin, end = int(states.at[row, 0]), int(ends[row, 0])
             if end > begin:
-                last = self._last_end(book.names[row], begin, end, limited)
+                last = self._last_end(states.names[row], begin, end, limited)
                 ends[row, 0] = begin if last is None else last
 
     def _last_end(self, name: str, begin: int, end: int, limited: bool) -> int | None:
@@ -82,10 +82,10 @@ class ArrowFolder(Folder):
             return None
         try:
             size = os.fstat(number).st_size
-            for each in _ends(number, begin, size):
-                if each > end and not (limited and last == begin):
+            for message_end in _ends(number, begin, size):
+                if message_end > end and not (limited and last == begin):
                     break
-                last = each
+                last = message_end
         except OSError:
             return None
         except ValueError:  # what is not an Arrow stream is let in as a whole: the task reports what is wrong with it

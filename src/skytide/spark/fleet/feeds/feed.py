@@ -1,4 +1,4 @@
-"""What a place with many streams has to offer: a look at all of them on the driver, and the records of ranges in the tasks."""
+"""The port to whatever has many streams: the driver discovers how far each can be read, and tasks read the records of ranges."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from skytide.spark.fleet.book import Book
 from skytide.spark.fleet.formats import Broken
+from skytide.spark.fleet.states import StreamStates
 
 Positions = NDArray[np.int64]
 """Where streams stand: three numbers each, such as (byte, 0, 0). The first one is a count."""
@@ -20,12 +20,12 @@ Floats = NDArray[np.float64]
 STREAM = "stream"
 """The column with the name of each row's stream."""
 MAX_AWAY = 10_000
-"""How many missing streams keep their place, if fewer are there; otherwise, as many as are there."""
+"""How many missing streams keep their position, if fewer are there; otherwise, as many as are there."""
 REPLACED, TRUNCATED, TRIMMED, VANISHED = "replaced", "truncated", "trimmed", "vanished"
 
 
-class NotNowError(Exception):
-    """A place that cannot be looked at now; the message says which, and why. Nothing follows from that: not that it is empty either."""
+class UnavailableError(Exception):
+    """A folder or server that does not answer now; the message names it and the reason. Nothing follows from that: not that it is empty either."""
 
 
 class Skipped(NamedTuple):
@@ -36,10 +36,10 @@ class Skipped(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Look:
-    """What was seen of all streams at one time; its book has the streams that exist now, with all that was known of them."""
+class Discovery:
+    """What was discovered of all streams at one time; its states are those of the streams that exist now, with all that was known of them."""
 
-    book: Book
+    states: StreamStates
     ends: Positions
     """How far each stream can be read."""
     waiting: Counts
@@ -53,27 +53,27 @@ class Look:
     unreadable: frozenset[str] = frozenset()
     """Streams that cannot be read now: they wait."""
     forgotten: int = 0
-    """How many streams lost their place: they have been missing for long, and too many are."""
+    """How many streams lost their position: they have been missing for long, and too many are."""
     unknown: Sequence[str] = ()
     """Names of which people want something, but no stream has them."""
     changed: bool = False
     """Whether people want something else of some streams than before."""
 
-    def until(self, earlier: "Look") -> "Look":
-        """Return this look without anything that an earlier one did not show."""
-        ends = self.book.at.copy()
-        for row, name in enumerate(self.book.names):
-            before = earlier.book.rows.get(name)
-            if before is not None and earlier.book.identity[before] == self.book.identity[row]:
+    def until(self, earlier: "Discovery") -> "Discovery":
+        """Return this discovery without anything that an earlier one did not show."""
+        ends = self.states.at.copy()
+        for row, name in enumerate(self.states.names):
+            before = earlier.states.rows.get(name)
+            if before is not None and earlier.states.identity[before] == self.states.identity[row]:
                 ends[row] = max(ends[row].tolist(), min(self.ends[row].tolist(), earlier.ends[before].tolist()))
-        return replace(self, ends=ends, waiting=np.where((ends == self.book.at).all(axis=1), 0, self.waiting))
+        return replace(self, ends=ends, waiting=np.where((ends == self.states.at).all(axis=1), 0, self.waiting))
 
 
 @dataclass(frozen=True)
 class Cut:
-    """What a batch lets in: the book after it, and where each stream stands before."""
+    """What a batch lets in: where streams stand after it, and before."""
 
-    book: Book
+    states: StreamStates
     begin: Positions
     begin_tail: Counts
     skipped: tuple[Skipped, ...] = ()
@@ -81,9 +81,9 @@ class Cut:
     unreadable: frozenset[str] = frozenset()
 
     @staticmethod
-    def at(look: Look, ends: Positions) -> "Cut":
+    def at(discovery: Discovery, ends: Positions) -> "Cut":
         """Return what is let in of streams that need no closer look."""
-        return Cut(look.book.with_(at=ends), look.book.at, look.book.tail)
+        return Cut(discovery.states.with_(at=ends), discovery.states.at, discovery.states.tail)
 
 
 class Range(NamedTuple):
@@ -115,30 +115,30 @@ class Records:
 
     def named(self, ranges: Sequence[Range]) -> pa.Table:
         """Return the rows with the name of the stream of each."""
-        names = pa.array([each.stream for each in ranges], pa.string())
+        names = pa.array([wanted.stream for wanted in ranges], pa.string())
         return self.rows.append_column(STREAM, names.take(pa.array(self.ranges)))
 
 
 class Feed(ABC):
-    """A place with streams. It is sent to the tasks, so it holds no connection."""
+    """A folder or a server with streams. It is sent to the tasks, so it holds no connection."""
 
     @abstractmethod
     def check(self) -> None:
-        """Refuse a place that cannot be read at all, before a query starts."""
+        """Refuse a folder or server that cannot be read at all, before a query starts."""
 
-    def measured(self, book: Book, rows: Counts, lengths: Counts, tuples: Counts) -> Book:
-        """Return the book with what tasks found out: so many tuples were in ranges of some lengths."""
-        return book
+    def measured(self, states: StreamStates, rows: Counts, lengths: Counts, tuples: Counts) -> StreamStates:
+        """Return where streams stand, with what tasks found out: so many tuples were in ranges of some lengths."""
+        return states
 
     @abstractmethod
-    def look(self, book: Book, *, newest: bool = False) -> Look:
-        """Return a look at all streams; new ones begin with their oldest record, or with what comes from now on.
+    def discover(self, states: StreamStates, *, newest: bool = False) -> Discovery:
+        """Return how far all streams can be read; new ones begin with their oldest record, or with what comes from now on.
 
-        Raise `NotNowError` if that is not possible now.
+        Raise `UnavailableError` if that is not possible now.
         """
 
     @abstractmethod
-    def cut(self, look: Look, take: Counts) -> Cut:
+    def cut(self, discovery: Discovery, take: Counts) -> Cut:
         """Return what is let in if that is `take` tuples of each stream."""
 
     @abstractmethod
@@ -147,17 +147,17 @@ class Feed(ABC):
 
 
 def settled(
-    book: Book, at: Positions, there: NDArray[np.bool_], begun: dict[int, str]
-) -> tuple[Book, NDArray[np.bool_], tuple[Skipped, ...]]:
-    """Return the book after a look, which of its rows were kept, and what was lost.
+    states: StreamStates, at: Positions, there: NDArray[np.bool_], begun: dict[int, str]
+) -> tuple[StreamStates, NDArray[np.bool_], tuple[Skipped, ...]]:
+    """Return where streams stand after a discovery, which of the rows were kept, and what was lost.
 
-    Streams are at new positions, have `begun` anew for a reason, or are missing: those keep their place for a while.
+    Streams are at new positions, have `begun` anew for a reason, or are missing: those keep their position for a while.
     """
-    lost = begun | dict.fromkeys(np.flatnonzero(~there & (book.away == 0) & book.behind).tolist(), VANISHED)
-    skipped = tuple(Skipped(book.names[row], reason) for row, reason in lost.items())
-    away = np.where(there, 0, book.away + 1).astype(np.int32)
+    lost = begun | dict.fromkeys(np.flatnonzero(~there & (states.away == 0) & states.behind).tolist(), VANISHED)
+    skipped = tuple(Skipped(states.names[row], reason) for row, reason in lost.items())
+    away = np.where(there, 0, states.away + 1).astype(np.int32)
     kept = _kept_rows(away)
-    return book.with_(at=at, away=away).keeping(kept), kept, skipped
+    return states.with_(at=at, away=away).keeping(kept), kept, skipped
 
 
 def _kept_rows(away: NDArray[np.int32]) -> NDArray[np.bool_]:

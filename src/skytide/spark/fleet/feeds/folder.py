@@ -18,22 +18,22 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from skytide.errors import InvalidInput, SkytideError
-from skytide.spark.fleet.book import Book
 from skytide.spark.fleet.feeds.feed import (
     REPLACED,
     TRUNCATED,
     VANISHED,
     Counts,
     Cut,
+    Discovery,
     Feed,
-    Look,
-    NotNowError,
     Positions,
     Range,
     Skipped,
+    UnavailableError,
     settled,
 )
 from skytide.spark.fleet.feeds.listing import Listing, Unchanged, file_of
+from skytide.spark.fleet.states import StreamStates
 
 HEAD_BYTES, TAIL_BYTES = 64, 256
 LENGTH_BITS = 8
@@ -41,7 +41,7 @@ LENGTH_BITS = 8
 RETRY_S = (0.1, 0.3, 1.0, 3.0)
 """How long a task waits before it tries again to open a file; after that, it fails."""
 SAMPLED, SAMPLE_BYTES = 32, 16_384
-"""In how many new files a look measures records, and in how many bytes of each."""
+"""In how many new files a discovery measures records, and in how many bytes of each."""
 PRIOR_RECORDS, MIN_RECORD_BYTES = 4.0, 0.1
 """As many records count what was known of a stream's records before."""
 LENGTH_MASK = (1 << LENGTH_BITS) - 1
@@ -51,7 +51,7 @@ INODE_MASK = 2**63 - 1
 """Some file systems use all 64 bits for inodes."""
 
 
-class NotThereError(Exception):
+class RangeLostError(Exception):
     """A range of a file that is gone; the message is the reason."""
 
 
@@ -77,60 +77,62 @@ class Folder(Feed):
                 remedy="name a folder with one file per stream",
             ) from None
 
-    def look(self, book: Book, *, newest: bool = False) -> Look:
-        """Return a look at the files of the folder."""
-        known = len(book.names)
+    def discover(self, states: StreamStates, *, newest: bool = False) -> Discovery:
+        """Return how far the files of the folder can be read."""
+        old = len(states.names)
         try:
-            book, sizes, inodes, changed = self._found(book)
+            states, sizes, inodes, changed = self._list_files(states)
         except OSError as error:
-            raise NotNowError(f"{self.path} cannot be listed now: {error}") from error
-        there, new = sizes >= 0, np.arange(len(sizes)) >= known
-        at, identity, head = book.at.copy(), np.where(there, inodes, book.identity), book.head.copy()
-        skipped = dict.fromkeys(np.flatnonzero(there & (book.identity != 0) & (identity != book.identity)).tolist(), REPLACED)
+            raise UnavailableError(f"cannot list {self.path}: {error}") from error
+        there, new = sizes >= 0, np.arange(len(sizes)) >= old
+        at, identity, head = states.at.copy(), np.where(there, inodes, states.identity), states.head.copy()
+        skipped = dict.fromkeys(np.flatnonzero(there & (states.identity != 0) & (identity != states.identity)).tolist(), REPLACED)
         skipped |= {row: TRUNCATED for row in np.flatnonzero(there & (sizes < at[:, 0])).tolist() if row not in skipped}
-        read = np.flatnonzero((sizes == at[:, 0]) & (sizes > 0) & (changed != self._unchanged.known(book.names)))
-        skipped |= dict.fromkeys(self._rewritten(book, changed, [row for row in read.tolist() if row not in skipped]), REPLACED)
-        tail, record = book.tail.copy(), book.record.copy()
+        read = np.flatnonzero((sizes == at[:, 0]) & (sizes > 0) & (changed != self._unchanged.changed_ns(states.names)))
+        skipped |= dict.fromkeys(self._rewritten(states, changed, [row for row in read.tolist() if row not in skipped]), REPLACED)
+        tail, record = states.tail.copy(), states.record.copy()
         for row in skipped:
             at[row], head[row], tail[row], record[row] = 0, 0, 0, 0
         if newest:
             at[new, 0] = np.maximum(sizes[new], 0)
-        unreadable = self._begin(book, np.flatnonzero(there & (at[:, 0] > 0) & (tail == 0)).tolist(), at)
-        unreadable += self._fingerprint(book, sizes, head, record)
+        unreadable = self._begin(states, np.flatnonzero(there & (at[:, 0] > 0) & (tail == 0)).tolist(), at)
+        unreadable += self._fingerprint(states, sizes, head, record)
         sizes[unreadable] = 0
-        names = frozenset(book.names[row] for row in unreadable)
-        book, kept, lost = settled(book.with_(identity=identity, head=head, tail=tail, record=record), at, there, skipped)
-        ends = book.at.copy()
-        ends[:, 0] = np.maximum(sizes[kept], book.at[:, 0])
-        self._whole_records(book, ends)
-        return replace(self._seen(book, ends, lost, names), forgotten=int((~kept).sum()))
+        names = frozenset(states.names[row] for row in unreadable)
+        states, kept, lost = settled(states.with_(identity=identity, head=head, tail=tail, record=record), at, there, skipped)
+        ends = states.at.copy()
+        ends[:, 0] = np.maximum(sizes[kept], states.at[:, 0])
+        self._whole_records(states, ends)
+        return replace(self._discovered(states, ends, lost, names), forgotten=int((~kept).sum()))
 
-    def cut(self, look: Look, take: Counts) -> Cut:
+    def cut(self, discovery: Discovery, take: Counts) -> Cut:
         """Return what is let in if about as many records are; a stream that is let in completely goes to its end."""
-        less = take < look.waiting
-        ends = look.ends.copy()
-        ends[less, 0] = np.minimum(ends[less, 0], look.book.at[less, 0] + np.ceil(take[less] * look.lengths[less]).astype(np.int64))
-        self._whole_records(look.book, ends, np.flatnonzero(less))
-        return self._checked(look, ends)
-
-    def _checked(self, look: Look, ends: Positions) -> Cut:
-        """Return what is let in up to some ends, without files that are no longer the same, or that cannot be read now."""
-        book = look.book
-        begin, identity, head, tail, end_tail = (
-            column.copy() for column in (book.at, book.identity, book.head, book.tail, book.tail)
+        less = take < discovery.waiting
+        ends = discovery.ends.copy()
+        ends[less, 0] = np.minimum(
+            ends[less, 0], discovery.states.at[less, 0] + np.ceil(take[less] * discovery.lengths[less]).astype(np.int64)
         )
-        record = book.record.copy()
-        moved, unknown = ends[:, 0] != begin[:, 0], (book.tail == 0) & (begin[:, 0] > 0) & (book.away == 0)
-        unknown[[book.rows[name] for name in look.unreadable]] = False
-        skipped, unreadable = [], set(look.unreadable)
+        self._whole_records(discovery.states, ends, np.flatnonzero(less))
+        return self._checked(discovery, ends)
+
+    def _checked(self, discovery: Discovery, ends: Positions) -> Cut:
+        """Return what is let in up to some ends, without files that are no longer the same, or that cannot be read now."""
+        states = discovery.states
+        begin, identity, head, tail, end_tail = (
+            column.copy() for column in (states.at, states.identity, states.head, states.tail, states.tail)
+        )
+        record = states.record.copy()
+        moved, unknown = ends[:, 0] != begin[:, 0], (states.tail == 0) & (begin[:, 0] > 0) & (states.away == 0)
+        unknown[[states.rows[name] for name in discovery.unreadable]] = False
+        skipped, unreadable = [], set(discovery.unreadable)
         for row in np.flatnonzero(moved | unknown).tolist():
-            name = book.names[row]
+            name = states.names[row]
             wanted = Range(
                 name, tuple(begin[row].tolist()), tuple(ends[row].tolist()), int(identity[row]), int(head[row]), (int(tail[row]), 0)
             )
             try:
                 number = os.open(self._path(name), os.O_RDONLY)
-            except OSError:  # it waits; if it is gone, the next look shows it
+            except OSError:  # it waits; if it is gone, the next discovery shows it
                 ends[row] = begin[row]
                 unreadable.add(name)
                 continue
@@ -140,7 +142,7 @@ class Folder(Feed):
                 tail[row] = wanted.tails[0] or _tail(number, wanted.begin[0])
                 end_tail[row] = _tail(number, wanted.end[0])
                 self._unchanged.since(name, changed_ns)
-            except NotThereError as error:
+            except RangeLostError as error:
                 skipped.append(Skipped(name, str(error)))
                 begin[row], ends[row], head[row], tail[row], end_tail[row], record[row] = 0, 0, 0, 0, 0, 0
                 identity[row] = _inode(os.fstat(number))
@@ -149,23 +151,25 @@ class Folder(Feed):
                 unreadable.add(name)
             finally:
                 os.close(number)
-        book = book.with_(at=ends, identity=identity, head=head, tail=end_tail, record=record)
-        return Cut(book, begin, tail, tuple(skipped), frozenset(unreadable))
+        states = states.with_(at=ends, identity=identity, head=head, tail=end_tail, record=record)
+        return Cut(states, begin, tail, tuple(skipped), frozenset(unreadable))
 
-    def _rewritten(self, book: Book, changed: Counts, rows: list[int]) -> list[int]:
+    def _rewritten(self, states: StreamStates, changed: Counts, rows: list[int]) -> list[int]:
         """Return which files that have just the size up to which they were read are others."""
         begun = []
         for row in rows:
-            place = tuple(book.at[row].tolist())
-            wanted = Range(book.names[row], place, place, int(book.identity[row]), int(book.head[row]), (int(book.tail[row]), 0))
+            position = tuple(states.at[row].tolist())
+            wanted = Range(
+                states.names[row], position, position, int(states.identity[row]), int(states.head[row]), (int(states.tail[row]), 0)
+            )
             try:
-                number = os.open(self._path(book.names[row]), os.O_RDONLY)
-            except OSError:  # the next look tries again
+                number = os.open(self._path(states.names[row]), os.O_RDONLY)
+            except OSError:  # the next discovery tries again
                 continue
             try:
                 _check_same(number, wanted)
                 self._unchanged.since(wanted.stream, int(changed[row]))
-            except NotThereError:
+            except RangeLostError:
                 begun.append(row)
             except OSError:
                 pass
@@ -173,32 +177,32 @@ class Folder(Feed):
                 os.close(number)
         return begun
 
-    def _begin(self, book: Book, rows: list[int], at: Positions) -> list[int]:
+    def _begin(self, states: StreamStates, rows: list[int], at: Positions) -> list[int]:
         """Move positions of which only the size of the file is known to where a range may begin; return the files that cannot be read now.
 
         With lines, that is anywhere.
         """
         return []
 
-    def _whole_records(self, book: Book, ends: Positions, rows: NDArray[np.int64] | None = None) -> None:
+    def _whole_records(self, states: StreamStates, ends: Positions, rows: NDArray[np.int64] | None = None) -> None:
         """Move the ends of streams to where ranges may end; with lines, that is anywhere."""
 
-    def _seen(
-        self, book: Book, ends: Positions, skipped: tuple[Skipped, ...] = (), unreadable: frozenset[str] = frozenset()
-    ) -> Look:
-        known = book.record[book.record > 0]
-        lengths = np.where(book.record > 0, book.record, known.mean() if len(known) else self._usual_length())
-        waiting = np.ceil((ends[:, 0] - book.at[:, 0]) / lengths).astype(np.int64)
-        return Look(book, ends, waiting, ends[:, 0].copy(), lengths, skipped, unreadable)
+    def _discovered(
+        self, states: StreamStates, ends: Positions, skipped: tuple[Skipped, ...] = (), unreadable: frozenset[str] = frozenset()
+    ) -> Discovery:
+        measured = states.record[states.record > 0]
+        lengths = np.where(states.record > 0, states.record, measured.mean() if len(measured) else self._usual_length())
+        waiting = np.ceil((ends[:, 0] - states.at[:, 0]) / lengths).astype(np.int64)
+        return Discovery(states, ends, waiting, ends[:, 0].copy(), lengths, skipped, unreadable)
 
-    def measured(self, book: Book, rows: Counts, lengths: Counts, tuples: Counts) -> Book:
-        """Return the book with the lengths of records that tasks found; a record that had no end is longer than its range."""
-        record = book.record.copy()
+    def measured(self, states: StreamStates, rows: Counts, lengths: Counts, tuples: Counts) -> StreamStates:
+        """Return where streams stand, with the lengths of records that tasks found; a record that had no end is longer than its range."""
+        record = states.record.copy()
         before = record[rows]
         usual = np.where(before > 0, PRIOR_RECORDS, 0.0)
         mean = (usual * before + lengths) / np.maximum(usual + tuples, 1.0)
         record[rows] = np.where(tuples > 0, np.maximum(mean, MIN_RECORD_BYTES), np.maximum(before, 2.0 * lengths))
-        return book.with_(record=record)
+        return states.with_(record=record)
 
     def _usual_length(self) -> float:
         """Return the assumed length of a record as long as none was seen."""
@@ -211,33 +215,33 @@ class Folder(Feed):
     def _path(self, name: str) -> str:
         return f"{self.path}/{file_of(name)}.{self.extension}"
 
-    def _found(self, book: Book) -> tuple[Book, Counts, Counts, Counts]:
-        """Return the book with the streams that have joined, and the size, inode and time of change of each stream's file."""
-        place = os.open(self.path, os.O_RDONLY)  # from here, a file is found faster than by its whole path
+    def _list_files(self, states: StreamStates) -> tuple[StreamStates, Counts, Counts, Counts]:
+        """Return where streams stand, new ones included, and the size, inode and time of change of each stream's file."""
+        folder = os.open(self.path, os.O_RDONLY)  # from here, a file is found faster than by its whole path
         try:
-            streams = self._listing.streams(place, self.extension)
-            known = _inode(os.fstat(place))
-            if book.place not in (0, known) and not streams:
-                raise OSError("it is empty, and not the same folder as before: is it mounted?")
-            book = book.joined(sorted(streams - book.rows.keys()))
-            files = [f"{file_of(name)}.{self.extension}" if name in streams else None for name in book.names]
+            streams = self._listing.streams(folder, self.extension)
+            place = _inode(os.fstat(folder))
+            if states.place not in (0, place) and not streams:
+                raise OSError("it is empty, and not the same folder as before (is it mounted?)")
+            states = states.joined(sorted(streams - states.rows.keys()))
+            files = [f"{file_of(name)}.{self.extension}" if name in streams else None for name in states.names]
             try:
-                found = [file and os.stat(file, dir_fd=place) for file in files]
+                stats = [file and os.stat(file, dir_fd=folder) for file in files]
             except OSError:  # one of them was removed
-                facts = [_measured(file, place) for file in files]
+                facts = [_facts_of(file, folder) for file in files]
             else:
-                facts = [_facts(each) if each else MISSING for each in found]
+                facts = [_facts(file_stat) if file_stat else MISSING for file_stat in stats]
         finally:
-            os.close(place)
+            os.close(folder)
         sizes, inodes, changed = np.array(facts, np.int64).reshape(-1, len(MISSING)).T.copy()
-        return book.with_(place=known), sizes, inodes, changed
+        return states.with_(place=place), sizes, inodes, changed
 
-    def _fingerprint(self, book: Book, sizes: Counts, head: Counts, record: NDArray[np.float64]) -> list[int]:
+    def _fingerprint(self, states: StreamStates, sizes: Counts, head: Counts, record: NDArray[np.float64]) -> list[int]:
         """Note how files begin, and how long records are in some of them; return which cannot be read."""
         unreadable, samples = [], SAMPLED
         for row in np.flatnonzero((head & LENGTH_MASK) < np.minimum(sizes, HEAD_BYTES)).tolist():
             is_sample = samples > 0 and record[row] == 0
-            data = self._first_bytes(book.names[row], SAMPLE_BYTES if is_sample else HEAD_BYTES)
+            data = self._first_bytes(states.names[row], SAMPLE_BYTES if is_sample else HEAD_BYTES)
             head[row] = _head(data[:HEAD_BYTES]) if data else 0
             if data is None:
                 unreadable.append(row)
@@ -276,7 +280,7 @@ class Folder(Feed):
                 return os.open(self._path(wanted.stream), os.O_RDONLY)
             except OSError as error:
                 if isinstance(error, FileNotFoundError) and self._is_here(wanted):
-                    raise NotThereError(VANISHED) from None
+                    raise RangeLostError(VANISHED) from None
                 if wait_s is None:
                     raise self._not_now(wanted, error) from error
             time.sleep(wait_s)
@@ -291,29 +295,30 @@ class Folder(Feed):
 
     def _not_now(self, wanted: Range, error: OSError) -> SkytideError:
         return SkytideError(
-            f"{self._path(wanted.stream)} cannot be read: {error.strerror}; make it readable, or remove it from its folder if it is not wanted, "
-            "and start the query again: it goes on where it was"
+            f"cannot read {self._path(wanted.stream)}: {error.strerror}; make it readable, or remove it from its folder if it is not wanted, "
+            "and restart the query: it resumes where it was"
         )
 
 
 def _check_same(number: int, wanted: Range) -> None:
     """Refuse an open file that is not, or no longer, the one of a range."""
-    known = os.fstat(number)
-    if _inode(known) != wanted.identity or (wanted.head and _head(os.pread(number, wanted.head & LENGTH_MASK, 0)) != wanted.head):
-        raise NotThereError(REPLACED)
-    if known.st_size < wanted.end[0]:
-        raise NotThereError(TRUNCATED)
-    for place, tail in zip((wanted.begin, wanted.end), wanted.tails, strict=True):
-        if tail and _tail(number, place[0]) != tail:
-            raise NotThereError(REPLACED)
+    file_stat = os.fstat(number)
+    if _inode(file_stat) != wanted.identity or (
+        wanted.head and _head(os.pread(number, wanted.head & LENGTH_MASK, 0)) != wanted.head
+    ):
+        raise RangeLostError(REPLACED)
+    if file_stat.st_size < wanted.end[0]:
+        raise RangeLostError(TRUNCATED)
+    for position, tail in zip((wanted.begin, wanted.end), wanted.tails, strict=True):
+        if tail and _tail(number, position[0]) != tail:
+            raise RangeLostError(REPLACED)
 
 
-def _measured(name: str | None, place: int) -> tuple[int, int, int]:
+def _facts_of(name: str | None, folder: int) -> tuple[int, int, int]:
     try:
-        found = name and os.stat(name, dir_fd=place)
+        return _facts(os.stat(name, dir_fd=folder)) if name else MISSING
     except OSError:  # removed since
         return MISSING
-    return _facts(found) if found else MISSING
 
 
 def _facts(file: os.stat_result) -> tuple[int, int, int]:
@@ -330,6 +335,6 @@ def _head(data: bytes) -> int:
 
 
 def _tail(number: int, at: int) -> int:
-    """Return a checksum of what comes right before a place in an open file, which is never 0."""
+    """Return a checksum of what comes right before a position in an open file, which is never 0."""
     begin = max(0, at - TAIL_BYTES)
     return zlib.crc32(os.pread(number, at - begin, begin)) + 1

@@ -11,22 +11,22 @@ import numpy as np
 import pyarrow as pa
 
 from skytide.errors import InvalidInput, SkytideError
-from skytide.spark.fleet.book import Book
 from skytide.spark.fleet.feeds.feed import (
     REPLACED,
     TRIMMED,
     Counts,
     Cut,
+    Discovery,
     Feed,
-    Look,
-    NotNowError,
     Positions,
     Range,
     Records,
     Skipped,
+    UnavailableError,
     settled,
 )
 from skytide.spark.fleet.formats import Csv, JsonLines, LineFormat
+from skytide.spark.fleet.states import StreamStates
 
 CHUNK_MESSAGES = 20_000
 TIMEOUT_S = 60.0
@@ -48,85 +48,86 @@ class Kafka(Feed):
     schema: pa.Schema
     format: str = JsonLines.name
 
-    parsers: ClassVar[dict[str, type[LineFormat]]] = {kind.name: kind for kind in (JsonLines, Csv)}
+    parsers: ClassVar[dict[str, type[LineFormat]]] = {parser.name: parser for parser in (JsonLines, Csv)}
 
     def check(self) -> None:
         """Refuse servers that do not answer, and topics that do not exist."""
         try:
-            known = self._admin().list_topics(timeout=CHECK_TIMEOUT_S).topics
+            topics = self._admin().list_topics(timeout=CHECK_TIMEOUT_S).topics
         except _module().KafkaException as error:
-            reason = f"no server answers: {error.args[0].str()}"
+            reason = f"no broker answers: {error.args[0].str()}"
             raise InvalidInput(
                 value=f"fleet('kafka://{self.servers}')", reason=reason, remedy="start one, or name another"
             ) from None
         for topic in self._topics():
-            if topic not in known or known[topic].error is not None:
-                remedy = f"choose from {', '.join(sorted(known)) or 'none: there is none yet'}"
+            if topic not in topics or topics[topic].error is not None:
+                remedy = f"choose from {', '.join(sorted(topics))}" if topics else "create it first: the server has no topic"
                 raise InvalidInput(value=f"topics={self.topics!r}", reason=f"there is no topic {topic}", remedy=remedy)
 
-    def look(self, book: Book, *, newest: bool = False) -> Look:
-        """Return a look at the first and last offset of every partition."""
+    def discover(self, states: StreamStates, *, newest: bool = False) -> Discovery:
+        """Return how far every partition can be read, by its first and last offset."""
         try:
-            found = self._found()
+            offsets = self._offsets()
         except _module().KafkaException as error:
-            raise NotNowError(f"{self.servers} cannot be looked at now: {error.args[0].str()}") from error
-        known = len(book.names)
-        book = book.joined(sorted(found.keys() - book.rows.keys()))
-        seen = np.array([found.get(name, (-1, -1)) for name in book.names], np.int64).reshape(-1, 2)
+            raise UnavailableError(f"cannot list the offsets of kafka://{self.servers}: {error.args[0].str()}") from error
+        old = len(states.names)
+        states = states.joined(sorted(offsets.keys() - states.rows.keys()))
+        seen = np.array([offsets.get(name, (-1, -1)) for name in states.names], np.int64).reshape(-1, 2)
         low, high = seen[:, 0], seen[:, 1]
-        there, new = high >= 0, np.arange(len(high)) >= known
-        at = book.at.copy()
+        there, new = high >= 0, np.arange(len(high)) >= old
+        at = states.at.copy()
         skipped = dict.fromkeys(np.flatnonzero(there & (high < at[:, 0])).tolist(), REPLACED)
         skipped |= dict.fromkeys(np.flatnonzero(there & ~new & (low > at[:, 0])).tolist(), TRIMMED)
         at[:, 0] = np.where(there & ((at[:, 0] < low) | (at[:, 0] > high)), low, at[:, 0])
         if newest:
             at[new, 0] = high[new]
-        book, kept, lost = settled(book, at, there, skipped)
-        ends = book.at.copy()
-        ends[:, 0] = np.maximum(high[kept], book.at[:, 0])
-        return replace(self._seen(book, ends, lost), forgotten=int((~kept).sum()))
+        states, kept, lost = settled(states, at, there, skipped)
+        ends = states.at.copy()
+        ends[:, 0] = np.maximum(high[kept], states.at[:, 0])
+        return replace(self._discovered(states, ends, lost), forgotten=int((~kept).sum()))
 
-    def cut(self, look: Look, take: Counts) -> Cut:
+    def cut(self, discovery: Discovery, take: Counts) -> Cut:
         """Return what is let in up to offsets that are further by as many tuples, or the ends."""
-        ends = look.ends.copy()
-        ends[:, 0] = np.minimum(ends[:, 0], look.book.at[:, 0] + take)
-        return Cut.at(look, ends)
+        ends = discovery.ends.copy()
+        ends[:, 0] = np.minimum(ends[:, 0], discovery.states.at[:, 0] + take)
+        return Cut.at(discovery, ends)
 
     def read(self, ranges: Sequence[Range]) -> Iterator[Records]:
         """Yield the records of all ranges, read by one consumer, some messages at a time."""
         parser = self.parsers[self.format](self.schema)
         numbers = {_partition(wanted.stream): number for number, wanted in enumerate(ranges)}
-        reading = _Reading(self.servers, {place: ranges[number] for place, number in numbers.items()})
+        reading = _Reading(self.servers, {partition: ranges[number] for partition, number in numbers.items()})
         parts: dict[int, list[bytes]] = {}
         count = 0
-        for place, value in reading.values():
-            parts.setdefault(numbers[place], []).append(value)
+        for partition, value in reading.values():
+            parts.setdefault(numbers[partition], []).append(value)
             count += 1
             if count >= CHUNK_MESSAGES:
                 yield _records(parser, parts, ())
                 parts, count = {}, 0
-        gone = tuple(Skipped(ranges[numbers[place]].stream, TRIMMED) for place in reading.trimmed)
+        gone = tuple(Skipped(ranges[numbers[partition]].stream, TRIMMED) for partition in reading.trimmed)
         yield _records(parser, parts, gone)
 
-    def _seen(self, book: Book, ends: Positions, skipped: tuple[Skipped, ...]) -> Look:
-        return Look(book, ends, ends[:, 0] - book.at[:, 0], ends[:, 0].copy(), np.ones(len(ends)), skipped)
+    def _discovered(self, states: StreamStates, ends: Positions, skipped: tuple[Skipped, ...]) -> Discovery:
+        return Discovery(states, ends, ends[:, 0] - states.at[:, 0], ends[:, 0].copy(), np.ones(len(ends)), skipped)
 
     def _topics(self) -> list[str]:
         return [topic.strip() for topic in self.topics.split(",")]
 
-    def _found(self) -> dict[str, tuple[int, int]]:
+    def _offsets(self) -> dict[str, tuple[int, int]]:
+        """Return the first and last offset of each partition."""
         kafka, admin = _module(), self._admin()
         listed = admin.list_topics(timeout=TIMEOUT_S).topics
-        known = [listed[topic] for topic in self._topics() if topic in listed]
-        for topic in known:
+        topics = [listed[topic] for topic in self._topics() if topic in listed]
+        for topic in topics:
             error = topic.error
-            if error is not None and error.code() != kafka.KafkaError.UNKNOWN_TOPIC_OR_PART:  # its partitions are not known now
+            if error is not None and error.code() != kafka.KafkaError.UNKNOWN_TOPIC_OR_PART:  # its partitions are unknown now
                 raise kafka.KafkaException(error)
-        places = [kafka.TopicPartition(topic.topic, number) for topic in known for number in topic.partitions]
+        partitions = [kafka.TopicPartition(topic.topic, number) for topic in topics for number in topic.partitions]
         bounds = []
         for spec in (kafka.admin.OffsetSpec.earliest(), kafka.admin.OffsetSpec.latest()):
-            asked = admin.list_offsets(dict.fromkeys(places, spec), request_timeout=TIMEOUT_S)
-            bounds.append({f"{place.topic}-{place.partition}": answer.result().offset for place, answer in asked.items()})
+            answers = admin.list_offsets(dict.fromkeys(partitions, spec), request_timeout=TIMEOUT_S)
+            bounds.append({f"{of.topic}-{of.partition}": answer.result().offset for of, answer in answers.items()})
         return {name: (low, bounds[1][name]) for name, low in bounds[0].items()}
 
     def _admin(self) -> Any:
@@ -144,14 +145,16 @@ class _Reading:
     @property
     def trimmed(self) -> list[tuple[str, int]]:
         """The partitions whose first messages were gone."""
-        return [place for place, wanted in self._ranges.items() if self._first.get(place, wanted.end[0]) > wanted.begin[0]]
+        return [
+            partition for partition, wanted in self._ranges.items() if self._first.get(partition, wanted.end[0]) > wanted.begin[0]
+        ]
 
     def values(self) -> Iterator[tuple[tuple[str, int], bytes]]:
         """Yield the values of all messages, in order within each partition."""
         kafka = _module()
-        places = [kafka.TopicPartition(*place, wanted.begin[0]) for place, wanted in self._ranges.items()]
-        self._consumer.assign(places)
-        self._consumer.resume(places)  # those of an earlier batch stay paused
+        starts = [kafka.TopicPartition(*partition, wanted.begin[0]) for partition, wanted in self._ranges.items()]
+        self._consumer.assign(starts)
+        self._consumer.resume(starts)  # those of an earlier batch stay paused
         heard_s = time.monotonic()
         while self._left:
             messages = self._consumer.consume(POLLED, POLL_S)
@@ -164,28 +167,29 @@ class _Reading:
             if len(messages) < POLLED:
                 self._note_ends(kafka)
             if time.monotonic() - heard_s > TIMEOUT_S:
-                raise SkytideError(f"{sorted(self._left)[0]}: no message came for {TIMEOUT_S:.0f} s; is the server overloaded?")
+                partition = "-".join(map(str, min(self._left)))
+                raise SkytideError(f"partition {partition}: no message for {TIMEOUT_S:.0f} s; check the load of the brokers")
         self._consumer.unassign()
 
     def _value(self, message: Any) -> Iterator[tuple[tuple[str, int], bytes]]:
-        place = message.topic(), message.partition()
-        if place in self._left:
-            self._first.setdefault(place, message.offset())
-            if message.offset() < self._ranges[place].end[0] and message.value() is not None:
-                yield place, message.value()
-            if message.offset() >= self._ranges[place].end[0] - 1:
-                self._end(place)
+        partition = message.topic(), message.partition()
+        if partition in self._left:
+            self._first.setdefault(partition, message.offset())
+            if message.offset() < self._ranges[partition].end[0] and message.value() is not None:
+                yield partition, message.value()
+            if message.offset() >= self._ranges[partition].end[0] - 1:
+                self._end(partition)
 
     def _note_ends(self, kafka: Any) -> None:
         """End ranges whose last offsets hold no message."""
-        for known in self._consumer.position([kafka.TopicPartition(*place) for place in self._left]):
-            place = known.topic, known.partition
-            if known.offset >= self._ranges[place].end[0]:
-                self._end(place)
+        for position in self._consumer.position([kafka.TopicPartition(*partition) for partition in self._left]):
+            partition = position.topic, position.partition
+            if position.offset >= self._ranges[partition].end[0]:
+                self._end(partition)
 
-    def _end(self, place: tuple[str, int]) -> None:
-        self._left.discard(place)
-        self._consumer.pause([_module().TopicPartition(*place)])
+    def _end(self, partition: tuple[str, int]) -> None:
+        self._left.discard(partition)
+        self._consumer.pause([_module().TopicPartition(*partition)])
 
 
 def _records(parser: LineFormat, parts: dict[int, list[bytes]], skipped: tuple[Skipped, ...]) -> Records:

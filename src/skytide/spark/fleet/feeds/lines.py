@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from skytide.spark.fleet.feeds.feed import TRUNCATED, Range, Records, Skipped
-from skytide.spark.fleet.feeds.folder import Folder, NotThereError
+from skytide.spark.fleet.feeds.folder import Folder, RangeLostError
 from skytide.spark.fleet.formats import Csv, JsonLines, LineFormat
 
 Columns = tuple[str, ...]
@@ -48,7 +48,7 @@ class LinesFolder(Folder):
                     if size >= CHUNK_BYTES:
                         yield self._records(parts, skipped)
                         parts, skipped, size = [], [], 0
-            except NotThereError as error:
+            except RangeLostError as error:
                 skipped.append(Skipped(wanted.stream, str(error)))
         if parts or skipped:
             yield self._records(parts, skipped)
@@ -58,10 +58,10 @@ class LinesFolder(Folder):
         alike: dict[Columns, list[tuple[int, bytes]]] = {}
         for number, columns, lines in parts:
             alike.setdefault(columns, []).append((number, lines))
-        read = [self._parser(columns).parse(some) for columns, some in alike.items()]
-        rows = pa.concat_tables([self.schema.empty_table(), *(each.rows for each in read)])
-        numbers = np.concatenate([np.zeros(0, np.int64), *(each.parts for each in read)])
-        return Records(rows, numbers, tuple(broken for each in read for broken in each.broken), tuple(skipped))
+        parsed = [self._parser(columns).parse(some) for columns, some in alike.items()]
+        rows = pa.concat_tables([self.schema.empty_table(), *(part.rows for part in parsed)])
+        numbers = np.concatenate([np.zeros(0, np.int64), *(part.parts for part in parsed)])
+        return Records(rows, numbers, tuple(broken for part in parsed for broken in part.broken), tuple(skipped))
 
     def _parser(self, columns: Columns) -> LineFormat:
         return self.parser(self.schema)
@@ -79,7 +79,7 @@ class LinesFolder(Folder):
             while at < end:
                 data = os.pread(file, min(CHUNK_BYTES, end - at), at)
                 if not data:
-                    raise NotThereError(TRUNCATED)
+                    raise RangeLostError(TRUNCATED)
                 at += len(data)
                 last = data.rfind(b"\n") + 1
                 if not last:
@@ -132,7 +132,7 @@ class CsvFolder(LinesFolder):
             return (), MAX_HEADER_BYTES  # it is still being written
         text = data[: length or MAX_HEADER_BYTES].decode("utf-8-sig", "replace")
         names = next(csv.reader([text]), []) or [""]
-        known = {name.casefold(): name for name in self.schema.names}
+        by_folded_name = {name.casefold(): name for name in self.schema.names}
         return tuple(
-            name if name in self.schema.names else known.get(name.casefold(), name) for name in map(str.strip, names)
+            name if name in self.schema.names else by_folded_name.get(name.casefold(), name) for name in map(str.strip, names)
         ), length

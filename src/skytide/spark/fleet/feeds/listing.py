@@ -35,13 +35,13 @@ class Listing:
         """Pickle nothing: elsewhere the folder may be another one, or is not listed at all."""
         return Listing, ()
 
-    def streams(self, place: int, extension: str) -> frozenset[str]:
+    def streams(self, folder: int, extension: str) -> frozenset[str]:
         """Return the names of the files with an extension in an open folder, without the extension; hidden ones are ignored."""
-        now_ns, changed_ns = self._clock_ns(), os.fstat(place).st_mtime_ns
+        now_ns, changed_ns = self._clock_ns(), os.fstat(folder).st_mtime_ns
         if changed_ns != self._changed_ns or not 0 <= now_ns - self._listed_ns < LIST_EVERY_NS:
             ending = f".{extension}"
             self._streams = frozenset(
-                stream_of(name.removesuffix(ending)) for name in os.listdir(place) if name.endswith(ending) and name[0] not in "._"
+                stream_of(name.removesuffix(ending)) for name in os.listdir(folder) if name.endswith(ending) and name[0] not in "._"
             )
             self._changed_ns = changed_ns if now_ns - changed_ns > SETTLED_NS else -1
             self._listed_ns = now_ns
@@ -67,7 +67,7 @@ class Unchanged:
         else:
             self._changed_ns.pop(stream, None)
 
-    def known(self, streams: Sequence[str]) -> NDArray[np.int64]:
+    def changed_ns(self, streams: Sequence[str]) -> NDArray[np.int64]:
         """Return when files had changed that were checked since, 0 for others; forget those of streams that are gone, if they are many."""
         if len(self._changed_ns) > 2 * len(streams):
             self._changed_ns = {stream: self._changed_ns[stream] for stream in streams if stream in self._changed_ns}
@@ -93,4 +93,4 @@ def file_of(stream: str) -> str:
     """
     if "\\x" not in stream:
         return stream
-    return os.fsdecode(_ESCAPED.sub(lambda found: bytes.fromhex(found[1].decode()), os.fsencode(stream)))
+    return os.fsdecode(_ESCAPED.sub(lambda escape: bytes.fromhex(escape[1].decode()), os.fsencode(stream)))

@@ -1,6 +1,6 @@
 """Redis Streams: each key is a stream, and each entry a record. Needs `pip install skytide[redis]`, and Redis 7.
 
-A position is the number of entries so far, and the id of the last one. One script on the server looks at hundreds of streams, and another
+A position is the number of entries so far, and the id of the last one. One script on the server describes hundreds of streams, and another
 joins the entries of hundreds: a call per stream would cost ten times as much.
 """
 
@@ -19,23 +19,23 @@ from numpy.typing import NDArray
 from skytide.errors import InvalidInput
 from skytide.errors.limits import MAX_COUNT
 from skytide.records.secret import Secret
-from skytide.spark.fleet.book import Book
 from skytide.spark.fleet.feeds.feed import (
     REPLACED,
     TRIMMED,
     Counts,
     Cut,
+    Discovery,
     Feed,
-    Look,
-    NotNowError,
     Positions,
     Range,
     Records,
     Skipped,
+    UnavailableError,
     settled,
 )
 from skytide.spark.fleet.feeds.listing import file_of, stream_of
 from skytide.spark.fleet.formats import Cells, Csv, JsonLines, LineFormat
+from skytide.spark.fleet.states import StreamStates
 
 KEYS_PER_CALL = 500
 ENTRIES_PER_CALL = 20_000
@@ -53,7 +53,7 @@ class Redis(Feed):
     format: str = Cells.name
     password: Secret | None = None
 
-    parsers: ClassVar[dict[str, type[LineFormat]]] = {kind.name: kind for kind in (Cells, JsonLines, Csv)}
+    parsers: ClassVar[dict[str, type[LineFormat]]] = {parser.name: parser for parser in (Cells, JsonLines, Csv)}
 
     def check(self) -> None:
         """Refuse a server that does not answer, or is too old."""
@@ -73,41 +73,43 @@ class Redis(Feed):
                 remedy=f"use Redis {MIN_VERSION} or newer",
             )
 
-    def look(self, book: Book, *, newest: bool = False) -> Look:
-        """Return a look at all streams, as the server knows them."""
+    def discover(self, states: StreamStates, *, newest: bool = False) -> Discovery:
+        """Return how far all streams can be read, as the server describes them."""
         module = _module()
         try:
-            found = self._found()
+            described = self._describe()
         except module.exceptions.RedisError as error:
-            raise NotNowError(f"{self.url} cannot be looked at now: {error}") from error
-        known = len(book.names)
-        book = book.joined(sorted(found.keys() - book.rows.keys()))
-        seen = np.array([found.get(name, (-1, 0, 0, 0)) for name in book.names], np.int64).reshape(-1, 4)
-        added, length, ends = seen[:, 0], seen[:, 1], seen[:, [0, 2, 3]]
-        there, new = added >= 0, np.arange(len(added)) >= known
-        at = book.at.copy()
+            raise UnavailableError(f"cannot list the streams of {self.url}: {error}") from error
+        old = len(states.names)
+        states = states.joined(sorted(described.keys() - states.rows.keys()))
+        numbers = np.array([described.get(name, (-1, 0, 0, 0)) for name in states.names], np.int64).reshape(-1, 4)
+        added, length, ends = numbers[:, 0], numbers[:, 1], numbers[:, [0, 2, 3]]
+        there, new = added >= 0, np.arange(len(added)) >= old
+        at = states.at.copy()
         skipped = dict.fromkeys(np.flatnonzero(there & ((added < at[:, 0]) | _after(at[:, 1:], ends[:, 1:]))).tolist(), REPLACED)
         at[list(skipped)] = 0
         if newest:
             at[new] = ends[new]
-        book, kept, lost = settled(book, at, there, skipped)
-        ends = np.where(there[kept, None], ends[kept], book.at)
-        return replace(self._seen(book, ends, length[kept], lost), forgotten=int((~kept).sum()))
+        states, kept, lost = settled(states, at, there, skipped)
+        ends = np.where(there[kept, None], ends[kept], states.at)
+        return replace(self._discovered(states, ends, length[kept], lost), forgotten=int((~kept).sum()))
 
-    def cut(self, look: Look, take: Counts) -> Cut:
+    def cut(self, discovery: Discovery, take: Counts) -> Cut:
         """Return what is let in up to where as many entries end; of streams that are not let in completely, the server knows."""
-        ends = look.ends.copy()
-        rows = np.flatnonzero(take < look.waiting)
-        ends[rows] = look.book.at[rows]
+        ends = discovery.ends.copy()
+        rows = np.flatnonzero(take < discovery.waiting)
+        ends[rows] = discovery.states.at[rows]
         for some in _chunks(rows[take[rows] > 0].tolist()):
-            names = [look.book.names[row] for row in some]
-            asked = [text for row in some for text in (_id(look.book.at[row]), _id(look.ends[row]), str(int(take[row])))]
-            for row, answer in zip(some, self._call("cut", names, asked), strict=True):
+            names = [discovery.states.names[row] for row in some]
+            arguments = [
+                text for row in some for text in (_id(discovery.states.at[row]), _id(discovery.ends[row]), str(int(take[row])))
+            ]
+            for row, answer in zip(some, self._call("cut", names, arguments), strict=True):
                 count, last = answer.decode().split(" ")
-                ends[row] = (look.book.at[row, 0] + int(count), *_numbers(last))
+                ends[row] = (discovery.states.at[row, 0] + int(count), *_numbers(last))
                 if int(count) < take[row]:  # there are fewer than were counted: some were deleted
-                    ends[row] = look.ends[row]
-        return Cut.at(look, ends)
+                    ends[row] = discovery.ends[row]
+        return Cut.at(discovery, ends)
 
     def read(self, ranges: Sequence[Range]) -> Iterator[Records]:
         """Yield the records of ranges, hundreds of streams per call."""
@@ -121,9 +123,9 @@ class Redis(Feed):
         missing = {number: ranges[number].end[0] - ranges[number].begin[0] for number in numbers}
         left, more = numbers, True
         while left:
-            asked = [self.format, json.dumps(self.schema.names), str(ENTRIES_PER_CALL)]
-            asked += [text for number in left for text in (after[number], _id(ranges[number].end))]
-            answers = self._call("read", [ranges[number].stream for number in left], asked)
+            arguments = [self.format, json.dumps(self.schema.names), str(ENTRIES_PER_CALL)]
+            arguments += [text for number in left for text in (after[number], _id(ranges[number].end))]
+            answers = self._call("read", [ranges[number].stream for number in left], arguments)
             ends = [text.decode().split(" ") for text in answers[1::2]]
             more = sum(int(count) for count, _ in ends) >= ENTRIES_PER_CALL
             for number, (count, last) in zip(left, ends, strict=True):
@@ -133,22 +135,22 @@ class Redis(Feed):
             gone = () if left else tuple(Skipped(ranges[number].stream, TRIMMED) for number in numbers if missing[number] > 0)
             yield Records(read.rows, read.parts, read.broken, gone)
 
-    def _seen(self, book: Book, ends: Positions, length: Counts, skipped: tuple[Skipped, ...]) -> Look:
-        waiting = np.minimum(ends[:, 0] - book.at[:, 0], length)
-        return Look(book, ends, waiting, ends[:, 0].copy(), np.ones(len(waiting)), skipped)
+    def _discovered(self, states: StreamStates, ends: Positions, length: Counts, skipped: tuple[Skipped, ...]) -> Discovery:
+        waiting = np.minimum(ends[:, 0] - states.at[:, 0], length)
+        return Discovery(states, ends, waiting, ends[:, 0].copy(), np.ones(len(waiting)), skipped)
 
-    def _found(self) -> dict[str, tuple[int, ...]]:
+    def _describe(self) -> dict[str, tuple[int, ...]]:
         """Return, for each stream, the number of entries ever added, the number that are there, and the last id."""
-        found: dict[str, tuple[int, ...]] = {}
+        described: dict[str, tuple[int, ...]] = {}
         cursor = "0"
         while True:
-            answer = self._call("look", [], [cursor, self.pattern, str(KEYS_PER_CALL)])
+            answer = self._call("list", [], [cursor, self.pattern, str(KEYS_PER_CALL)])
             cursor, keys, numbers = (text.decode("utf-8", "surrogateescape") for text in answer)
             if numbers:  # Lua does not write an empty list in JSON
                 rows = np.array(numbers.split(" "), np.uint64).clip(max=MAX_COUNT).astype(np.int64).reshape(-1, 4)
-                found.update(zip(map(stream_of, json.loads(keys)), map(tuple, rows.tolist()), strict=True))
+                described.update(zip(map(stream_of, json.loads(keys)), map(tuple, rows.tolist()), strict=True))
             if cursor == "0":
-                return found
+                return described
 
     def _call(self, script: str, streams: list[str], arguments: list[str]) -> list[bytes]:
         keys = [os.fsencode(file_of(stream)) for stream in streams]  # a key is bytes, as the name of a file

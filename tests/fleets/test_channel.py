@@ -1,4 +1,4 @@
-"""The board only shows how a fleet is doing: if it cannot be written or read, queries go on."""
+"""The channel only shows how a fleet is doing: if it cannot be written or read, queries go on."""
 
 import os
 from pathlib import Path
@@ -6,25 +6,25 @@ from pathlib import Path
 import pytest
 from fleet_model import Asked, status, suspend, write
 
-from skytide.spark.fleet.board import CONTROL, STATUS, STREAMS, Board, Control
+from skytide.spark.fleet.channel import CONTROL, STATUS, STREAMS, Channel, Control
 
 
 def _files(asked: Asked) -> set[str]:
-    return {path.name for path in Path(asked.settings["board"]).iterdir()}
+    return {path.name for path in Path(asked.settings["channel"]).iterdir()}
 
 
 @pytest.mark.parametrize("name", [STATUS, STREAMS])
 def test_a_board_that_cannot_be_written_ends_no_query_and_leaves_nothing_behind(
     asked: Asked, name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    (Path(asked.settings["board"]) / name).mkdir()  # no file can take its place
+    (Path(asked.settings["channel"]) / name).mkdir()  # no file can take its place
     for n in range(3):
         write(asked, "a", n)
         asked.batch()
     assert asked.given == {"a": [0, 1, 2]}
     assert _files(asked) <= {STATUS, STREAMS, "reports"}
-    assert "cannot be written now" in caplog.text
-    (Path(asked.settings["board"]) / name).rmdir()
+    assert "cannot write the status" in caplog.text
+    (Path(asked.settings["channel"]) / name).rmdir()
     write(asked, "a", 3)
     asked.batch()
     assert status(asked)["tuples"] == 4
@@ -35,7 +35,7 @@ def test_a_board_that_cannot_be_read_leaves_streams_as_people_wanted_them(asked:
     write(asked, "a", 1)
     write(asked, "b", 2)
     asked.all()
-    control = Path(asked.settings["board"]) / CONTROL
+    control = Path(asked.settings["channel"]) / CONTROL
     control.unlink()
     os.mkdir(control)
     write(asked, "a", 3)
@@ -46,14 +46,14 @@ def test_a_board_that_cannot_be_read_leaves_streams_as_people_wanted_them(asked:
 def test_people_learn_that_what_they_want_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / CONTROL).mkdir()
     with pytest.raises(OSError):
-        Board(str(tmp_path)).write_control(Control(suspended={"a": True}))
+        Channel(str(tmp_path)).write_control(Control(suspended={"a": True}))
     assert [path.name for path in tmp_path.iterdir()] == [CONTROL]
 
 
 def test_queries_that_share_a_board_do_not_read_the_reports_of_each_others_tasks(tmp_path: Path) -> None:
     (tmp_path / "feeds").mkdir()
-    (tmp_path / "board").mkdir()
-    one, other = (Asked(None, place=str(tmp_path / "feeds"), board=str(tmp_path / "board"), splits=1) for _ in range(2))
+    (tmp_path / "channel").mkdir()
+    one, other = (Asked(None, place=str(tmp_path / "feeds"), channel=str(tmp_path / "channel"), splits=1) for _ in range(2))
     path, invalid = write(one, "a", 1), []
     one.batch()
     for number in range(4):

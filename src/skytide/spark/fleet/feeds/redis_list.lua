@@ -1,6 +1,6 @@
 -- One step of a walk over all streams whose keys match: the next cursor, the keys as JSON, and of each
 -- the entries ever added, the entries there are, and the two numbers of the last id. A key may come twice.
--- Arguments: the cursor, the pattern, and how many keys to look at.
+-- Arguments: the cursor, the pattern, and how many keys to scan.
 local step = redis.call('SCAN', ARGV[1], 'MATCH', ARGV[2], 'COUNT', ARGV[3], 'TYPE', 'stream')
 local numbers, added, length, last = {}
 for i, key in ipairs(step[2]) do

@@ -1,4 +1,4 @@
-"""The book of a fleet: where each stream stands."""
+"""Where each stream of a fleet stands."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -21,8 +21,8 @@ def _numbers(*shape: int) -> NDArray[np.int64]:
 
 
 @dataclass(frozen=True)
-class Book:
-    """All streams, one row each. A book never changes: a later one is another object."""
+class StreamStates:
+    """All streams, one row each. It never changes: later states are another object."""
 
     names: tuple[str, ...] = ()
     at: NDArray[np.int64] = field(default_factory=lambda: _numbers(0, WIDTH))
@@ -37,23 +37,23 @@ class Book:
     behind: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, np.bool_))
     """Streams of which we kept something waiting."""
     away: NDArray[np.int32] = field(default_factory=lambda: np.zeros(0, np.int32))
-    """For how many looks a stream has been missing: it keeps its place, as it may come back."""
+    """For how many discoveries a stream has been missing: it keeps its position, as it may come back."""
     record: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
     """How long a record of a stream is, in the unit of positions; 0 if nothing is known."""
     place: int = 0
-    """What distinguishes the place of the streams from another one of the same name; 0 if nothing is known."""
+    """What distinguishes the folder of the streams from another one of the same name; 0 if nothing is known."""
 
     @cached_property
     def rows(self) -> dict[str, int]:
         """The row of each stream."""
         return {name: row for row, name in enumerate(self.names)}
 
-    def joined(self, names: Sequence[str]) -> "Book":
-        """Return the book with more streams, at their very beginning."""
+    def joined(self, names: Sequence[str]) -> "StreamStates":
+        """Return these streams and more, which are at their very beginning."""
         if not names:
             return self
         more = len(names)
-        return Book(
+        return StreamStates(
             names=(*self.names, *names),
             at=np.vstack([self.at, _numbers(more, WIDTH)]),
             identity=np.append(self.identity, _numbers(more)),
@@ -67,38 +67,38 @@ class Book:
             place=self.place,
         )
 
-    def keeping(self, rows: NDArray[np.bool_]) -> "Book":
-        """Return the book with only some of its streams."""
+    def keeping(self, rows: NDArray[np.bool_]) -> "StreamStates":
+        """Return only some of the streams."""
         if rows.all():
             return self
         names = tuple(name for name, kept in zip(self.names, rows.tolist(), strict=True) if kept)
         columns: dict[str, Any] = {name: values[rows] for name, values in self._columns().items()}
-        return Book(names, **columns, place=self.place)
+        return StreamStates(names, **columns, place=self.place)
 
-    def with_(self, **values: Any) -> "Book":
-        """Return the book with other values in some columns."""
-        book = replace(self, **values)
+    def with_(self, **values: Any) -> "StreamStates":
+        """Return the streams with other values in some columns."""
+        states = replace(self, **values)
         if "names" not in values:
-            vars(book)["rows"] = self.rows  # which are the same
-        return book
+            vars(states)["rows"] = self.rows  # which are the same
+        return states
 
     def to_table(self) -> pa.Table:
-        """Return the book as a table."""
+        """Return the streams as a table."""
         columns = {name: pa.array(values) for name, values in self._columns().items() if name != "at"}
         table = pa.table({"name": pa.array(self.names, pa.string()), **positions_to_columns("at", self.at), **columns})
         return table.replace_schema_metadata({PLACE: str(self.place)})
 
     def _columns(self) -> dict[str, NDArray[Any]]:
-        return {name: getattr(self, name) for name in Book.__dataclass_fields__ if name not in ("names", "place")}
+        return {name: getattr(self, name) for name in StreamStates.__dataclass_fields__ if name not in ("names", "place")}
 
     @staticmethod
-    def from_table(table: pa.Table) -> "Book":
-        """Return the book from what `to_table` returned; of one that an older version wrote, some columns say that nothing is known."""
-        columns = {name: np.array(table[name]) for name in Book()._columns() if name in table.column_names}
+    def from_table(table: pa.Table) -> "StreamStates":
+        """Return the streams of what `to_table` returned; in a table that an older version wrote, some columns are unknown."""
+        columns = {name: np.array(table[name]) for name in StreamStates()._columns() if name in table.column_names}
         unknown = {"tail": _numbers(table.num_rows), "record": np.zeros(table.num_rows)}
         place = int((table.schema.metadata or {}).get(PLACE, b"0"))
         at = positions_from_columns("at", table)
-        return Book(tuple(table["name"].to_pylist()), at, **unknown | columns, place=place)
+        return StreamStates(tuple(table["name"].to_pylist()), at, **unknown | columns, place=place)
 
 
 def positions_to_columns(name: str, positions: NDArray[np.int64]) -> dict[str, NDArray[np.int64]]:

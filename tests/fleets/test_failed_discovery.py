@@ -64,8 +64,8 @@ def no_reading(path: Path) -> Iterator[None]:
 
 
 def _asked(tmp_path: Path, place: Any, **more: Any) -> Asked:
-    (tmp_path / "board").mkdir()
-    return Asked(tmp_path / "notes", **place.settings(), board=str(tmp_path / "board"), splits=1, **more)
+    (tmp_path / "channel").mkdir()
+    return Asked(tmp_path / "notes", **place.settings(), channel=str(tmp_path / "channel"), splits=1, **more)
 
 
 def test_latest_passes_over_what_is_there_also_if_the_first_looks_fail(place: Any, tmp_path: Path) -> None:
@@ -86,12 +86,12 @@ def test_what_is_available_now_is_not_taken_for_nothing_if_a_look_fails(place: A
     place.write("a", [(n, "") for n in range(40)])
     asked = _asked(tmp_path, place, capacity_hz=10.0)
     asked.reader.prepareForTriggerAvailableNow()
-    with cut_off(place), pytest.raises(SkytideError, match="start the query again"):
+    with cut_off(place), pytest.raises(SkytideError, match="restart the query"):
         asked.batch()
     asked.start()
     asked.reader.prepareForTriggerAvailableNow()
     asked.batch()
-    with cut_off(place), pytest.raises(SkytideError, match="start the query again"):
+    with cut_off(place), pytest.raises(SkytideError, match="restart the query"):
         asked.batch()
     asked.start()
     asked.reader.prepareForTriggerAvailableNow()

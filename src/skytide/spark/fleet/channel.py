@@ -25,32 +25,33 @@ class Control:
     suspended: Mapping[str, bool] = field(default_factory=dict)
 
 
-class Board:
+class Channel:
     """The folder, with a file for what people want, and files for how the fleet is doing."""
 
     def __init__(self, path: str) -> None:
         """Use a folder that exists."""
         self.path = path
-        self._seen: tuple[int, int] | None = None
+        self._read_version: tuple[int, int] | None = None
         self._control = Control()
 
     def write_control(self, control: Control) -> None:
-        """Write what people want; readers see it with their next batch."""
+        """Write what people want; readers follow it from their next batch on."""
         profiles = {name: profile.to_json() for name, profile in control.profiles.items()}
         self._write(CONTROL, json.dumps({"profiles": profiles, "suspended": dict(control.suspended)}).encode())
 
     def control(self) -> Control:
         """Return what people want; what they wanted before, if that cannot be read now."""
         try:
-            known = os.stat(self._file(CONTROL))
-            if self._seen == (known.st_ino, known.st_mtime_ns):
+            file_stat = os.stat(self._file(CONTROL))
+            version = file_stat.st_ino, file_stat.st_mtime_ns
+            if self._read_version == version:
                 return self._control
             with open(self._file(CONTROL), "rb") as file:
                 values = json.load(file)
         except OSError:
             return self._control
         profiles = {name: Profile.from_json(profile) for name, profile in values["profiles"].items()}
-        self._control, self._seen = Control(profiles, values["suspended"]), (known.st_ino, known.st_mtime_ns)
+        self._control, self._read_version = Control(profiles, values["suspended"]), version
         return self._control
 
     def write_status(self, status: Mapping[str, Any], streams: pa.Table | None = None) -> None:
@@ -62,16 +63,16 @@ class Board:
                 self._write(STREAMS, data.getvalue())
             self._write(STATUS, json.dumps(status).encode())
         except OSError as error:
-            _log.warning("the status of a fleet cannot be written now: %s", error)
+            _log.warning("cannot write the status of the fleet to %s: %s; the query continues", self.path, error)
 
     def status(self) -> dict[str, Any] | None:
         """Return how the fleet is doing, or None before the first batch."""
         try:
             with open(self._file(STATUS), "rb") as file:
-                found: dict[str, Any] = json.load(file)
+                status: dict[str, Any] = json.load(file)
         except FileNotFoundError:
             return None
-        return found
+        return status
 
     def streams(self) -> pa.Table | None:
         """Return how each stream is doing, or None before the first batch."""

@@ -1,7 +1,7 @@
-"""Notes on what each batch lets in, which Spark's log only refers to: thousands of positions would bloat it.
+"""A log of what each batch lets in, which Spark's log of offsets only refers to: thousands of positions would bloat it.
 
-A note is written before Spark knows of it, under a name of its own, and never changes: a repeated batch reads the same ranges, whatever
-has changed meanwhile. Without a folder for notes, the text of an offset holds the note itself.
+An entry is written before Spark knows of it, under a name of its own, and never changes: a repeated batch reads the same ranges, whatever
+has changed meanwhile. Without a folder for the log, the text of an offset holds the entry itself.
 """
 
 import base64
@@ -18,17 +18,17 @@ from numpy.typing import NDArray
 
 from skytide.spark.checkpoint import Files
 from skytide.spark.checkpoint.files import fresh_name, sequence_of
-from skytide.spark.fleet.book import Book, positions_from_columns, positions_to_columns
 from skytide.spark.fleet.feeds import Range
+from skytide.spark.fleet.states import StreamStates, positions_from_columns, positions_to_columns
 
 FOLDER = "notes"
 COUNTS, LEARNED = b"counts", "learned_"
 KEPT = 24
-"""How many notes before the latest one are kept: as many as Spark, or a checkpoint that goes back, may need."""
+"""How many entries before the latest one are kept: as many as Spark, or a checkpoint that goes back, may need."""
 SWEEP_EVERY = 16  # batches
 
 Offset = dict[str, Any]
-"""Where a fleet stands: "sequence" counts the batches so far, "tuples" about what was let in, and "note" is where the note is."""
+"""Where a fleet stands: "sequence" counts the batches so far, "tuples" about what was let in, and "note" is where the batch's entry is."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,18 +47,18 @@ class Ranges:
     left_out: str = ""
     """A stream of which something is kept waiting, and nothing is let in: one split of a batch names one, if there are any."""
 
-    def each(self) -> tuple[Range, ...]:
+    def to_ranges(self) -> tuple[Range, ...]:
         """Return the ranges one by one."""
         positions = (map(tuple, self.begin.tolist()), map(tuple, self.end.tolist()))
-        known = (self.identity.tolist(), self.head.tolist(), map(tuple, self.tails.tolist()), [self.place] * len(self.names))
-        return tuple(map(Range, self.names, *positions, *known, self.was_behind.tolist(), self.is_behind.tolist()))
+        checks = (self.identity.tolist(), self.head.tolist(), map(tuple, self.tails.tolist()), [self.place] * len(self.names))
+        return tuple(map(Range, self.names, *positions, *checks, self.was_behind.tolist(), self.is_behind.tolist()))
 
 
 @dataclass(frozen=True, eq=False)
-class Note:
-    """What a batch lets in: the book after it, where each stream stood before, and whether something of it was waiting."""
+class BatchEntry:
+    """What a batch lets in: where streams stand after it, where they stood before, and whether something of them was waiting."""
 
-    book: Book
+    states: StreamStates
     begin: NDArray[np.int64]
     begin_tail: NDArray[np.int64]
     was_behind: NDArray[np.bool_]
@@ -69,37 +69,37 @@ class Note:
 
     def splits(self) -> dict[int, "Ranges"]:
         """Return what each split reads."""
-        moved = (self.begin != self.book.at).any(axis=1)
+        moved = (self.begin != self.states.at).any(axis=1)
         rows = np.flatnonzero(moved)
-        rows = rows[np.argsort(self.book.split[rows], kind="stable")]
-        left_out = np.flatnonzero(self.book.behind & ~moved)
+        rows = rows[np.argsort(self.states.split[rows], kind="stable")]
+        left_out = np.flatnonzero(self.states.behind & ~moved)
         if not len(rows) and not len(left_out):
             return {}
-        numbers, starts = np.unique(self.book.split[rows], return_index=True)
+        numbers, starts = np.unique(self.states.split[rows], return_index=True)
         parts = zip(numbers.tolist() or [0], np.split(rows, starts[1:]), strict=True)
         splits = {number: self._ranges(part) for number, part in parts}
         if len(left_out):
             first = min(splits)
-            splits[first] = replace(splits[first], left_out=self.book.names[left_out[0]])
+            splits[first] = replace(splits[first], left_out=self.states.names[left_out[0]])
         return splits
 
     def _ranges(self, rows: NDArray[np.int64]) -> "Ranges":
-        book = self.book
+        states = self.states
         return Ranges(
-            names=tuple(map(book.names.__getitem__, rows.tolist())),
+            names=tuple(map(states.names.__getitem__, rows.tolist())),
             begin=self.begin[rows],
-            end=book.at[rows],
-            identity=book.identity[rows],
-            head=book.head[rows],
-            tails=np.column_stack([self.begin_tail[rows], book.tail[rows]]),
-            place=book.place,
+            end=states.at[rows],
+            identity=states.identity[rows],
+            head=states.head[rows],
+            tails=np.column_stack([self.begin_tail[rows], states.tail[rows]]),
+            place=states.place,
             was_behind=self.was_behind[rows],
-            is_behind=book.behind[rows],
+            is_behind=states.behind[rows],
         )
 
     def packed(self, learned: bool = True) -> bytes:
-        """Return the note as bytes, with what was learned or without, which is shorter."""
-        table = self.book.to_table()
+        """Return the entry as bytes, with what was learned or without, which is shorter."""
+        table = self.states.to_table()
         more = positions_to_columns("begin", self.begin) | {"begin_tail": self.begin_tail, "was_behind": self.was_behind}
         if learned:
             more |= {f"{LEARNED}{name}": values for name, values in self.learned.items()}
@@ -112,64 +112,64 @@ class Note:
         return bytes(data.getvalue())
 
     @staticmethod
-    def unpacked(data: bytes) -> "Note":
-        """Return the note from what `packed` returned."""
+    def unpacked(data: bytes) -> "BatchEntry":
+        """Return the entry from what `packed` returned."""
         table = pa.ipc.open_stream(data).read_all()
-        book, begin = Book.from_table(table), positions_from_columns("begin", table)
-        tail = np.array(table["begin_tail"]) if "begin_tail" in table.column_names else np.zeros_like(book.tail)
+        states, begin = StreamStates.from_table(table), positions_from_columns("begin", table)
+        tail = np.array(table["begin_tail"]) if "begin_tail" in table.column_names else np.zeros_like(states.tail)
         counts = json.loads((table.schema.metadata or {}).get(COUNTS, b"{}"))
         learned = {name.removeprefix(LEARNED): np.array(table[name]) for name in table.column_names if name.startswith(LEARNED)}
-        return Note(book, begin, tail, np.array(table["was_behind"]), counts, learned)
+        return BatchEntry(states, begin, tail, np.array(table["was_behind"]), counts, learned)
 
 
-NOTHING = Note(Book(), Book().at, Book().tail, Book().behind)
+NO_BATCH = BatchEntry(StreamStates(), StreamStates().at, StreamStates().tail, StreamStates().behind)
 
 
-class Notes(ABC):
-    """The place of notes."""
-
-    @abstractmethod
-    def put(self, sequence: int, note: Note) -> Offset:
-        """Write a note, and return the part of an offset that refers to it."""
+class BatchLog(ABC):
+    """Where the entries of batches are kept."""
 
     @abstractmethod
-    def get(self, offset: Offset) -> Note:
-        """Return the note of an offset."""
+    def put(self, sequence: int, entry: BatchEntry) -> Offset:
+        """Write an entry, and return the part of an offset that refers to it."""
+
+    @abstractmethod
+    def get(self, offset: Offset) -> BatchEntry:
+        """Return the entry of an offset."""
 
     def forget(self, sequence: int) -> None:
         """Remove what is no longer needed after this many batches."""
 
 
-class InlineNotes(Notes):
-    """Notes in the text of the offsets."""
+class InlineBatchLog(BatchLog):
+    """Entries in the text of the offsets."""
 
-    def put(self, sequence: int, note: Note) -> Offset:
-        """Return the note, packed for the offset."""
-        return {"note": base64.b64encode(zlib.compress(note.packed(learned=False), 1)).decode()}
+    def put(self, sequence: int, entry: BatchEntry) -> Offset:
+        """Return the entry, packed for the offset."""
+        return {"note": base64.b64encode(zlib.compress(entry.packed(learned=False), 1)).decode()}
 
-    def get(self, offset: Offset) -> Note:
-        """Return the note that the offset holds."""
-        return Note.unpacked(zlib.decompress(base64.b64decode(offset["note"])))
+    def get(self, offset: Offset) -> BatchEntry:
+        """Return the entry that the offset holds."""
+        return BatchEntry.unpacked(zlib.decompress(base64.b64decode(offset["note"])))
 
 
-class FileNotes(Notes):
-    """Notes in files."""
+class FileBatchLog(BatchLog):
+    """Entries in files."""
 
     def __init__(self, files: Files) -> None:
         """Write below a folder."""
         self._files = files
         self._forgotten = 0
 
-    def put(self, sequence: int, note: Note) -> Offset:
+    def put(self, sequence: int, entry: BatchEntry) -> Offset:
         """Write a file, and return its name once it is on the disk."""
         name = fresh_name(FOLDER, sequence)
-        self._files.put(name, note.packed())
+        self._files.put(name, entry.packed())
         self._files.settle([FOLDER])
         return {"note": name}
 
-    def get(self, offset: Offset) -> Note:
-        """Return the note in the file."""
-        return Note.unpacked(self._files.read(offset["note"]))
+    def get(self, offset: Offset) -> BatchEntry:
+        """Return the entry in the file."""
+        return BatchEntry.unpacked(self._files.read(offset["note"]))
 
     def forget(self, sequence: int) -> None:
         """Remove old files now and then."""

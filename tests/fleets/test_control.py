@@ -12,7 +12,7 @@ def test_a_suspension_is_kept_though_nothing_was_let_in_since(asked: Asked) -> N
     asked.all()
     suspend(asked, {"a": True})
     asked.all()
-    os.remove(Path(asked.settings["board"], "control.json"))  # the next process has a board of its own
+    os.remove(Path(asked.settings["channel"], "control.json"))  # the next process has a channel of its own
     asked.start()
     write(asked, "a", 2)
     asked.all()

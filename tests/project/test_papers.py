@@ -7,7 +7,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "papers.md").read_text()
-FILES = [*(ROOT / "src").rglob("*.py"), *(ROOT / "tests").rglob("*.py"), *(ROOT / "docs").glob("*.md"), ROOT / "README.md"]
+CODE = [file for folder in ("src", "lab", "tests") for file in (ROOT / folder).rglob("*.py")]
+FILES = [*CODE, *(ROOT / "docs").glob("*.md"), ROOT / "README.md"]
 SECTION = re.compile(r"(P[0-4]) (?:§|sections? )([0-9IV]+(?:\.[0-9]+)*)")
 
 
