@@ -28,7 +28,7 @@ from skytide.queries import Skyline, combine
 from skytide.routing import EVEN
 from skytide.spark import local_session
 from skytide.spark.engine.engine import Engine
-from skytide.spark.engine.pane_level import read_reports
+from skytide.spark.engine.panes import read_reports
 from skytide.spark.session.cluster import LocalCluster
 from skytide.windows import Windows
 from skytide.workloads.workload import Workload

@@ -3,6 +3,7 @@
 What is named here is loaded when it is first asked for: a process that needs one part does not wait for the others.
 """
 
+import warnings
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -29,16 +30,17 @@ if TYPE_CHECKING:
     from skytide.records import Status, WindowRow
     from skytide.records.fleet import FleetStatus, SplitStatus
     from skytide.routing import Splitting
+    from skytide.spark.api.chain import AggregatedFrame
+    from skytide.spark.api.dataframe import apply, k_dominant, levels, skyband, skyline, top_delta, top_k
+    from skytide.spark.api.keyed import Keyed, KeyedWindowed
+    from skytide.spark.api.options import Parallelism, Sides
+    from skytide.spark.api.query import ContinuousQuery
+    from skytide.spark.api.run import Run
+    from skytide.spark.api.sql import register
+    from skytide.spark.api.stream import Stream, Windowed, stream
     from skytide.spark.fleet import Fleet, fleet
-    from skytide.spark.query.aggregated import AggregatedFrame, AggregatedQuery
-    from skytide.spark.query.continuous import ContinuousQuery
-    from skytide.spark.query.dataframe import apply, k_dominant, levels, skyband, skyline, top_delta, top_k
-    from skytide.spark.query.keyed import AggregatedKeys, Keyed, KeyedQuery, KeyedWindowed
-    from skytide.spark.query.run import Run
-    from skytide.spark.query.sql import register
-    from skytide.spark.query.stream import Stream, Windowed, stream
     from skytide.spark.scaling import History, Scaler, ScalerStatus, ScalingEvent, autoscale
-    from skytide.spark.sinks.sinks import SideSink, Sink
+    from skytide.spark.sinks.base import SideSink, Sink, SinkFunction
     from skytide.spark.sources.workload import WorkloadStream, workload
     from skytide.windows import Duration
 
@@ -46,8 +48,6 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AggregatedFrame",
-    "AggregatedKeys",
-    "AggregatedQuery",
     "Congestion",
     "ContinuousQuery",
     "Controller",
@@ -66,13 +66,13 @@ __all__ = [
     "KSlack",
     "Keyed",
     "KeyedOperator",
-    "KeyedQuery",
     "KeyedWindowed",
     "LocalThresholds",
     "Measure",
     "Mergeable",
     "Mpc",
     "Nulls",
+    "Parallelism",
     "Preference",
     "Profile",
     "Proportional",
@@ -84,7 +84,9 @@ __all__ = [
     "ScalerStatus",
     "ScalingEvent",
     "SideSink",
+    "Sides",
     "Sink",
+    "SinkFunction",
     "SkytideError",
     "Slack",
     "SplitStatus",
@@ -137,12 +139,13 @@ _HOMES = {
     "lateness": ("DropRatio", "FixedSlack", "KSlack", "Slack"),
     "queries": ("Expression", "Measure", "Mergeable", "Nulls", "Preference", "Query", "collect", "diff", "high", "low"),
     "records": ("Status", "WindowRow"),
-    "spark.query.aggregated": ("AggregatedFrame", "AggregatedQuery"),
-    "spark.query.continuous": ("ContinuousQuery",),
-    "spark.query.dataframe": ("apply", "k_dominant", "levels", "skyband", "skyline", "top_delta", "top_k"),
+    "spark.api.chain": ("AggregatedFrame",),
+    "spark.api.query": ("ContinuousQuery",),
+    "spark.api.dataframe": ("apply", "k_dominant", "levels", "skyband", "skyline", "top_delta", "top_k"),
     "spark.fleet": ("Fleet", "fleet"),
-    "spark.query.keyed": ("AggregatedKeys", "Keyed", "KeyedQuery", "KeyedWindowed"),
-    "spark.query.run": ("Run",),
+    "spark.api.keyed": ("Keyed", "KeyedWindowed"),
+    "spark.api.options": ("Parallelism", "Sides"),
+    "spark.api.run": ("Run",),
     "spark.scaling": (
         "Event",
         "History",
@@ -151,9 +154,9 @@ _HOMES = {
         "ScalingEvent",
         "autoscale",
     ),
-    "spark.sinks.sinks": ("SideSink", "Sink"),
-    "spark.query.sql": ("register",),
-    "spark.query.stream": ("Stream", "Windowed", "stream"),
+    "spark.sinks.base": ("SideSink", "Sink", "SinkFunction"),
+    "spark.api.sql": ("register",),
+    "spark.api.stream": ("Stream", "Windowed", "stream"),
     "spark.sources.workload": ("WorkloadStream", "workload"),
     "records.fleet": (
         "FleetStatus",
@@ -166,6 +169,11 @@ _HOMES = {
     "routing": ("Splitting",),
     "windows": ("Duration",),
 }
+_RENAMED = {
+    "AggregatedKeys": "ContinuousQuery",
+    "AggregatedQuery": "ContinuousQuery",
+    "KeyedQuery": "ContinuousQuery",
+}
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 
 
@@ -173,6 +181,9 @@ if not TYPE_CHECKING:  # for a type checker there is what is imported above, and
 
     def __getattr__(name: str) -> object:
         """Load what is asked for."""
+        if name in _RENAMED:
+            warnings.warn(f"skytide.{name} has moved: write skytide.{_RENAMED[name]}", DeprecationWarning, stacklevel=2)
+            name = _RENAMED[name]
         if name not in _HOME:
             raise AttributeError(f"module 'skytide' has no attribute {name!r}")
         try:

@@ -95,7 +95,17 @@ class Aggregate(Query):
         """Return what is kept: results may be other expressions of the same measures."""
         kept = [described(measure.kept) for measure in self.measures]
         code = " ".join(each.code for each in kept if each.code)
-        return Identity.of(replace(self, measures=(), results=(), written=()), repr(self), tuple(each.text for each in kept), code)
+        exact = replace(self, measures=(), results=(), written=())
+        return Identity.of(exact, repr(self), tuple(each.text for each in kept), code, short=self.short())
+
+    def short(self) -> str:
+        """Return the aggregates as SQL writes them.
+
+        >>> Aggregate((Measure.parse("avg(price) AS mean"),), keys=("symbol",), time="ts").short()
+        'avg(price) AS mean by symbol'
+        """
+        columns = ", ".join(f"{column.text} AS {column.name}" for column in self.results or self.measures)
+        return columns + (f" by {', '.join(self.keys)}" if self.keys else "")
 
     def arranged(self, order: tuple[int, ...]) -> Aggregate:
         """Return the same query, with its measures in another order; results do not depend on it."""

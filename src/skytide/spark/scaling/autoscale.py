@@ -12,7 +12,7 @@ from skytide.errors.checks import is_whole, kind_of, one_of, refused, yes_or_no
 from skytide.errors.deprecation import warn_renamed
 from skytide.loop.ports import OnEvent, Plant
 from skytide.records import Mode
-from skytide.spark.query.run import Run
+from skytide.spark.api.run import Run
 from skytide.spark.scaling.executors import ExecutorPlant, Pool, Report, pool_of
 from skytide.spark.scaling.json_store import JsonStore
 from skytide.spark.scaling.live import LiveQuery, QueryPlant

@@ -22,10 +22,10 @@ from skytide.queries.arithmetic import Mode, can_cast, is_number
 from skytide.queries.expressions import Call, Constant, Expression, Field
 from skytide.queries.measure import FUNCTIONS, SPREADS, default_name
 from skytide.queries.sketches import DEFAULT_ACCURACY
+from skytide.spark.api.unparse import sql_of
 from skytide.spark.arrow import HELPER, arrow_type
 from skytide.spark.compat import analysed_plan, is_connect, jvm
-from skytide.spark.engine.window_level import BOUNDS
-from skytide.spark.query.unparse import sql_of
+from skytide.spark.engine.spec import BOUNDS
 
 AGGREGATES = {
     "Count": "count",
