@@ -89,22 +89,65 @@ class ContinuousQuery(Asks["ContinuousQuery"]):
         slots: int | None = None,
         parallelism: Parallelism | None = None,
     ) -> Run:
-        """Start the query, and return its handle; results come out in order, each once, even after a crash, as long as the checkpoint is there.
+        """Start the query, and return its handle.
 
-        `sink` is one of `skytide.sinks` or a subclass of `skytide.Sink`; a function of (results, sequence) that does the same again if
-        called again with the same number; or "parquet" (with `path`), "console", "memory" (SQL knows its results as a table called
-        `name`), or any format that Spark can write to, with its `options`. `late` gets the tuples that were dropped, `windows` one row
-        per window, and `invalid` the tuples that belong to no window: those without a time or with a wrong one, and rows that the query
-        refuses, which would otherwise make it fail. Each of the three is a sink, a function, or the path of a Parquet folder; `sides` has
-        them as one object. `trigger` is an interval; or "auto": batches begin right after windows have ended; or "availableNow", with
-        which `flush` closes the last windows, too.
+        Results come out in order, each once, even after a crash, as long as the checkpoint is there. More in [sinks.md](sinks.md).
 
-        `splitting` says how tuples get to the `pane_slots`, the tasks of the pane level: "PB_RR", "TB_RR", "RATE", "AS" or "AS_PID", as
-        the papers name them, "EVEN", or, for a query with keys, "KEYS", which divides the most frequent ones. Without it, tuples are
-        processed where they are: in the partitions of the DataFrame, or spread evenly if the source is a workload. The window level has
-        up to `window_slots` tasks at once, if that is worth it. On a cluster while it is little, and without one always, its work is done
-        on the driver, in up to 4 threads, or `window_slots` if that is more. For an operator on keys, `slots` are the tasks that work on
-        keys at the same time (default: one per core). `parallelism` has these four as one object.
+        Parameters
+        ----------
+        sink
+            Where results go: one of `skytide.sinks` or a subclass of `skytide.Sink`; a function of (results, sequence) that does the
+            same again if called again with the same number; or "parquet" (with `path`), "console", "memory" (SQL knows its results as
+            a table called `name`), or any format that Spark can write to, with its `options`.
+        checkpoint
+            A folder of the query's own, from which a later start continues.
+        trigger
+            An interval; or "auto": batches begin right after windows have ended; or "availableNow": what is there is read once.
+        path, options
+            Of a sink that is named by a text.
+        late
+            Gets the tuples that were dropped: a sink, a function, or the path of a Parquet folder.
+        windows
+            Gets one row per window; an operator on keys has one for each batch with results.
+        invalid
+            Gets the tuples that belong to no window: those without a time or with a wrong one, and rows that the query refuses, which
+            would otherwise make it fail.
+        sides
+            The last three as one object.
+        flush
+            Whether the last windows are closed when everything is read, with the trigger "availableNow".
+        name
+            What Spark's pages call the query.
+        splitting
+            How tuples get to the `pane_slots`: "PB_RR", "TB_RR", "RATE", "AS" or "AS_PID", as the papers name them, "EVEN", or, for a
+            query with keys, "KEYS", which divides the most frequent ones. Without it, tuples are processed where they are: in the
+            partitions of the DataFrame, or spread evenly if the source is a workload.
+        pane_slots
+            The tasks of the pane level.
+        window_slots
+            The most tasks of the window level at once, if that is worth it (default: 1). On a cluster while it is little, and without
+            one always, its work is done on the driver, in up to 4 threads, or `window_slots` if that is more.
+        slots
+            The tasks of an operator on keys that work at the same time (default: one per core).
+        parallelism
+            The last four as one object.
+
+        Returns
+        -------
+        Run
+            The handle of the query that runs.
+
+        Raises
+        ------
+        InvalidInput
+            If an argument makes no sense, a folder belongs to another query, or the checkpoint does.
+
+        Examples
+        --------
+        ```python
+        run = query.start("parquet", path="/data/best", checkpoint="/data/state")
+        run = query.start(skytide.sinks.Parquet("/data/best"), checkpoint="/data/state")  # the same
+        ```
         """
         spark = self.rows.sparkSession
         sides = one_form("sides", sides, Sides(late, windows, invalid))
@@ -156,7 +199,33 @@ class ContinuousQuery(Asks["ContinuousQuery"]):
         flush: bool = False,
         name: str | None = None,
     ) -> Run:
-        """Start the query with a table of Spark's catalog as its sink, and return its handle; the other arguments are those of `start`."""
+        """Start the query with a table of Spark's catalog as its sink, and return its handle.
+
+        Parameters
+        ----------
+        table
+            The name of the table, which is created if it does not exist.
+        format, options
+            Of a table that is created.
+        checkpoint, trigger, late, windows, invalid, sides, flush, name
+            As in `start`.
+
+        Returns
+        -------
+        Run
+            The handle of the query that runs.
+
+        Raises
+        ------
+        InvalidInput
+            If an argument makes no sense, or the checkpoint belongs to another query.
+
+        Examples
+        --------
+        ```python
+        run = query.to_table("best_hotels", checkpoint="/data/state")
+        ```
+        """
         sides = one_form("sides", sides, Sides(late, windows, invalid))
         sink = Table(table, format, options)
         return self.start(sink, checkpoint=checkpoint, trigger=trigger, sides=sides, flush=flush, name=name)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -15,11 +16,6 @@ from skytide.spark.sinks.base import Frames, Staged
 from skytide.spark.sinks.roles import Sinks
 
 
-def schemas_of(spec: QuerySpec) -> dict[str, pa.Schema]:
-    """Return the columns that each sink gets, by its role."""
-    return {"results": spec.results, "late": spec.rows, "windows": window_columns(spec.time_type), "invalid": spec.rows}
-
-
 @dataclass(frozen=True)
 class Emitter:
     """Hands each sink its part of an output."""
@@ -28,14 +24,20 @@ class Emitter:
     sinks: Sinks
     files: Files
 
+    @cached_property
+    def schemas(self) -> dict[str, pa.Schema]:
+        """The columns that each sink gets, by its role."""
+        columns = {"windows": window_columns(self.spec.time_type), "late": self.spec.rows, "invalid": self.spec.rows}
+        return {"results": self.spec.results, **columns}
+
     def emit(self, frames: Frames, output: Output, sequence: int) -> None:
         """Publish what came out of a batch."""
         names = {"late": output.late, "invalid": self._invalid_files(output, sequence), "results": output.results}
-        sinks, schemas = self.sinks.by_role(), schemas_of(self.spec)
+        sinks = self.sinks.by_role()
         for role in ("late", "invalid", "results", "windows"):
             if role in sinks:
                 small = window_table(output.rows, self.spec.time_type) if role == "windows" else None
-                sinks[role].publish(sequence, Staged(schemas[role], frames, self.files, names.get(role, ()), small))
+                sinks[role].publish(sequence, Staged(self.schemas[role], frames, self.files, names.get(role, ()), small))
 
     def _invalid_files(self, output: Output, sequence: int) -> tuple[str, ...]:
         """Return the files with tuples that belong to no window, including suspects that were too many."""

@@ -34,7 +34,7 @@ from skytide.records import Slots, Status, Step, WindowRow
 from skytide.spark.checkpoint import SparkLogs, Store
 from skytide.spark.checkpoint.sink_notes import note_sinks
 from skytide.spark.clock import Now, time_of_day
-from skytide.spark.engine.emitting import Emitter, schemas_of
+from skytide.spark.engine.emitting import Emitter
 from skytide.spark.engine.jobs import Jobs
 from skytide.spark.engine.keys import KeyTask
 from skytide.spark.engine.panes import PaneTask
@@ -63,8 +63,8 @@ class Engine:
     ) -> None:
         """Continue from the state in a store; `logs` are Spark's own, which have to match it; `clock` dates events."""
         self.spec, self.rules, self.store, self.sinks, self._clock = spec.continued(store), rules, store, sinks, clock
-        self._open(logs)
         self._emitter, self._texts = Emitter(self.spec, sinks, store.files), self.spec.texts()
+        self._open(logs)
         self._machine = Machine(rules, store.latest(), clock())
         self._lock = threading.Lock()
         self._recent: deque[WindowRow] = deque(maxlen=RECENT_WINDOWS)
@@ -84,7 +84,7 @@ class Engine:
             if logs is not None:
                 logs.remove_drafts()
             identity = CheckpointIdentity.of(store)
-            sinks.open(schemas_of(self.spec), identity)
+            sinks.open(self._emitter.schemas, identity)
             note_sinks(store.files, sinks.notes())
             sinks.forget(identity.latest, identity)
         except BaseException:

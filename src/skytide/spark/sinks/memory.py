@@ -25,8 +25,8 @@ class Memory(Sink):
         self._columns, self._on = pa.schema([]), None  # type: tuple[pa.Schema, OnSpark | None]
 
     def on(self, spark: OnSpark, argument: str) -> Memory:
-        """Remember the session, in which SQL will know the results."""
-        self._on = spark
+        """Remember the session, in which SQL will know the results; what is put aside has no name."""
+        self._on = spark if argument == "path" else spark._replace(name=None)
         return self
 
     def open(self, schema: pa.Schema, identity: CheckpointIdentity) -> None:
