@@ -138,6 +138,7 @@ class Runner:
         self.checkpoint = self._temporary.name if checkpoint is None else os.fspath(checkpoint)  # type: ignore[union-attr]
         self.clock = clock or ManualClock()
         self._engine: Engine | None = None
+        self._sinks: dict[str, Remembering] = {}
         self._batch = 0
         self._tables: dict[str, dict[int, pa.Table]] = {name: {} for name in OUTPUTS}
         self._staged: dict[str, pa.Table] = {}
@@ -213,8 +214,9 @@ class Runner:
             remedy = "feed some rows first, or pass schema="
             raise InvalidInput(value="a runner without rows", reason="it is not known what columns they have", remedy=remedy)
         if self._engine is None:
-            windows, late, invalid = (Remembering(Collected(), self._tables[name], self._staged) for name in OUTPUTS[1:])
-            results = Remembering(self._sink, self._tables["results"], self._staged)
+            inner = {name: self._sink if name == "results" else Collected() for name in OUTPUTS}
+            self._sinks = {name: Remembering(sink, self._tables[name], self._staged) for name, sink in inner.items()}
+            results, windows, late, invalid = self._sinks.values()
             sinks = Sinks(results, late=late, windows=windows, invalid=invalid)
             self._engine = self._asked.engine(self._schema, self.checkpoint, sinks, self.clock)
             self._engine.finish_flush(self._jobs)
@@ -226,10 +228,10 @@ class Runner:
             tables.clear()
 
     def _outputs(self, came: Mapping[str, Mapping[int, pa.Table]]) -> Outputs:
-        schemas = self._running().schemas
+        self._running()  # whose sinks know what columns there are
         return Outputs(
             **{
-                name: pa.concat_tables([schemas[name].empty_table(), *(tables[number] for number in sorted(tables))])
+                name: pa.concat_tables([self._sinks[name].schema.empty_table(), *(tables[number] for number in sorted(tables))])
                 for name, tables in came.items()
             }
         )

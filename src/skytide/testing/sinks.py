@@ -23,11 +23,12 @@ class Remembering(Sink):
     def __init__(self, inner: Sink, tables: MutableMapping[int, pa.Table], staged: MutableMapping[str, pa.Table]) -> None:
         """Remember published rows in `tables`, and staged ones by their names in `staged`."""
         self._inner, self._tables, self._staged = inner, tables, staged
-        self.promise, self.owned = inner.promise, inner.owned
+        self.promise, self.owned, self.schema = inner.promise, inner.owned, pa.schema([])
 
     def open(self, schema: pa.Schema, identity: CheckpointIdentity) -> None:
         """Open the sink."""
         super().open(schema, identity)
+        self.schema = schema
         self._inner.open(schema, identity)
 
     @property

@@ -9,8 +9,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-import pyarrow as pa
-
 from skytide.batch import (
     BatchEvent,
     BatchRules,
@@ -105,11 +103,6 @@ class Engine:
     def finish_flush(self, jobs: Jobs) -> None:
         """Emit what a flush that was cut off still has to emit."""
         self._drive(Restarted(self.store.latest(), self._clock(), self.store.emitted()), jobs)
-
-    @property
-    def schemas(self) -> dict[str, pa.Schema]:
-        """The columns of results, windows, late and invalid tuples."""
-        return self._emitter.schemas
 
     def resize(self, pane_slots: int | None = None, window_slots: int | None = None, slots: int | None = None) -> None:
         """Change the number of slots, from the next batch on."""
