@@ -2,7 +2,7 @@
 
 What is named here is loaded when it is first asked for: a process that needs one part does not wait for the others. Here is what most
 programs need. All controllers are in `skytide.controllers`, ways to wait for late tuples in `skytide.slacks`, queries in `skytide.queries`,
-and names for annotations in `skytide.typing`.
+what tests of your own need in `skytide.testing`, and names for annotations in `skytide.typing`.
 """
 
 import warnings
@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from skytide import controllers, queries, slacks, typing  # noqa: F401
+    from skytide import controllers, queries, slacks, testing, typing  # noqa: F401
     from skytide.admission import Profile
     from skytide.control import Guard
     from skytide.errors import InvalidInput, SkytideError
@@ -77,7 +77,7 @@ _HOMES = {
     "spark.sources.workload": "workload",
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names.split()}
-NAMESPACES = ("controllers", "queries", "slacks", "typing")
+NAMESPACES = ("controllers", "queries", "slacks", "testing", "typing")
 
 _NOW_IN = {
     "controllers": "Controller Fuzzy GlobalThresholds LocalThresholds Mpc Sarsa Static",

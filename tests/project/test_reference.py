@@ -67,6 +67,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
     "Fleets": ("skytide.fleet", "skytide.Fleet", "skytide.Profile", "skytide.typing.FleetStatus", "skytide.typing.SplitStatus"),
     "Errors": ("skytide.InvalidInput", "skytide.SkytideError"),
     "A local Spark": ("skytide.spark.local_session",),
+    "Tests": ("skytide.testing.*",),
     "Watching": ("skytide.watch.server.Page", "skytide.watch.exporter.Exporter"),
 }
 """What is on the page, in this order; `*` is whatever a namespace has."""
@@ -109,7 +110,10 @@ def before(section: str) -> list[str]:
     if section == "Controllers":
         rows = [f"| `{type(make()).__name__}` | `{name}` |" for name, make in CONTROLLERS.items()]
         return ["\n".join(["| in `skytide.controllers` | on a command line |", "|---|---|", *rows])]
-    return ["In `skytide.slacks`."] if section == "Late tuples" else []
+    return {
+        "Late tuples": ["In `skytide.slacks`."],
+        "Tests": ["In `skytide.testing`; how to use them is in [testing.md](testing.md)."],
+    }.get(section, [])
 
 
 def page() -> str:
