@@ -2,7 +2,7 @@
 
 What is named here is loaded when it is first asked for: a process that needs one part does not wait for the others. Here is what most
 programs need. All controllers are in `skytide.controllers`, ways to wait for late tuples in `skytide.slacks`, queries in `skytide.queries`,
-and names for annotations in `skytide.typing`.
+what tests of your own need in `skytide.testing`, and names for annotations in `skytide.typing`.
 """
 
 import warnings
@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from skytide import controllers, queries, sinks, slacks, typing  # noqa: F401
+    from skytide import controllers, queries, sinks, slacks, testing, typing  # noqa: F401
     from skytide.admission import Profile
     from skytide.control import Guard
     from skytide.errors import InvalidInput, SkytideError
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from skytide.spark.api.stream import stream
     from skytide.spark.fleet import Fleet, fleet
     from skytide.spark.scaling import Scaler, autoscale
-    from skytide.spark.sinks.base import SideSink, Sink, SinkFunction
+    from skytide.spark.sinks.base import Sink
     from skytide.spark.sources.workload import workload
 
 __version__ = "0.1.0"
@@ -41,10 +41,8 @@ __all__ = [
     "Query",
     "Run",
     "Scaler",
-    "SideSink",
     "Sides",
     "Sink",
-    "SinkFunction",
     "SkytideError",
     "apply",
     "autoscale",
@@ -78,17 +76,17 @@ _HOMES = {
     "spark.api.stream": "stream",
     "spark.scaling": "Scaler autoscale",
     "spark.api.options": "Parallelism Sides",
-    "spark.sinks.base": "SideSink Sink SinkFunction",
+    "spark.sinks.base": "Sink",
     "spark.sources.workload": "workload",
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names.split()}
-NAMESPACES = ("controllers", "queries", "sinks", "slacks", "typing")
+NAMESPACES = ("controllers", "queries", "sinks", "slacks", "testing", "typing")
 
 _NOW_IN = {
     "controllers": "Controller Fuzzy GlobalThresholds LocalThresholds Mpc Sarsa Static",
     "queries": "Expression Measure Nulls Preference",
     "slacks": "DropRatio FixedSlack KSlack Slack",
-    "typing": "AggregatedFrame Cycle Duration FleetStatus History Keyed KeyedWindowed RoutingTable ScalerStatus SplitStatus "
+    "typing": "AggregatedFrame Cycle Duration FleetStatus History Keyed KeyedWindowed RoutingTable ScalerStatus SideSink SplitStatus "
     "Splitting Status Stream WindowRow Windowed WorkloadStream",
 }
 _RENAMED = {

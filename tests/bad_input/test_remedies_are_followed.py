@@ -46,6 +46,7 @@ AT_THE_CALL = {
     "keyed/quotes:check_columns",
     "keyed/rebalance:_checked",
     "keyed/table:RoutingTable.__post_init__",
+    "keyed/work:KeyedStep.of",
     "keyed/windows:CountWindows.__post_init__",
     "lateness/slack:DropRatio.__post_init__",
     "queries/aggregate:Aggregate.__post_init__",

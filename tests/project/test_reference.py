@@ -54,7 +54,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
         *("skytide.workload", "skytide.typing.WorkloadStream"),
     ),
     "Late tuples": ("skytide.slacks.*",),
-    "Sinks": ("skytide.Sink", "skytide.SinkFunction", "skytide.SideSink", "skytide.sinks.*"),
+    "Sinks": ("skytide.Sink", "skytide.typing.SinkFunction", "skytide.typing.SideSink", "skytide.sinks.*"),
     "Auto-scaling": (
         *(
             "skytide.autoscale",
@@ -69,18 +69,18 @@ SECTIONS: dict[str, tuple[str, ...]] = {
     "Fleets": ("skytide.fleet", "skytide.Fleet", "skytide.Profile", "skytide.typing.FleetStatus", "skytide.typing.SplitStatus"),
     "Errors": ("skytide.InvalidInput", "skytide.SkytideError"),
     "A local Spark": ("skytide.spark.local_session",),
+    "Tests": ("skytide.testing.*",),
     "Watching": ("skytide.watch.server.Page", "skytide.watch.exporter.Exporter"),
 }
 """What is on the page, in this order; `*` is whatever a namespace has."""
 MEMBERS = {"ContinuousQuery": "start, to_table", "Page": "url, is_up, stop", "Exporter": "url, is_up, stop"}
-NAMESPACES = {"Late tuples": "slacks", "Sinks": "sinks"}
 DEFINED = {
     "Queryable": f"{Queryable.__module__}.{Queryable.__qualname__}",
     "skytide.queries.Expression": "skytide.queries.preferences.Expression",
     "skytide.queries.Nulls": "skytide.queries.columns.Nulls",
     "skytide.typing.Duration": "skytide.windows.duration.Duration",
-    "skytide.SideSink": "skytide.spark.sinks.base.SideSink",
-    "skytide.SinkFunction": "skytide.spark.sinks.base.SinkFunction",
+    "skytide.typing.SideSink": "skytide.spark.sinks.base.SideSink",
+    "skytide.typing.SinkFunction": "skytide.spark.sinks.base.SinkFunction",
     "skytide.spark.local_session": "skytide.spark.session.local.local_session",
 }
 """Where something is defined that does not know it itself."""
@@ -112,7 +112,11 @@ def before(section: str) -> list[str]:
     if section == "Controllers":
         rows = [f"| `{type(make()).__name__}` | `{name}` |" for name, make in CONTROLLERS.items()]
         return ["\n".join(["| in `skytide.controllers` | on a command line |", "|---|---|", *rows])]
-    return [f"In `skytide.{NAMESPACES[section]}`."] if section in NAMESPACES else []
+    return {
+        "Late tuples": ["In `skytide.slacks`."],
+        "Sinks": ["In `skytide.sinks`."],
+        "Tests": ["In `skytide.testing`; how to use them is in [testing.md](testing.md)."],
+    }.get(section, [])
 
 
 def page() -> str:

@@ -98,12 +98,22 @@ def of_streams(df: DataFrame, folder: Path, measure: skytide.queries.Measure, co
     assert_type(keyed.aggregate("count(*) AS n"), skytide.ContinuousQuery)
     assert_type(keyed.aggregate("count(*) AS n").top_k(3, by="n"), skytide.ContinuousQuery)
     keyed.top_k(3, by="price").start(own_sink, checkpoint=folder / "keyed", slots=4)
-    sink: skytide.SinkFunction = own_sink
-    late: skytide.SideSink = folder / "late"
+    sink: skytide.typing.SinkFunction = own_sink
+    late: skytide.typing.SideSink = folder / "late"
     sides = skytide.Sides(late=late, windows=str(folder / "windows"), invalid=own_sink)
     parallelism = skytide.Parallelism(splitting="RATE", pane_slots=4, window_slots=2)
     parquet: skytide.Sink = skytide.sinks.Parquet(folder / "out", compression="zstd")
     windows.skyline(low("price")).start(parquet, checkpoint=folder / "object", sides=sides, parallelism=parallelism)
+    others: list[skytide.Sink] = [
+        skytide.sinks.Files(folder / "csv", "csv"),
+        skytide.sinks.Memory(),
+        skytide.sinks.Console(),
+        skytide.sinks.Format("delta", folder / "delta"),
+        skytide.sinks.Table("best"),
+        skytide.sinks.Function(own_sink),
+        Printed(),
+    ]
+    print(others)
     windows.skyline(low("price")).to_table("best", checkpoint=folder / "table")
     return windows.skyline(low("price")).start(
         sink,
@@ -119,6 +129,14 @@ def of_streams(df: DataFrame, folder: Path, measure: skytide.queries.Measure, co
 def with_an_operator(df: DataFrame, operator: skytide.KeyedOperator, splitting: skytide.typing.Splitting, folder: Path) -> None:
     assert_type(skytide.stream(df).keyed("symbol").apply(operator), skytide.ContinuousQuery)
     skytide.stream(df).window("1 s").skyline(low("x")).start("console", checkpoint=folder, splitting=splitting)
+
+
+class Printed(skytide.sinks.Sink):
+    def open(self, schema: pa.Schema, identity: skytide.sinks.CheckpointIdentity) -> None:
+        print(schema, identity.checkpoint)
+
+    def publish(self, sequence: int, staged: skytide.sinks.Staged) -> None:
+        print(sequence, staged.table().num_rows)
 
 
 def own_sink(results: DataFrame, sequence: int) -> None:

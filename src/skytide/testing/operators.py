@@ -25,7 +25,7 @@ def check_operator(
     tries: int = 20,
     seed: int = 0,
 ) -> None:
-    """Raise `BrokenLaw` if an operator on keys does not keep the laws that skytide relies on; `rows` are examples, in order of time.
+    """Raise `BrokenLaw` if an operator on keys does not keep the laws that skytide relies on.
 
     - The same state and rows have the same results and the same state after them, also when the state has been stored.
     - Results have the columns that are known before it runs.
@@ -34,8 +34,30 @@ def check_operator(
       columns of `ignoring`, such as the sign of a difference, are not compared.
     - It can be copied to workers.
 
-    Places to divide rows at are drawn from a seed, as in `check_query`.
+    Parameters
+    ----------
+    operator
+        The operator.
+    rows
+        Examples, in order of time.
+    keys
+        The columns of the key.
+    windowed
+        Whether it gets the rows of windows: then it may matter how rows are divided.
+    ignoring
+        Columns of results that are not compared, such as the sign of a difference.
+    tries
+        How many places to divide rows at are drawn.
+    seed
+        What they are drawn from, the same ones each time.
 
+    Raises
+    ------
+    BrokenLaw
+        If it does not keep one: which, and what was seen.
+
+    Examples
+    --------
     >>> class Last:
     ...     def open(self, key):
     ...         return None

@@ -85,6 +85,8 @@ class Runner:
     Everything but Spark is what runs in production: tasks, state, checkpoint, late rows and sinks. Use it as a context manager, or call
     `close` in the end.
 
+    Examples
+    --------
     >>> class Count:
     ...     "Numbers the rows of a key."
     ...     def open(self, key):
@@ -117,18 +119,30 @@ class Runner:
     ) -> None:
         """Prepare a runner; nothing runs before rows are fed.
 
-        Parameters:
-            asked: a query, or an operator on keys; an object, not a class.
-            window: the length of windows, as "1 minute", or as a number of rows of a key; an operator needs none.
-            slide: how far apart windows begin (default: `window`).
-            keys: the columns of the key, as in `stream(...).keyed("symbol")`.
-            time: the column with the time of a row: datetimes, or numbers, which are seconds since 1970.
-            schema: the columns of rows (default: those of the first batch).
-            slack: how long to wait for late rows (default: `KSlack()`, as in production).
-            slots: the tasks that work side by side, here one after the other.
-            sink: a sink, or a function of (results, sequence), which gets an Arrow table here, as there is no Spark.
-            clock: what dates batches (default: a `ManualClock` at 0).
-            checkpoint: the folder of the checkpoint (default: a temporary one, removed by `close`).
+        Parameters
+        ----------
+        asked
+            A query, or an operator on keys; an object, not a class.
+        window
+            The length of windows, as "1 minute", or as a number of rows of a key; an operator needs none.
+        slide
+            How far apart windows begin (default: `window`).
+        keys
+            The columns of the key, as in `stream(...).keyed("symbol")`.
+        time
+            The column with the time of a row: datetimes, or numbers, which are seconds since 1970.
+        schema
+            The columns of rows (default: those of the first batch).
+        slack
+            How long to wait for late rows (default: `KSlack()`, as in production).
+        slots
+            The tasks that work side by side, here one after the other.
+        sink
+            A sink, or a function of (results, sequence), which gets an Arrow table here, as there is no Spark.
+        clock
+            What dates batches (default: a `ManualClock` at 0).
+        checkpoint
+            The folder of the checkpoint (default: a temporary one, removed by `close`).
         """
         names = (keys,) if isinstance(keys, str) else tuple(keys)
         self._asked = Asked(_subject(asked), time, names, _windows(asked, window, slide), slack or KSlack(), slots)
@@ -250,10 +264,35 @@ def run(
     sink: Sink | SinkFunction | None = None,
     flush: bool = True,
 ) -> Outputs:
-    """Run a query or an operator over batches of rows, one after the other, and return what came out; the arguments are those of `Runner`.
+    """Run a query or an operator over batches of rows, one after the other, and return what came out.
 
-    At the end the stream is over, so that all windows come out, unless `flush` is false.
+    Parameters
+    ----------
+    asked
+        A query, or an operator on keys; an object, not a class.
+    batches
+        Rows: Arrow tables, dicts of columns, or lists of dicts.
+    window
+        The length of windows, as "1 minute", or as a number of rows of a key; an operator needs none.
+    slide
+        How far apart windows begin (default: `window`).
+    keys
+        The columns of the key, as in `stream(...).keyed("symbol")`.
+    time
+        The column with the time of a row: datetimes, or numbers, which are seconds since 1970.
+    schema
+        The columns of rows (default: those of the first batch).
+    slack
+        How long to wait for late rows (default: `KSlack()`, as in production).
+    slots
+        The tasks that work side by side, here one after the other.
+    sink
+        A sink, or a function of (results, sequence), which gets an Arrow table here, as there is no Spark.
+    flush
+        Whether the stream is over at the end, so that all windows come out.
 
+    Examples
+    --------
     >>> from skytide.queries import Skyline, high, low
     >>> hotels = [{"ts": 0, "price": 50, "stars": 3}, {"ts": 1, "price": 60, "stars": 5}, {"ts": 2, "price": 70, "stars": 4}]
     >>> run(Skyline(low("price") * high("stars")), hotels, window="1 minute").results["price"].to_pylist()
