@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from skytide.errors.checks import is_finite, refused, whole
+from skytide.errors.checks import check_integer, is_finite, refused
 from skytide.kernels.order import Indices
 from skytide.keyed.plain_quotes import Quote, quotes_in_order
 from skytide.keyed.quotes import Quotes, check_columns, name_given
@@ -55,7 +55,7 @@ class AlgoTrader:
         """Refuse options that cannot be used for a fit."""
         name_given("price", self.price)
         name_given("time", self.time)
-        whole("degree", self.degree, 0, MAX_DEGREE)
+        check_integer("degree", self.degree, 0, MAX_DEGREE)
         duration_us(self.ahead, "ahead")
         duration_us(self.resolution, "resolution")
         if not is_finite(self.threshold) or self.threshold < 0:

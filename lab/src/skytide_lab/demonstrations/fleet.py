@@ -11,9 +11,10 @@ from typing import Any
 from rich.console import Console
 from rich.live import Live
 
-from skytide import DropRatio, fleet, stream
+from skytide import fleet, stream
 from skytide.admission import Admission
-from skytide.errors.checks import real
+from skytide.errors.checks import check_number
+from skytide.slacks import DropRatio
 from skytide.spark.clock import now_us
 from skytide.spark.session.interrupt import Interrupt
 from skytide.spark.session.local import local_session
@@ -38,7 +39,7 @@ Show = Callable[[FleetHistory, str], None]
 
 def run(*, seconds: float, streams: int, rate: float, cabs: Path | None, speed: float, capacity: float, out: Path) -> None:
     """Read streams for some seconds, show what happens, and leave results, a picture and a summary."""
-    real("seconds", seconds, above=0, meaning="a time to stream, more than 0")
+    check_number("seconds", seconds, above=0, meaning="a time to stream, more than 0")
     traffic = Generated(streams, rate, seconds) if cabs is None else Cabs(cabs if cabs.exists() else data(str(cabs)), speed)
     folder, picture = out / "fleet", out / "fleet.png"
     make_room(folder, picture)

@@ -10,10 +10,11 @@ from typing import Any
 from rich.console import Console
 from rich.live import Live
 
-from skytide import DropRatio, low, stream, workload
+from skytide import low, stream, workload
 from skytide.cli.endpoint import Endpoint
 from skytide.errors import SkytideError
-from skytide.errors.checks import real
+from skytide.errors.checks import check_number
+from skytide.slacks import DropRatio
 from skytide.spark.clock import now_us
 from skytide.spark.session.failure import reason
 from skytide.spark.session.interrupt import Interrupt
@@ -39,7 +40,7 @@ Show = Callable[[History, str], None]
 
 def run(*, seconds: float, rate: float, out: Path, serve: Endpoint | None = None) -> None:
     """Stream for some seconds, show what happens, and leave results, a picture and a summary."""
-    real("seconds", seconds, above=0, meaning="a time to stream, more than 0")
+    check_number("seconds", seconds, above=0, meaning="a time to stream, more than 0")
     check_installed(page=serve is not None, metrics=False)
     source, first = _source(rate), _source(rate, pace="fast", batch="1 s", duration="2 s")
     folder, picture = out / "run", out / "run.png"

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from skytide.errors.checks import positive_us, whole
+from skytide.errors.checks import check_integer, positive_us
 from skytide.kernels.compiled import compiled
 from skytide.kernels.order import Indices
 from skytide.kernels.ranges import check_ranges
@@ -73,7 +73,7 @@ def fit_windows(
     >>> fits.coefficients.round(9).tolist(), fits.predicted.round(9).tolist(), fits.points.tolist()
     ([[14.0, 8.0, 4.0]], [46.0], [5])
     """
-    whole("degree", degree, 0, MAX_DEGREE)
+    check_integer("degree", degree, 0, MAX_DEGREE)
     positive_us("time ahead", ahead_us, MAX_KERNEL_US)
     positive_us("resolution", resolution_us, MAX_KERNEL_US)
     begins, ends = check_ranges(begins, ends, len(times_us), len(prices))

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from skytide.batch import (
+    BatchEvent,
+    BatchRules,
     BatchStarted,
     Commit,
     Committed,
     Emit,
-    Event,
     InSource,
     Instruction,
     Keying,
@@ -24,7 +25,6 @@ from skytide.batch import (
     Piece,
     ReadAgain,
     Record,
-    Rules,
     RunKeys,
     RunPanes,
     RunWindows,
@@ -83,7 +83,7 @@ class BatchOutcome:
 class BatchPlant:
     """Carries out what a `Machine` decides about a stream, with the given costs."""
 
-    def __init__(self, workload: Workload, costs: BatchCosts, rules: Rules, cores: int, keys: ZipfKeys | None = None) -> None:
+    def __init__(self, workload: Workload, costs: BatchCosts, rules: BatchRules, cores: int, keys: ZipfKeys | None = None) -> None:
         """Start at time 0 without tuples; with `keys`, the query is an operator on keys."""
         if (keys is None) != (rules.keying is None):
             raise InvalidInput(
@@ -104,14 +104,14 @@ class BatchPlant:
         """Play a batch with all tuples of some ticks, and return how long it took."""
         began_s, self._ticks = self.now_s, ticks
         self.now_s += self._costs.batch_s
-        events: deque[Event] = deque([BatchStarted(self.state.batch + 1, self.state, began_s)])
+        events: deque[BatchEvent] = deque([BatchStarted(self.state.batch + 1, self.state, began_s)])
         while events:
             for instruction in self.machine.on(events.popleft()):
                 events.extend(self._carry_out(instruction))
         self.pane_utilisations.append(self.machine.status.pane_utilisation or 0.0)
         return self.now_s - began_s
 
-    def _carry_out(self, instruction: Instruction) -> list[Event]:
+    def _carry_out(self, instruction: Instruction) -> list[BatchEvent]:
         match instruction:
             case RunPanes():
                 report = self._panes(instruction)
@@ -140,7 +140,7 @@ class BatchPlant:
                 return [Committed(state, self.now_s)]
 
     def _panes(self, plan: RunPanes) -> PaneReport:
-        workload, windows, splitting = self._workload, self._rules.windows, self._rules.way.splitting
+        workload, windows, splitting = self._workload, self._rules.windows, self._rules.delivery.splitting
         router = splitting.build(plan.slots, plan.router)
         router.renumber(plan.slots)
         counts = workload.counts(self._ticks.start, self._ticks.stop).tolist()
@@ -191,7 +191,7 @@ def run_batches(
 
     With keys, it is an operator on them, which `keying` spreads over slots; the windows are then the ticks in which tuples are let in.
     """
-    rules = Rules(windows, FixedSlack(0), InSource(strategy), pane_slots=slots, trigger_s=trigger_s, keying=keying)
+    rules = BatchRules(windows, FixedSlack(0), InSource(strategy), pane_slots=slots, trigger_s=trigger_s, keying=keying)
     plant = BatchPlant(workload, costs, rules, cores, keys)
     tick_s = workload.tick_us / SECOND_US
     ticks, taken = int(length_s / tick_s), 0

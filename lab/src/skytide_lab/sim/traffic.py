@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from skytide.lateness import Clock, KSlack, Slack, observe
+from skytide.lateness import KSlack, Slack, StreamClock, observe
 from skytide.windows import Windows
 from skytide.workloads.arrivals import SECOND_US
 from skytide.workloads.identity import derive
@@ -68,7 +68,7 @@ def traffic(
     buffer = np.zeros(0, np.int64)
     tick_us, last = workload.tick_us, int(length_s * SECOND_US) // workload.tick_us
     come = _arrivals(workload, last) if bursts == "of arrivals" else _of_events(workload, last)
-    logic, clock = (slack or KSlack()).build(), Clock()
+    logic, clock = (slack or KSlack()).build(), StreamClock()
     steps: list[Step] = []
     first_arrival: dict[int, float] = {}
     for tick, ts in enumerate(come):
