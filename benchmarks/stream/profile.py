@@ -16,9 +16,9 @@ import skytide
 from benchmarks.stream.measure import run_for
 from benchmarks.stream.peers import preferences
 from benchmarks.timing import show
-from skytide import KSlack
-from skytide.batch import PaneReport, Rules, Way
+from skytide.batch import BatchRules, Delivery, PaneReport
 from skytide.queries import Query, Skyline, TopDelta, combine
+from skytide.slacks import KSlack
 from skytide.spark import local_session
 from skytide.spark.checkpoint import Files, Store
 from skytide.spark.engine.engine import Engine, Plan
@@ -87,7 +87,7 @@ class HereAndNow:
     def __init__(self, source: Any, timed: Timed) -> None:
         self.source, self.timed = source, timed
 
-    def panes(self, batch: range, task: PaneTask, way: Way) -> PaneReport:
+    def panes(self, batch: range, task: PaneTask, delivery: Delivery) -> PaneReport:
         reports = []
         middle = (batch.start + batch.stop) // 2
         for slot, ticks in enumerate((range(batch.start, middle), range(middle, batch.stop))):
@@ -122,7 +122,7 @@ def without_spark(query: str, points: str, rate_hz: int) -> dict[str, float]:
     sink = ParquetSink(f"{folder}/results")
     files, sink.files = TimedFiles(f"{folder}/state"), TimedFiles(f"{folder}/results")
     files.timed = sink.files.timed = timed
-    rules = Rules(Windows(1_000_000, 200_000), KSlack(), driver_pays_s=0.0)
+    rules = BatchRules(Windows(1_000_000, 200_000), KSlack(), driver_pays_s=0.0)
     plan = Plan(asked(query, source), rules, "ts", source.workload.schema, (), Store(files))
     engine = Engine(plan, Sinks(sink))
     for number in range(BATCHES):

@@ -35,7 +35,19 @@ def test_the_examples_run(spark: SparkSession, page: Path) -> None:
 
 def test_most_tasks_have_an_example() -> None:
     with_examples = {page.stem for page in PAGES if blocks(page)}
-    assert {"README", "start", "skyline", "streaming", "late", "sinks", "scaling", "fleet", "keyed", "operating"} <= with_examples
+    assert {
+        "README",
+        "start",
+        "skyline",
+        "streaming",
+        "late",
+        "sinks",
+        "scaling",
+        "fleet",
+        "keyed",
+        "operating",
+        "testing",
+    } <= with_examples
 
 
 def test_every_page_is_in_the_navigation() -> None:

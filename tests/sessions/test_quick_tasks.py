@@ -10,9 +10,10 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 import skytide
-from skytide import FixedSlack, low
+from skytide import low
 from skytide.queries import TopK, high
-from skytide.spark import QUICK_TASKS
+from skytide.slacks import FixedSlack
+from skytide.spark import QUICK_TASKS, SPECULATION
 from skytide.spark.engine.tasks import BUFFER_BYTES, GATHERED_ROWS, Reducer, gathered
 
 ROOT = Path(__file__).parents[2]
@@ -24,6 +25,13 @@ def test_documents_name_every_setting(page: str) -> None:
     for name, value in QUICK_TASKS.items():
         assert f"{name}=$jit" in text if name.endswith("JavaOptions") else f"--conf {name}={value}" in text
         assert not name.endswith("JavaOptions") or f'jit="{value}"' in text
+
+
+def test_the_settings_for_speculation_have_their_old_name_too() -> None:
+    with pytest.warns(DeprecationWarning, match="SPECULATION"):
+        assert skytide.spark.SECOND_TRIES is SPECULATION
+    with pytest.raises(AttributeError, match="THIRD_TRIES"):
+        skytide.spark.THIRD_TRIES  # noqa: B018
 
 
 def test_options_reach_java_and_those_of_a_user_come_later(spark: SparkSession) -> None:

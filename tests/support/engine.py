@@ -1,25 +1,20 @@
-"""The engine without Spark: jobs that run in this process, streams to play, sinks that remember, and processes that die."""
+"""The engine without Spark: streams to play, sinks that remember, and processes that die."""
 
 import datetime
-import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from hypothesis import strategies as st
 
-from skytide.batch import PaneReport, Rules, Sent, Way
-from skytide.keyed import SlotReport
+from skytide.batch import BatchRules
 from skytide.lateness import DropRatio, FixedSlack, KSlack, Slack
 from skytide.queries import Aggregate, KDominant, Measure, Over, Query, Skyline, TopK, high, low
-from skytide.spark.checkpoint import Files, Store
-from skytide.spark.engine import window_level
+from skytide.spark.checkpoint import Store
 from skytide.spark.engine.engine import Plan
-from skytide.spark.engine.key_level import KeyTask
-from skytide.spark.engine.pane_level import REPORT, ROUTED, SLOT, PaneTask, read_reports
 from skytide.spark.sinks.outlets import Sinks
+from skytide.testing import InProcess  # noqa: F401 (tests import it from here, beside the rest)
 from skytide.windows import Windows
 from support import oracle
 
@@ -49,48 +44,6 @@ ASKED = [
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 Part = list[int]  # the times of the tuples of one partition of a batch
 Batch = list[Part]
-
-
-class InProcess:
-    """Jobs that run right here; a batch is a list of partitions."""
-
-    def panes(self, batch: list[pa.Table], task: PaneTask, way: Way) -> PaneReport:
-        if isinstance(way, Sent):
-            return self._sent(batch, task, way)
-        parts = [part.to_batches(max_chunksize=3) for part in batch]
-        reports = [report for slot, part in enumerate(parts) for report in task.run_partition(part, slot)]
-        return read_reports(pa.Table.from_batches(reports, REPORT))
-
-    def _sent(self, batch: list[pa.Table], task: PaneTask, way: Sent) -> PaneReport:
-        slots, state = task.plan.slots, json.loads(json.dumps(task.plan.router))
-        split = []
-        for part in batch:
-            router = way.splitting.build(slots, state)
-            router.renumber(slots)
-            split += task.split(part.to_batches(max_chunksize=3), router)
-        sent = pa.Table.from_batches(split, pa.schema([*batch[0].schema, *ROUTED]))
-        mine = [sent.filter(pc.equal(sent[SLOT], slot)).to_batches(max_chunksize=3) for slot in range(slots)]
-        return read_reports(
-            pa.Table.from_batches(
-                [report for slot, rows in enumerate(mine) for report in task.run_routed(rows, slot, way.splitting)]
-            )
-        )
-
-    def read(self, batch: list[pa.Table]) -> None:
-        pass
-
-    def window_task(self, work: Callable[[], Iterator[pa.RecordBatch]]) -> str:
-        return str(next(work())["report"][0].as_py())
-
-    def keys(self, task: KeyTask) -> tuple[SlotReport, ...]:
-        reports = [next(task.run(slot)) for slot in range(task.slots)]
-        return tuple(SlotReport.from_text(report["report"][0].as_py()) for report in reports)
-
-    def stored(self, store: Files, files: tuple[str, ...], columns: pa.Schema) -> pa.Table:
-        return pa.Table.from_batches(list(window_level.read_results(store, files, columns)), columns)
-
-    def rows(self, table: pa.Table) -> pa.Table:
-        return table
 
 
 class Collected:
@@ -129,7 +82,7 @@ def tuples(batches: list[Batch]) -> list[list[pa.Table]]:
 
 def plan_of(query: Query, folder: str, windows: Windows, slack: Slack, store: Store | None = None, **rules: Any) -> Plan:
     """Return the plan of a query over COLUMNS, with a checkpoint in a folder or in another store."""
-    known = Rules(windows, slack, can_spread=query.skyline_inside() is not None, **rules)
+    known = BatchRules(windows, slack, can_spread=query.skyline_inside() is not None, **rules)
     return Plan(query, known, "ts", COLUMNS, (), store or Store(folder), late_wanted=True, invalid_wanted=True)
 
 

@@ -115,7 +115,7 @@ def side_output(
 
 
 def asked_of(df: DataFrame) -> Any:
-    windows = skytide.stream(df).window("10 seconds", slack=skytide.FixedSlack("0 s"))
+    windows = skytide.stream(df).window("10 seconds", slack=skytide.slacks.FixedSlack("0 s"))
     return windows.aggregate("count(*) AS n", "sum(x) AS total", keys="k")
 
 

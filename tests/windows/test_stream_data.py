@@ -13,8 +13,9 @@ from support import oracle
 from support.oracle import Preference, Row
 
 import skytide
-from skytide import FixedSlack, KSlack, high, low
+from skytide import high, low
 from skytide.lateness import Slack
+from skytide.slacks import FixedSlack, KSlack
 
 BATCHES = 5
 DISORDER: list[Preference] = [("high", "seq"), ("low", "arrival")]

@@ -119,13 +119,13 @@ class BlockingJobs(SparkJobs):
         before, self.handover.table = self.handover.table, task.work.keyed.table
         if before is None or before == task.work.keyed.table:
             return super().keys(task)
-        known = {name: getattr(task, name) for name in ("step", "store", "work", "parquet")}
-        handed = Handed(**known, before=before)
+        fields = {name: getattr(task, name) for name in ("step", "store", "work", "parquet")}
+        handed = Handed(**fields, before=before)
         self.slot_tasks(before.count, handed.save)
         if self.protocol == S_BLK:
             self.slot_tasks(task.slots, handed.load)
             return super().keys(task)
-        return super().keys(_LoadsFirst(**known, before=before))
+        return super().keys(_LoadsFirst(**fields, before=before))
 
 
 @dataclass(frozen=True)
@@ -142,8 +142,8 @@ class Compared(KeyedQuery):
         return Compared(**vars(asked), protocol=protocol, forced=Forced(seed=seed))
 
     def _keying(self, slots: int, seed: int) -> Keying | None:
-        known = super()._keying(slots, seed)
-        return known and replace(known, rebalancer=self.forced)
+        keying = super()._keying(slots, seed)
+        return keying and replace(keying, rebalancer=self.forced)
 
     def _jobs(self, *given: Any) -> SparkJobs:
         if self.protocol == MP:

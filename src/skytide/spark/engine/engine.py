@@ -13,11 +13,12 @@ from typing import Any
 import pyarrow as pa
 
 from skytide.batch import (
+    BatchEvent,
+    BatchRules,
     BatchStarted,
     Commit,
     Committed,
     Emit,
-    Event,
     Instruction,
     KeysReported,
     Machine,
@@ -26,7 +27,6 @@ from skytide.batch import (
     ReadAgain,
     Record,
     Restarted,
-    Rules,
     RunKeys,
     RunPanes,
     RunWindows,
@@ -60,7 +60,7 @@ class Plan:
     """What a continuous query is: set at its start, the same for every batch."""
 
     query: Query
-    rules: Rules
+    rules: BatchRules
     time: str
     columns: pa.Schema
     """The columns of the tuples, as the query reads them."""
@@ -214,7 +214,7 @@ class Engine:
         """Return whether it is a sink that asks: the thread of the caller is in the middle of a batch or a flush."""
         return self._worker == threading.get_ident()
 
-    def _drive(self, event: Event, jobs: Jobs, batch: Any = None) -> None:
+    def _drive(self, event: BatchEvent, jobs: Jobs, batch: Any = None) -> None:
         events = deque([event])
         self._worker = threading.get_ident()
         try:
@@ -227,12 +227,12 @@ class Engine:
             self._noticed = True
             _log.warning("%s", self._machine.status.notice)
 
-    def _carry_out(self, instruction: Instruction, jobs: Jobs, batch: Any) -> list[Event]:
+    def _carry_out(self, instruction: Instruction, jobs: Jobs, batch: Any) -> list[BatchEvent]:
         store, rules = self.plan.store, self.plan.rules
         match instruction:
             case RunPanes():
                 with self._timed(Step.PANE_LEVEL):
-                    report = jobs.panes(batch, self.plan.pane_task(instruction), rules.way)
+                    report = jobs.panes(batch, self.plan.pane_task(instruction), rules.delivery)
                 self._spent(Step.PANE_TASKS, sum(task.busy_s for task in report.tasks))
                 return [PanesReported(report, self._clock())]
             case ReadAgain():

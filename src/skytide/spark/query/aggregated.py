@@ -12,8 +12,8 @@ from pyspark.sql.types import StructType
 from skytide.errors import InvalidInput
 from skytide.queries import Identity, Query
 from skytide.queries.aggregate import Result
-from skytide.queries.asks import Asks
 from skytide.queries.over import Over
+from skytide.queries.queryable import Queryable
 from skytide.spark.arrow import HELPER, arrow_schema, bounded, spark_schema
 from skytide.spark.engine.window_level import BOUNDS, result_columns
 from skytide.spark.query.aggregates import expression_of
@@ -24,7 +24,7 @@ from skytide.spark.query.continuous import ContinuousQuery
 Continuous = TypeVar("Continuous", bound=ContinuousQuery)
 
 
-class AggregatedQuery(ContinuousQuery, Asks[ContinuousQuery]):
+class AggregatedQuery(ContinuousQuery, Queryable[ContinuousQuery]):
     """Aggregates of the windows of a stream, ready to start or to be asked further."""
 
     def apply(self, query: Query) -> ContinuousQuery:
@@ -40,7 +40,7 @@ class _Chain(Protocol):
     def apply(self, query: Query) -> ContinuousQuery: ...
 
 
-class AggregatedFrame(Asks[DataFrame], DataFrame):
+class AggregatedFrame(Queryable[DataFrame], DataFrame):
     """A DataFrame with the aggregates of each window, which can be asked further, window by window."""
 
     _chain: _Chain

@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import NullType, StructType
 
 from skytide.errors import InvalidInput
-from skytide.errors.checks import brief, kind_of, refused, whole, words, yes_or_no
+from skytide.errors.checks import brief, check_bool, check_integer, check_text, check_type, refused
 from skytide.errors.limits import MAX_SLOTS
 from skytide.queries import Query
 from skytide.routing import strategy_of
@@ -22,8 +22,8 @@ BATCH = "batch"  # the column that readers make of the folders of batches, which
 
 def check_asked(df: Any, query: Any) -> None:
     """Refuse what is not a DataFrame, or not a query."""
-    kind_of("df", df, DataFrame, reason="not a Spark DataFrame", remedy="pass one, for instance spark.createDataFrame(rows)")
-    kind_of("query", query, Query, reason="not a query", remedy="derive from skytide.Query, and pass an object of your class")
+    check_type("df", df, DataFrame, reason="not a Spark DataFrame", remedy="pass one, for instance spark.createDataFrame(rows)")
+    check_type("query", query, Query, reason="not a query", remedy="derive from skytide.Query, and pass an object of your class")
 
 
 def check_columns(df: DataFrame, *, taken: tuple[str, ...] = ()) -> None:
@@ -67,21 +67,21 @@ def check_start(
     **slots: Any,
 ) -> None:
     """Refuse arguments of `start` that make no sense, before anything is written."""
-    kind_of(
+    check_type(
         "trigger",
         trigger,
         (str, timedelta),
         reason="not a trigger",
         remedy='pass an interval such as "500 ms", or "auto" or "availableNow"',
     )
-    yes_or_no("flush", flush)
+    check_bool("flush", flush)
     if splitting is not None and strategy_of(splitting).key_routing() and not query.routed_by():
         reason, remedy = "the query has no keys", 'give it some, as in aggregate("count(*)", keys="symbol"), or choose "RATE"'
         raise InvalidInput(value=f"splitting={strategy_of(splitting).name!r}", reason=reason, remedy=remedy)
     for level, count in slots.items():
         check_slots(level, count)
     if name is not None:
-        words("name", name, "best_hotels")
+        check_text("name", name, "best_hotels")
         if any(query.name == name for query in df.sparkSession.streams.active):
             raise refused("name", name, "a query of that name runs already", "choose another, or stop that one first")
     path_like = (str, os.PathLike)
@@ -99,4 +99,4 @@ def check_start(
 def check_slots(name: str, slots: Any) -> None:
     """Refuse what is not a number of slots; None means that it is not given."""
     if slots is not None:
-        whole(name, slots, 1, MAX_SLOTS)
+        check_integer(name, slots, 1, MAX_SLOTS)

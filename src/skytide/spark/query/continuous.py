@@ -9,9 +9,9 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from skytide.batch import DRIVER_S, POLL_US, InPlace, InSource, Keying, Pace, Rules, Sent, Way
+from skytide.batch import DRIVER_S, POLL_US, BatchRules, Delivery, InPlace, InSource, Keying, Pace, Sent
 from skytide.errors import InvalidInput
-from skytide.errors.checks import words
+from skytide.errors.checks import check_text
 from skytide.keyed import KeyedStep, Tagged, TimeWindows
 from skytide.lateness import Slack
 from skytide.queries import Identity, Query
@@ -138,18 +138,18 @@ class ContinuousQuery:
         unread = self.source.folder() if self.source is not None else None
         self._check_folders({"path": path, **aside, UNREAD: unread and unread.files.uri, "checkpoint": checkpoint})
         place = checkpoint_place(spark, checkpoint)
-        way = self._way(splitting)
-        if isinstance(way, InSource):
+        delivery = self._delivery(splitting)
+        if isinstance(delivery, InSource):
             sinks = replace(sinks, unread=unread)
         if pane_slots is None:
             pane_slots = (self.source and self.source.partitions) or spark.sparkContext.defaultParallelism
         pins = Pins(spark)
         store = Store(place.files("skytide"))
         seed = store.key_seed() if self.step else 0
-        rules = Rules(
+        rules = BatchRules(
             windows=self.windows,
             slack=self.slack,
-            way=way,
+            delivery=delivery,
             pane_slots=pane_slots,
             window_slots=window_slots,
             can_spread=self.query.skyline_inside() is not None,
@@ -172,7 +172,7 @@ class ContinuousQuery:
             note_sinks(store.files, [SinkNote("unread", "folder", unread.files.uri)])
         engine.resize(pane_slots, window_slots)
         rows, trigger_us = self.rows, pace.unaligned_us if pace else interval_us
-        if self.source is not None and isinstance(way, InSource):
+        if self.source is not None and isinstance(delivery, InSource):
             reader = self.source.reader(self.rows.schema, place.files("fleet"), interval_us)
             rows, trigger_us = load_panes(spark, reader, plan, pace), POLL_US if pace else interval_us
 
@@ -219,7 +219,7 @@ class ContinuousQuery:
         name: str | None = None,
     ) -> "Run":
         """Start the query with a table of Spark's catalog as its sink, and return its handle; the other arguments are those of `start`."""
-        words("table", table, "best_hotels")
+        check_text("table", table, "best_hotels")
         sink = TableSink(table, format, options or {})
         return self.start(
             sink, checkpoint=checkpoint, trigger=trigger, late=late, windows=windows, invalid=invalid, flush=flush, name=name
@@ -238,10 +238,10 @@ class ContinuousQuery:
     def _jobs(self, spark: SparkSession, known: StructType, pins: Pins) -> SparkJobs:
         return SparkJobs(spark, known, pins)
 
-    def _way(self, splitting: str | Splitting | None) -> Way:
+    def _delivery(self, splitting: str | Splitting | None) -> Delivery:
         """Return how tuples reach slots: with expressions, Spark has to compute them first; by turns or in equal parts, no shuffle is needed."""
         given = None if splitting is None else strategy_of(splitting)
-        inside = self.source.way(given) if self.source is not None and not self.helpers else None
+        inside = self.source.delivery(given) if self.source is not None and not self.helpers else None
         if inside is not None:
             return inside
         strategy = given or TB_RR
@@ -253,7 +253,7 @@ class ContinuousQuery:
         windows = self.step.windows
         return Keying(self.slots or slots, windows=windows.windows if isinstance(windows, TimeWindows) else None, seed=seed)
 
-    def _plan(self, store: Store, rules: Rules, late_wanted: bool, invalid_wanted: bool) -> Plan:
+    def _plan(self, store: Store, rules: BatchRules, late_wanted: bool, invalid_wanted: bool) -> Plan:
         return Plan(
             query=replace(self.query, seed=rules.keying.seed) if rules.keying and isinstance(self.query, Tagged) else self.query,
             rules=rules,

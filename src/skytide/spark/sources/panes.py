@@ -15,7 +15,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 from pyspark.sql.types import LongType, StructField, StructType
 
-from skytide.batch import Pace, Way
+from skytide.batch import Delivery, Pace
 from skytide.routing import Router, Splitting
 from skytide.spark.arrow import spark_schema
 from skytide.spark.checkpoint import Files
@@ -64,7 +64,7 @@ class OwnSource(Protocol):
     def load(self, spark: SparkSession) -> DataFrame:
         """Return its tuples as a DataFrame."""
 
-    def way(self, splitting: Splitting | None) -> Way | None:
+    def delivery(self, splitting: Splitting | None) -> Delivery | None:
         """Return how tuples reach slots inside it; None if it cannot split that way."""
 
     def expected_hz(self) -> float | None:
