@@ -47,6 +47,7 @@ AT_THE_CALL = {
     "keyed/rebalance:_checked",
     "keyed/table:RoutingTable.__post_init__",
     "keyed/windows:CountWindows.__post_init__",
+    "keyed/work:KeyedStep.of",
     "lateness/slack:DropRatio.__post_init__",
     "queries/aggregate:Aggregate.__post_init__",
     "queries/aggregate:Aggregate.check",
