@@ -105,7 +105,7 @@ def of_streams(df: DataFrame, folder: Path, measure: skytide.queries.Measure, co
     parquet: skytide.Sink = skytide.sinks.Parquet(folder / "out", compression="zstd")
     windows.skyline(low("price")).start(parquet, checkpoint=folder / "object", sides=sides, parallelism=parallelism)
     others: list[skytide.Sink] = [
-        skytide.sinks.Files(folder / "csv", "csv"),
+        skytide.sinks.Files("csv", folder / "csv"),
         skytide.sinks.Memory(),
         skytide.sinks.Console(),
         skytide.sinks.Format("delta", folder / "delta"),
