@@ -32,10 +32,10 @@ hotels: $(READY) ## the skyline of 100,000 hotels on local Spark, with a picture
 	@$(BIN)/skytide hotels --out out
 
 test: $(READY) $(CLASSES) ## the tests, in two processes, but for the long ones
-	@$(PYTEST) -m "not long"
+	@HYPOTHESIS_PROFILE=some $(PYTEST) -m "not long"
 
-test-all: test ## those tests, and then the long ones: clusters, killed jobs, demonstrations, benchmarks, the site
-	@$(PYTEST) -m long
+test-all: $(READY) $(CLASSES) ## all tests, with more examples, and with the long ones: clusters, killed jobs, demonstrations, benchmarks, the site
+	@$(PYTEST)
 
 check: $(READY) ## style, types, layers, doctests and fast tests
 	@$(BIN)/ruff check --quiet

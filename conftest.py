@@ -8,7 +8,7 @@ import hypothesis
 import pytest
 from pyspark.sql import SparkSession
 from support.classes import java_options
-from support.examples import ALL, QUICK
+from support.examples import PROFILES
 
 from skytide.spark.session.local import local_session
 
@@ -18,17 +18,19 @@ MEMORY = Path("/dev/shm")
 if os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > 4 << 30 and not os.statvfs(MEMORY).f_flag & os.ST_NOEXEC:
     tempfile.tempdir = str(MEMORY)  # they write and force thousands of small files; that a disk gets them is tested for itself
 
-hypothesis.settings.register_profile("skytide", derandomize=True, deadline=None, max_examples=ALL)
-hypothesis.settings.register_profile("quick", hypothesis.settings.get_profile("skytide"), max_examples=QUICK)
-hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "skytide"))
+for name, count in PROFILES.items():
+    hypothesis.settings.register_profile(name, derandomize=True, deadline=None, max_examples=count)
+hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "all"))
+collect_ignore_glob = ["tests/*/conftest.py"]  # as modules with doctests, all of them would have the same name
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()) or item.get_closest_marker("long"):
             item.add_marker("slow")
-    slow = {item.path for item in items if item.get_closest_marker("slow")}
-    items.sort(key=lambda item: item.path not in slow)  # the quick files last: so two processes end at about the same time
+    long, slow = ({item.path for item in items if item.get_closest_marker(name)} for name in ("long", "slow"))
+    # The quick files last: so two processes end at about the same time.
+    items.sort(key=lambda item: (item.path not in long, item.path not in slow))
 
 
 @pytest.fixture(scope="session")

@@ -38,7 +38,9 @@ largest = (
     .top_k(3, by="volume")
     .start(write, checkpoint=folder / "state" / "largest", name="largest")
 )
-scaler = skytide.autoscale(largest, skytide.Mpc.latency("2 s"), (2, 4), interval="1 s", mode="recommend", on_event=print)
+scaler = skytide.autoscale(
+    largest, skytide.controllers.Mpc.latency("2 s"), (2, 4), interval="1 s", mode="recommend", on_event=print
+)
 
 largest.await_termination()
 print(largest)

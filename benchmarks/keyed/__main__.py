@@ -208,7 +208,7 @@ class Bench:
 
     def _keyed(self, folder: Path, work: str, length: int = 100) -> Any:
         keyed = skytide.stream(self._stream(folder)).keyed("symbol")
-        slack = skytide.FixedSlack(0)
+        slack = skytide.slacks.FixedSlack(0)
         if work == "totals":
             return keyed.apply(Totals(), slack=slack)
         windows = keyed.count_window(length, slide=min(SLIDE, length), slack=slack)

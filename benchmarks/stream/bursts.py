@@ -75,7 +75,7 @@ def play(spark: SparkSession, strategy: str, options: argparse.Namespace) -> tup
     )
     asked = (
         skytide.stream(source)
-        .window(options.window, slide=options.slide, slack=skytide.FixedSlack("100 ms"))
+        .window(options.window, slide=options.slide, slack=skytide.slacks.FixedSlack("100 ms"))
         .skyline(*preferences(source))
     )
     run = asked.start(

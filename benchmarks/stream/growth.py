@@ -22,10 +22,11 @@ from rich.console import Console
 from benchmarks.stream.growth_picture import TRIGGER_S, Table, draw, report
 from benchmarks.stream.measure import family
 from benchmarks.timing import Disagreement
-from skytide import FixedSlack, KSlack, low, stream, workload
-from skytide.batch import InSource, PanePart, PaneTaskReport, Piece, Rules
+from skytide import low, stream, workload
+from skytide.batch import BatchRules, InSource, PanePart, PaneTaskReport, Piece
 from skytide.queries import Skyline, combine
 from skytide.routing import EVEN
+from skytide.slacks import FixedSlack, KSlack
 from skytide.spark import local_session
 from skytide.spark.engine.engine import Engine
 from skytide.spark.engine.panes import read_reports
@@ -221,7 +222,7 @@ def batch_s(costs: BatchCosts, executors: int, trigger_s: float = TRIGGER_S, per
     stream = Workload(rate=EXECUTOR_HZ * executors / STANDS_FOR, arrivals="constant", tick_us=tick_us)
     scaled = replace(costs, tuple_s=costs.tuple_s * STANDS_FOR, window_tuple_s=costs.window_tuple_s * STANDS_FOR)
     windows = Windows(WINDOW_MS * 1_000, SLIDE_MS * 1_000)
-    rules = Rules(windows, FixedSlack(0), InSource(EVEN), pane_slots=slots, trigger_s=trigger_s)
+    rules = BatchRules(windows, FixedSlack(0), InSource(EVEN), pane_slots=slots, trigger_s=trigger_s)
     plant, ticks = BatchPlant(stream, scaled, rules, executors), round(trigger_s * 1e6 / tick_us)
     return mean([plant.run_batch(range(number * ticks, (number + 1) * ticks)) for number in range(4)][2:])
 

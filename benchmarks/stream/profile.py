@@ -16,9 +16,9 @@ import skytide
 from benchmarks.stream.measure import run_for
 from benchmarks.stream.peers import preferences
 from benchmarks.timing import show
-from skytide import KSlack
-from skytide.batch import PaneReport, Rules, StepReport, Way, WindowReport
+from skytide.batch import BatchRules, Delivery, PaneReport, StepReport, WindowReport
 from skytide.queries import Query, Skyline, TopDelta, combine
+from skytide.slacks import KSlack
 from skytide.spark import local_session
 from skytide.spark.checkpoint import Files, Store
 from skytide.spark.engine.engine import Engine
@@ -88,7 +88,7 @@ class HereAndNow:
     def __init__(self, source: Any, timed: Timed) -> None:
         self.source, self.timed = source, timed
 
-    def panes(self, batch: range, task: PaneTask, way: Way) -> PaneReport:
+    def panes(self, batch: range, task: PaneTask, delivery: Delivery) -> PaneReport:
         reports = []
         middle = (batch.start + batch.stop) // 2
         for slot, ticks in enumerate((range(batch.start, middle), range(middle, batch.stop))):
@@ -123,7 +123,7 @@ def without_spark(query: str, points: str, rate_hz: int) -> dict[str, float]:
     sink = Parquet(f"{folder}/results")
     files, sink.owned.files = TimedFiles(f"{folder}/state"), (written := TimedFiles(f"{folder}/results"))
     files.timed = written.timed = timed
-    rules = Rules(Windows(1_000_000, 200_000), KSlack(), driver_pays_s=0.0)
+    rules = BatchRules(Windows(1_000_000, 200_000), KSlack(), driver_pays_s=0.0)
     spec = QuerySpec(asked(query, source), "ts", source.workload.schema, rules.windows, rules.slack)
     engine = Engine(spec, rules, Store(files), Sinks(sink))
     for number in range(BATCHES):

@@ -77,7 +77,7 @@ def play(spark: SparkSession, place: Path, name: str, way: Splitting | None, slo
         df = (
             spark.readStream.schema("ts timestamp_ntz, key long, x long").option("maxFilesPerTrigger", 1).parquet(str(place / "in"))
         )
-        asked = skytide.stream(df, time="ts").window("2 s", slide="1 s", slack=skytide.FixedSlack("0 s"))
+        asked = skytide.stream(df, time="ts").window("2 s", slide="1 s", slack=skytide.slacks.FixedSlack("0 s"))
         out = place / name
         run = asked.aggregate("sum(x) AS total", "count(*) AS n", keys="key").start(
             "parquet", path=out / "out", checkpoint=out / "c", trigger="availableNow", splitting=way, pane_slots=slots, flush=True

@@ -9,9 +9,9 @@ import pytest
 from support import keyed
 from support.engine import COLUMNS, InProcess, Outputs
 
-from skytide.batch import InSource, Keying, Rules
+from skytide.batch import BatchRules, InSource, Keying
 from skytide.errors import InvalidInput
-from skytide.keyed import CountWindows, OfAggregate, Rebalancer
+from skytide.keyed import AggregateAnswer, CountWindows, Rebalancer
 from skytide.lateness import FixedSlack
 from skytide.queries import Aggregate, Measure
 from skytide.routing import EVEN
@@ -31,8 +31,8 @@ RESIZED = {3: 4, 6: 7, 9: 3}
 """With which batches the number of slots changes."""
 
 
-def rules(rebalancer: Rebalancer = MANY_MOVES) -> Rules:
-    return Rules(TICK, FixedSlack(0), InSource(EVEN), keying=Keying(2, rebalancer))
+def rules(rebalancer: Rebalancer = MANY_MOVES) -> BatchRules:
+    return BatchRules(TICK, FixedSlack(0), InSource(EVEN), keying=Keying(2, rebalancer))
 
 
 def rows_of(ticks: range) -> pa.Table:
@@ -60,7 +60,7 @@ def in_virtual_time(keys: ZipfKeys = KEYS) -> list[tuple[Any, ...]]:
 
 
 def in_the_engine(folder: Path) -> list[tuple[Any, ...]]:
-    counted = OfAggregate(Aggregate((Measure.parse("count(*) AS n"),), time="ts"))
+    counted = AggregateAnswer(Aggregate((Measure.parse("count(*) AS n"),), time="ts"))
     plan = keyed.plan_of(keyed.step(CountWindows(10, 5), counted), str(folder), FixedSlack(0))
     plan = replace(plan, rules=replace(plan.rules, windows=TICK))
     engine, made = Engine(plan, Outputs().sinks), []

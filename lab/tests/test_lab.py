@@ -89,10 +89,10 @@ def test_an_experiment_gives_a_table_a_picture_and_a_verdict(
 def test_pieces_side_by_side_give_the_rows_of_pieces_in_turn(tmp_path: Path) -> None:
     reported: list[str] = []
 
-    def tell(outcome: Outcome, seconds: float) -> None:
+    def on_outcome(outcome: Outcome, seconds: float) -> None:
         reported.append(outcome.id)
 
-    outcomes = run([AloneDoubling(), Doubling()], tmp_path, tell, cores=2)
+    outcomes = run([AloneDoubling(), Doubling()], tmp_path, on_outcome, cores=2)
     assert [str(outcome) for outcome in outcomes] == ["S0 holds: it grows 2 times", "X0 holds: it grows 2 times"]
     assert reported == ["X0", "S0"]  # those that need the machine for themselves come last
     assert (tmp_path / "X0.csv").read_text() == (tmp_path / "S0.csv").read_text()

@@ -10,6 +10,7 @@ from skytide_lab.experiments import x10_engine as x10
 from skytide_lab.experiments.blocking import MP, R_BLK, S_BLK, Forced
 
 
+@pytest.mark.long
 def test_each_protocol_moves_keys_and_is_judged(spark: SparkSession) -> None:
     rows = x10.measure(1, x10.SMALL)
     measured = [row for row in rows if row["figure"] == "engine"]

@@ -1,6 +1,8 @@
 """Elastic stream processing on Apache Spark.
 
-What is named here is loaded when it is first asked for: a process that needs one part does not wait for the others.
+What is named here is loaded when it is first asked for: a process that needs one part does not wait for the others. Here is what most
+programs need. All controllers are in `skytide.controllers`, ways to wait for late tuples in `skytide.slacks`, queries in `skytide.queries`,
+and names for annotations in `skytide.typing`.
 """
 
 import warnings
@@ -8,96 +10,42 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from skytide import controllers, queries, sinks, slacks, typing  # noqa: F401
     from skytide.admission import Profile
-    from skytide.control import (
-        Congestion,
-        Controller,
-        Fuzzy,
-        GlobalThresholds,
-        Guard,
-        LocalThresholds,
-        Mpc,
-        Proportional,
-        Sarsa,
-        Static,
-        UtilisationThresholds,
-    )
+    from skytide.control import Guard
     from skytide.errors import InvalidInput, SkytideError
-    from skytide.keyed import KeyedOperator, RoutingTable
-    from skytide.lateness import DropRatio, FixedSlack, KSlack, Slack
-    from skytide.loop.cycle import Cycle
-    from skytide.queries import Expression, Measure, Mergeable, Nulls, Preference, Query, collect, diff, high, low
-    from skytide.records import Status, WindowRow
-    from skytide.records.fleet import FleetStatus, SplitStatus
-    from skytide.routing import Splitting
-    from skytide.spark.api.chain import AggregatedFrame
+    from skytide.keyed import KeyedOperator
+    from skytide.queries import Mergeable, Query, collect, diff, high, low
     from skytide.spark.api.dataframe import apply, k_dominant, levels, skyband, skyline, top_delta, top_k
-    from skytide.spark.api.keyed import Keyed, KeyedWindowed
     from skytide.spark.api.options import Parallelism, Sides
     from skytide.spark.api.query import ContinuousQuery
     from skytide.spark.api.run import Run
     from skytide.spark.api.sql import register
-    from skytide.spark.api.stream import Stream, Windowed, stream
+    from skytide.spark.api.stream import stream
     from skytide.spark.fleet import Fleet, fleet
-    from skytide.spark.scaling import History, Scaler, ScalerStatus, ScalingEvent, autoscale
+    from skytide.spark.scaling import Scaler, autoscale
     from skytide.spark.sinks.base import SideSink, Sink, SinkFunction
-    from skytide.spark.sources.workload import WorkloadStream, workload
-    from skytide.windows import Duration
+    from skytide.spark.sources.workload import workload
 
 __version__ = "0.1.0"
 
 __all__ = [
-    "AggregatedFrame",
-    "Congestion",
     "ContinuousQuery",
-    "Controller",
-    "Cycle",
-    "DropRatio",
-    "Duration",
-    "Expression",
-    "FixedSlack",
     "Fleet",
-    "FleetStatus",
-    "Fuzzy",
-    "GlobalThresholds",
     "Guard",
-    "History",
     "InvalidInput",
-    "KSlack",
-    "Keyed",
     "KeyedOperator",
-    "KeyedWindowed",
-    "LocalThresholds",
-    "Measure",
     "Mergeable",
-    "Mpc",
-    "Nulls",
     "Parallelism",
-    "Preference",
     "Profile",
-    "Proportional",
     "Query",
-    "RoutingTable",
     "Run",
-    "Sarsa",
     "Scaler",
-    "ScalerStatus",
-    "ScalingEvent",
     "SideSink",
     "Sides",
     "Sink",
     "SinkFunction",
     "SkytideError",
-    "Slack",
-    "SplitStatus",
-    "Splitting",
-    "Static",
-    "Status",
-    "Stream",
-    "UtilisationThresholds",
-    "WindowRow",
-    "Windowed",
-    "WorkloadStream",
     "apply",
     "autoscale",
     "collect",
@@ -117,86 +65,69 @@ __all__ = [
 ]
 
 _HOMES = {
-    "admission": ("Profile",),
-    "control": (
-        "Congestion",
-        "Controller",
-        "Fuzzy",
-        "GlobalThresholds",
-        "Guard",
-        "LocalThresholds",
-        "Mpc",
-        "Proportional",
-        "Rules",
-        "Sarsa",
-        "Sizes",
-        "Spl",
-        "Static",
-        "UtilisationThresholds",
-    ),
-    "errors": ("InvalidInput", "SkytideError"),
-    "loop.cycle": ("Cycle",),
-    "lateness": ("DropRatio", "FixedSlack", "KSlack", "Slack"),
-    "queries": ("Expression", "Measure", "Mergeable", "Nulls", "Preference", "Query", "collect", "diff", "high", "low"),
-    "records": ("Status", "WindowRow"),
-    "spark.api.chain": ("AggregatedFrame",),
-    "spark.api.query": ("ContinuousQuery",),
-    "spark.api.dataframe": ("apply", "k_dominant", "levels", "skyband", "skyline", "top_delta", "top_k"),
-    "spark.fleet": ("Fleet", "fleet"),
-    "spark.api.keyed": ("Keyed", "KeyedWindowed"),
-    "spark.api.options": ("Parallelism", "Sides"),
-    "spark.api.run": ("Run",),
-    "spark.scaling": (
-        "Event",
-        "History",
-        "Scaler",
-        "ScalerStatus",
-        "ScalingEvent",
-        "autoscale",
-    ),
-    "spark.sinks.base": ("SideSink", "Sink", "SinkFunction"),
-    "spark.api.sql": ("register",),
-    "spark.api.stream": ("Stream", "Windowed", "stream"),
-    "spark.sources.workload": ("WorkloadStream", "workload"),
-    "records.fleet": (
-        "FleetStatus",
-        "SplitStatus",
-    ),
-    "keyed": (
-        "KeyedOperator",
-        "RoutingTable",
-    ),
-    "routing": ("Splitting",),
-    "windows": ("Duration",),
+    "admission": "Profile",
+    "control": "Guard",
+    "errors": "InvalidInput SkytideError",
+    "keyed": "KeyedOperator",
+    "queries": "Mergeable Query collect diff high low",
+    "spark.fleet": "Fleet fleet",
+    "spark.api.query": "ContinuousQuery",
+    "spark.api.dataframe": "apply k_dominant levels skyband skyline top_delta top_k",
+    "spark.api.options": "Parallelism Sides",
+    "spark.api.run": "Run",
+    "spark.api.sql": "register",
+    "spark.api.stream": "stream",
+    "spark.scaling": "Scaler autoscale",
+    "spark.sinks.base": "SideSink Sink SinkFunction",
+    "spark.sources.workload": "workload",
+}
+_HOME = {name: module for module, names in _HOMES.items() for name in names.split()}
+NAMESPACES = ("controllers", "queries", "sinks", "slacks", "typing")
+
+_NOW_IN = {
+    "controllers": "Controller Fuzzy GlobalThresholds LocalThresholds Mpc Sarsa Static",
+    "queries": "Expression Measure Nulls Preference",
+    "slacks": "DropRatio FixedSlack KSlack Slack",
+    "typing": "AggregatedFrame Cycle Duration FleetStatus History Keyed KeyedWindowed RoutingTable ScalerStatus SplitStatus "
+    "Splitting Status Stream WindowRow Windowed WorkloadStream",
 }
 _RENAMED = {
     "AggregatedKeys": "ContinuousQuery",
     "AggregatedQuery": "ContinuousQuery",
+    "Event": "typing.ScalingEvent",
     "KeyedQuery": "ContinuousQuery",
+    "Rules": "controllers.UtilisationThresholds",
+    "Sizes": "controllers.Proportional",
+    "Spl": "controllers.Congestion",
 }
-_HOME = {name: module for module, names in _HOMES.items() for name in names}
+MOVED = {name: f"{module}.{name}" for module, names in _NOW_IN.items() for name in names.split()} | _RENAMED
+"""Names that were here, and what to write instead, after `skytide.`; they can be imported for now."""
 
 
 if not TYPE_CHECKING:  # for a type checker there is what is imported above, and nothing else
 
     def __getattr__(name: str) -> object:
         """Load what is asked for."""
-        if name in _RENAMED:
-            warnings.warn(f"skytide.{name} has moved: write skytide.{_RENAMED[name]}", DeprecationWarning, stacklevel=2)
-            name = _RENAMED[name]
-        if name not in _HOME:
+        if name in MOVED:
+            warnings.warn(f"skytide.{name} has moved: write skytide.{MOVED[name]}", DeprecationWarning, stacklevel=2)
+        elif name not in _HOME and name not in NAMESPACES:
             raise AttributeError(f"module 'skytide' has no attribute {name!r}")
         try:
-            found = globals()[name] = getattr(import_module(f"skytide.{_HOME[name]}"), name)
+            if name in NAMESPACES:
+                return import_module(f"skytide.{name}")
+            if name in MOVED:
+                module, _, current = f"skytide.{MOVED[name]}".rpartition(".")
+                return getattr(import_module(module), current)
+            loaded = globals()[name] = getattr(import_module(f"skytide.{_HOME[name]}"), name)
         except ModuleNotFoundError as error:
             if (error.name or "").partition(".")[0] != "pyspark":
                 raise
             raise ModuleNotFoundError(
                 f"skytide.{name} needs Spark: pyspark is not installed; pip install 'pyspark>=4.3,<4.4'", name=error.name
             ) from error
-        return found
+        return loaded
 
 
 def __dir__() -> list[str]:
     """Name what there is, loaded or not."""
-    return sorted({*globals(), *_HOME})
+    return sorted({*globals(), *_HOME, *NAMESPACES})

@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skytide.errors import InvalidInput
-from skytide.queries import Aggregate, Measure
+from skytide.queries import Aggregate, Distinct, Measure
+from skytide.queries.functions import FUNCTIONS
 from skytide.queries.sums import addends, rounded_addends
 
 NAN, INF = math.nan, math.inf
@@ -73,6 +74,35 @@ def test_merging_in_any_order_changes_nothing(column: str, data: st.DataObject) 
         kept = [query.pane(part) for part in parts]
         merged = [query.merge(pa.concat_tables(kept[:early])), *kept[early:]]
         assert outcome(query, pa.concat_tables(merged)) == outcome(query, query.pane(rows))
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_every_function_of_the_table_keeps_what_it_names_and_can_be_merged(name: str) -> None:
+    rows = pa.table({"t": [3, 1, 2, 2], "v": [1, None, 4, 2]})
+    query = asked(f"{name}(v) AS x")
+    parts = [f"__skytide_{part}0" for part in FUNCTIONS[name].parts]
+    assert query.kept_schema(rows.schema).names == parts + ["__skytide_kind0"] * FUNCTIONS[name].keeps_type
+    halves = [query.pane(rows.slice(0, 2)), query.pane(rows.slice(2))]
+    [found], [expected] = (
+        query.window(kept)["x"].to_pylist() for kept in (pa.concat_tables(halves), query.merge(query.pane(rows)))
+    )
+    assert found == pytest.approx(expected)
+    assert not any({*FUNCTIONS[name].spark} & {*other.spark} for other in FUNCTIONS.values() if other is not FUNCTIONS[name])
+    assert FUNCTIONS[FUNCTIONS[name].kept_as].parts == FUNCTIONS[name].parts
+
+
+def test_checkpoints_have_the_parts_in_this_order() -> None:
+    rows = pa.schema([("t", pa.int64()), ("v", pa.int64())])
+    measures = (*asked("stddev(v)", "last(v)", "avg(v)", "min(v)", "count(*)").measures, Measure("n", "v", "n", Distinct()))
+    names = ["count2", "sum2", "count4", "time1", "last1", "min3", "values0", "mean0", "squares0", "state5", "kind2", "kind5"]
+    assert Aggregate(measures, time="t").kept_schema(rows).names == [f"__skytide_{name}" for name in names]
+
+
+def test_a_function_that_is_none_is_refused() -> None:
+    with pytest.raises(InvalidInput, match=r"function='median': not known; choose one of count, sum"):
+        Aggregate((Measure("median", "v", "x"),)).check(pa.schema([("v", pa.int64())]))
+    with pytest.raises(InvalidInput, match=r"sum\(\*\): not a column"):
+        Aggregate((Measure("sum", "*", "x"),)).check(pa.schema([("v", pa.int64())]))
 
 
 OVERFLOW = "overflow"

@@ -10,12 +10,25 @@ import pytest
 
 import skytide
 from skytide.errors import InvalidInput, limits
-from skytide.queries import QUERIES, Asks, Query, high, low
+from skytide.queries import QUERIES, Query, Queryable, high, low
 from skytide.spark.api.sql import built
 
 PACKAGE = Path(skytide.__file__).parent
 CHECKS = {
-    **dict.fromkeys(("refused", "words", "whole", "real", "one_of", "kind_of", "yes_or_no", "check_count", "check_slots"), 0),
+    **dict.fromkeys(
+        (
+            "refused",
+            "check_text",
+            "check_integer",
+            "check_number",
+            "check_choice",
+            "check_type",
+            "check_bool",
+            "check_count",
+            "check_slots",
+        ),
+        0,
+    ),
     **dict.fromkeys(("duration_us", "duration_s"), 1),
 }
 """Functions that write errors, and which of their arguments is the name of a parameter."""
@@ -25,13 +38,13 @@ ENTRIES = {"characteristic", "option", "field"}
 
 @pytest.mark.parametrize("name", QUERIES)
 def test_a_query_has_the_same_arguments_everywhere(name: str) -> None:
-    declared = list(inspect.signature(getattr(Asks, name)).parameters.values())[1:]
+    declared = list(inspect.signature(getattr(Queryable, name)).parameters.values())[1:]
     function = inspect.signature(getattr(skytide, name))
     assert list(function.parameters.values())[1:] == declared and next(iter(function.parameters)) == "df"
     about_rows = "df\n    The rows: a DataFrame that does not stream.\n"
-    assert getattr(skytide, name).__doc__.replace(about_rows, "") == inspect.cleandoc(getattr(Asks, name).__doc__)
-    for kind in (skytide.Windowed, skytide.KeyedWindowed, skytide.ContinuousQuery, skytide.AggregatedFrame):
-        assert getattr(kind, name) is getattr(Asks, name)
+    assert getattr(skytide, name).__doc__.replace(about_rows, "") == inspect.cleandoc(getattr(Queryable, name).__doc__)
+    for kind in (skytide.typing.Windowed, skytide.typing.KeyedWindowed, skytide.ContinuousQuery, skytide.typing.AggregatedFrame):
+        assert getattr(kind, name) is getattr(Queryable, name)
 
 
 def test_arguments_of_a_start_are_the_same_one_by_one_and_as_objects() -> None:
@@ -49,7 +62,7 @@ def test_queries_of_all_kinds_are_one_class(old: str) -> None:
         assert getattr(skytide, old) is skytide.ContinuousQuery
 
 
-class Built(Asks[Query]):
+class Built(Queryable[Query]):
     def apply(self, query: Query) -> Query:
         return query
 
@@ -124,7 +137,7 @@ def test_limits_are_in_one_place() -> None:
     for path, tree in trees():
         own = {t.id for node in tree.body if isinstance(node, ast.Assign) for t in node.targets if isinstance(t, ast.Name)}
         for node in ast.walk(tree):
-            if isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("whole", "positive_us"):
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("check_integer", "positive_us"):
                 elsewhere += [f"{path}: {each.id}" for each in node.args[2:] if isinstance(each, ast.Name) and each.id in own]
     assert elsewhere == []
     assert all(value > 0 for name, value in vars(limits).items() if name.startswith("MAX_"))

@@ -17,7 +17,7 @@ from support.engine import InProcess, Outputs, Plan, plan_of
 from support.remedies import BAD, WINDOWS, Data, Row, by_window, found_in, goes_on, rows_of, stream, until_it_ends
 
 from skytide.errors import InvalidInput, SkytideError
-from skytide.keyed import CountWindows, OfAggregate, OfOperator, Operator
+from skytide.keyed import AggregateAnswer, CountWindows, Operator, OperatorAnswer
 from skytide.keyed.tagged import OfEachKey
 from skytide.lateness import FixedSlack
 from skytide.queries import Aggregate, Measure, Over, Query, Skyline, TopK, high
@@ -196,7 +196,9 @@ def test_an_operator_on_whole_windows_is_mended(tmp_path: Path, monkeypatch: pyt
 
     def plan() -> Plan:
         operator = Operator(Pairs())
-        return keyed.plan_of(keyed.step(CountWindows(2, 2), OfOperator(operator, ("a",)), operator), str(tmp_path), FixedSlack(0))
+        return keyed.plan_of(
+            keyed.step(CountWindows(2, 2), OperatorAnswer(operator, ("a",)), operator), str(tmp_path), FixedSlack(0)
+        )
 
     monkeypatch.setattr(Pairs, "flaw", "raises")
     at = until_it_ends(plan(), out, data, "process_windows of Pairs raised ZeroDivisionError: no such window")
@@ -212,7 +214,7 @@ def test_a_sum_of_a_key_that_overflows(tmp_path: Path) -> None:
 
     def plan(measure: str) -> Plan:
         query = Aggregate((Measure.parse(f"{measure}(id) AS total"),), time="ts")
-        made = keyed.plan_of(keyed.step(CountWindows(2, 2), OfAggregate(query)), str(tmp_path), FixedSlack(0))
+        made = keyed.plan_of(keyed.step(CountWindows(2, 2), AggregateAnswer(query)), str(tmp_path), FixedSlack(0))
         return made.but(identity=query.identity().of_keys(("a",)))
 
     at = until_it_ends(plan("sum"), out, data, r"write try_sum\(id\), which is NULL there", InvalidInput)

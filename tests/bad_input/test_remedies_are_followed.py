@@ -10,7 +10,7 @@ ROOT = Path(skytide.__file__).parent
 TESTS = Path(__file__).parents[1]
 PACKAGES = ("spark/engine", "spark/sinks", "spark/checkpoint", "batch", "queries", "keyed", "lateness")
 ERRORS = {"InvalidInput", "SkytideError"}
-ROWS, CHECKPOINTS = "engine/test_remedies.py", "engine/test_remedies_of_checkpoints.py"
+ROWS, CHECKPOINTS = "bad_input/test_remedies.py", "bad_input/test_remedies_of_checkpoints.py"
 
 FOLLOWED = {
     "keyed/collected:Collected.add": (ROWS, "test_operators_are_mended"),
@@ -20,7 +20,7 @@ FOLLOWED = {
     "keyed/operator:Operator.process_windows": (ROWS, "test_an_operator_on_whole_windows_is_mended"),
     "keyed/operator:Operator.unpacked": (ROWS, "test_an_upgrade_is_mended"),
     "keyed/tagged:check_keys": (ROWS, "test_rows_without_a_key"),
-    "queries/aggregate:Result.of": ("engine/test_identity.py", "test_a_window_without_a_result_does_not_end_the_checkpoint"),
+    "queries/aggregate:Result.of": ("exactly_once/test_identity.py", "test_a_window_without_a_result_does_not_end_the_checkpoint"),
     "queries/columns:without_missing": (ROWS, "test_values_that_cannot_be_compared"),
     "queries/sums:overflows": (ROWS, "test_a_sum_of_a_key_that_overflows"),
     "spark/checkpoint/owner:taken_over": (CHECKPOINTS, "test_a_checkpoint_that_another_query_took_over"),
@@ -50,9 +50,9 @@ AT_THE_CALL = {
     "lateness/slack:DropRatio.__post_init__",
     "queries/aggregate:Aggregate.__post_init__",
     "queries/aggregate:Aggregate.check",
-    "queries/aggregate:_check_kind",
     "queries/columns:missing_column",
     "queries/described:_Described._pickled",
+    "queries/functions/function:refused_type",
     "queries/measure:Measure.parse",
     "queries/parse:parse_preferences",
     "queries/preference_query:PreferenceQuery.__post_init__",
@@ -65,6 +65,7 @@ AT_THE_CALL = {
     "queries/sketches:Distinct.kind",
     "queries/sketches:Quantile.__post_init__",
     "queries/sketches:Quantile.kind",
+    "queries/sketches:Quantile.of_arguments",
     "queries/top_k:TopK.__post_init__",
     "spark/checkpoint/back:_Others.check",
     "spark/checkpoint/back:_alone",

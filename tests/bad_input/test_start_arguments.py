@@ -4,17 +4,18 @@ import pytest
 from support.engine import COLUMNS
 from support.keyed import TICK, step
 
-from skytide import FixedSlack, InvalidInput, Parallelism, Sides
-from skytide.keyed import CountWindows, OfQuery, Tagged
+from skytide import InvalidInput, Parallelism, Sides
+from skytide.keyed import CountWindows, QueryAnswer, Tagged
 from skytide.queries import Skyline, low
 from skytide.routing import STRATEGIES
+from skytide.slacks import FixedSlack
 from skytide.spark.api.options import Timing, checked_parallelism, one_form
 from skytide.spark.engine.spec import QuerySpec
 from skytide.windows import Windows
 
 SKYLINE = QuerySpec(Skyline(low("a")), "ts", COLUMNS, Windows(1_000, 200), FixedSlack(0))
 KEYED = QuerySpec(
-    Tagged(("a",)), "ts", COLUMNS, TICK, FixedSlack(0), step=step(CountWindows(3, 1, 100), OfQuery(Skyline(low("b"))))
+    Tagged(("a",)), "ts", COLUMNS, TICK, FixedSlack(0), step=step(CountWindows(3, 1, 100), QueryAnswer(Skyline(low("b"))))
 )
 
 

@@ -67,9 +67,9 @@ def slack(case: cases.Case) -> Any:
     """Return the slack of the case."""
     name, value = case.slack
     return {
-        "k": skytide.KSlack,
-        "ratio": lambda: skytide.DropRatio(value),
-        "fixed": lambda: skytide.FixedSlack(f"{round(value)} us"),
+        "k": skytide.slacks.KSlack,
+        "ratio": lambda: skytide.slacks.DropRatio(value),
+        "fixed": lambda: skytide.slacks.FixedSlack(f"{round(value)} us"),
     }[name]()
 
 

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 import skytide
 from skytide.cli import main
-from skytide.cli.place import place, with_place
+from skytide.cli.endpoint import endpoint, with_endpoint
 from skytide.spark.scaling.attach import each_query
 
 DEADLINE_S = 240
@@ -130,13 +130,13 @@ def test_bad_options_are_refused_before_the_script_runs(tmp_path: Path, capsys: 
 
 
 def test_the_place_of_a_page_is_optional() -> None:
-    assert with_place(["--serve", "4100", "job.py"]) == ["--serve", "4100", "job.py"]
-    assert with_place(["--serve", "job.py", "--serve"]) == ["--serve=", "job.py", "--serve"]
-    assert with_place(["--mode", "act", "--serve"]) == ["--mode", "act", "--serve="]
-    assert with_place(["job.py", "--serve"]) == ["job.py", "--serve"]
+    assert with_endpoint(["--serve", "4100", "job.py"]) == ["--serve", "4100", "job.py"]
+    assert with_endpoint(["--serve", "job.py", "--serve"]) == ["--serve=", "job.py", "--serve"]
+    assert with_endpoint(["--mode", "act", "--serve"]) == ["--mode", "act", "--serve="]
+    assert with_endpoint(["job.py", "--serve"]) == ["job.py", "--serve"]
     for wrong in ("host:port", "70000", "1.2.3.4:99999", "a b:1"):
         with pytest.raises(argparse.ArgumentTypeError):
-            place(wrong)
+            endpoint(wrong)
 
 
 def test_afterwards_queries_start_as_ever() -> None:

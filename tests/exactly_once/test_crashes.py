@@ -15,7 +15,7 @@ from support import keyed, oracle
 from support.crashes import EXACT, INPUTS, SINKS, Fuse, Lazy, Mortal, Point
 from support.engine import COLUMNS, QUERIES, Collected, Crash, InProcess, Outputs, Plan, plan_of, tuples
 
-from skytide.batch import InPlace, Sent, Way
+from skytide.batch import Delivery, InPlace, Sent
 from skytide.keyed import KeyedStep, Operator
 from skytide.lateness import FixedSlack
 from skytide.routing import AS, AS_PID, KEYS, PB_RR, RATE
@@ -28,7 +28,7 @@ RNG = np.random.default_rng(24)
 TIMES = [RNG.permutation(1_000)[:24] + 900 * number - 800 * (RNG.random(24) < 0.1) for number in range(3)]
 DATA = [pa.concat_tables(batch) for batch in tuples([[times.tolist()] for times in TIMES])]
 STEPS: tuple[int | str, ...] = (*range(len(DATA)), "flush")
-WAYS: dict[str, Way] = {"in place": InPlace(), **{each.name: Sent(each) for each in (PB_RR, RATE, KEYS, AS, AS_PID)}}
+DELIVERIES: dict[str, Delivery] = {"in place": InPlace(), **{each.name: Sent(each) for each in (PB_RR, RATE, KEYS, AS, AS_PID)}}
 
 
 class Running:
@@ -44,13 +44,13 @@ class Running:
         return after, {"number": numbers, "id": ids, "total": totals}
 
 
-def plan_in(folder: Path, query: str, way: Way, columns: pa.Schema) -> Plan:
+def plan_in(folder: Path, query: str, delivery: Delivery, columns: pa.Schema) -> Plan:
     place, slack = str(folder / "state"), FixedSlack("100 us")
     if query == "operator":
         plan = keyed.plan_of(KeyedStep(("a",), "ts", columns, None, None, Operator(Running())), place, slack)
-        return replace(plan, rules=replace(plan.rules, way=way))
+        return replace(plan, rules=replace(plan.rules, delivery=delivery))
     spread = {"window_slots": 2, "spreading_pays_s": 0.0} if query == "spread" else {}
-    plan = plan_of(QUERIES[4 if query == "aggregate" else 0], place, Windows(600, 200), slack, way=way, **spread)
+    plan = plan_of(QUERIES[4 if query == "aggregate" else 0], place, Windows(600, 200), slack, delivery=delivery, **spread)
     return plan.but(columns=columns)
 
 
@@ -60,7 +60,7 @@ class Case(NamedTuple):
     query: str
     input: str
     sink: str
-    way: str
+    delivery: str
 
 
 class Found(NamedTuple):
@@ -73,7 +73,7 @@ class Found(NamedTuple):
 
 def pairwise() -> list[Case]:
     """Return cases in which any two kinds meet: each next case has the most pairs that no earlier one has."""
-    every = [Case(*kinds) for kinds in product(("skyline", "aggregate", "spread", "operator"), INPUTS, EXACT, WAYS)]
+    every = [Case(*kinds) for kinds in product(("skyline", "aggregate", "spread", "operator"), INPUTS, EXACT, DELIVERIES)]
     pairs = {case: set(combinations(enumerate(case), 2)) for case in every}
     missing, found = set().union(*pairs.values()), []
     while missing:
@@ -100,7 +100,7 @@ def play(case: Case, folder: Path, fuse: Fuse, jobs: Lazy | None = None) -> Foun
         fuse.step = left[0]
         try:
             if engine is None:
-                engine = Mortal(*plan_in(folder, case.query, WAYS[case.way], columns), sinks)
+                engine = Mortal(*plan_in(folder, case.query, DELIVERIES[case.delivery], columns), sinks)
                 engine.fuse = fuse
                 engine.finish_flush(jobs)
             if isinstance(left[0], int):

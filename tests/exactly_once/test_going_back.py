@@ -9,9 +9,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 import skytide
-from skytide import FixedSlack, low
+from skytide import low
 from skytide.cli import main
 from skytide.errors import InvalidInput
+from skytide.slacks import FixedSlack
 from skytide.spark.checkpoint.back import states_of
 
 FILES, ROWS = 8, 40

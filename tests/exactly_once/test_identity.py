@@ -11,14 +11,14 @@ import pytest
 from support.engine import COLUMNS, InProcess, Outputs, Plan, plan_of, tuples
 from support.queries import EXAMPLES, SCHEMA
 
-from skytide.batch import Keying, Rules
+from skytide.batch import BatchRules, Keying
 from skytide.errors import InvalidInput
 from skytide.keyed import CountWindows, KeyedStep, Operator, Tagged, TimeWindows
 from skytide.keyed.operator import KeyedOperator
 from skytide.lateness import FixedSlack
 from skytide.queries import Aggregate, Measure, Mergeable, Over, Query, TopK, collect, high
 from skytide.queries.aggregate import Result
-from skytide.queries.expressions import Call, Constant, Expression, Field
+from skytide.queries.formula import Call, Constant, Field, Formula
 from skytide.spark.checkpoint import Store
 from skytide.spark.engine.engine import Engine
 from skytide.spark.engine.identity import check_same
@@ -213,7 +213,7 @@ Upgraded.__name__ = "Latest"  # as an edited class would be
 def keyed(operator: KeyedOperator, windows: CountWindows | TimeWindows | None = None, keys: tuple[str, ...] = ("a",)) -> Plan:
     made = Operator(operator)
     step = KeyedStep(keys, "ts", COLUMNS, windows, None, made)
-    rules = Rules(Windows(100, 100), FixedSlack(0), keying=Keying(2))
+    rules = BatchRules(Windows(100, 100), FixedSlack(0), keying=Keying(2))
     spec = QuerySpec(Tagged(keys), "ts", COLUMNS, rules.windows, rules.slack, step=step, identity=made.identity().of_keys(keys))
     return Plan(spec, rules, Store("/nowhere"))
 
@@ -239,11 +239,11 @@ COUNT, SUM = Measure("count", "*", "n"), Measure("sum", "a", "total")
 ZERO = Constant(0, pa.int64())
 
 
-def ratio(measures: tuple[Measure, ...], expression: Expression, text: str) -> Aggregate:
+def ratio(measures: tuple[Measure, ...], expression: Formula, text: str) -> Aggregate:
     return Aggregate(measures, (), "ts", results=(Result("ratio", expression, text),))
 
 
-def divided(mode: Any) -> Expression:
+def divided(mode: Any) -> Formula:
     return Call("divide", tuple(Call("cast", (each,), pa.float64()) for each in (N, TOTAL)), pa.float64(), mode)
 
 
@@ -299,7 +299,7 @@ def test_a_window_without_a_result_does_not_end_the_checkpoint(remedy: str, wrap
         assert {start: ratio for start, ratio in found.items() if ratio} == {s: r for s, r in expected.items() if r}
 
 
-def over_sums(name: str, mode: Any, right: Expression = TOTAL) -> Aggregate:
+def over_sums(name: str, mode: Any, right: Formula = TOTAL) -> Aggregate:
     return ratio((COUNT, SUM), Call(name, (N, right), pa.int64(), mode), f"{name} {mode} {right}")
 
 

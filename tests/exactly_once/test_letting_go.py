@@ -30,7 +30,7 @@ def is_free(checkpoint: Path) -> bool:
 
 
 def asked(df: DataFrame) -> ContinuousQuery:
-    return skytide.stream(df).window("15 seconds", slack=skytide.FixedSlack("0 s")).aggregate("count(*) AS n")
+    return skytide.stream(df).window("15 seconds", slack=skytide.slacks.FixedSlack("0 s")).aggregate("count(*) AS n")
 
 
 class Counted:

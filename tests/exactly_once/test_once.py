@@ -15,7 +15,7 @@ from support.engine import QUERIES, Crash, Fragile, InProcess, plan_of, tuples
 from support.once import KINDS, Database
 from support.s3_server import BUCKET, s3_server
 
-from skytide.batch import InPlace, Sent, StepReport, Way, WindowReport
+from skytide.batch import Delivery, InPlace, Sent, StepReport, WindowReport
 from skytide.lateness import DropRatio, FixedSlack, KSlack, Slack
 from skytide.queries import Query
 from skytide.routing import AS_PID, PB_RR
@@ -31,7 +31,7 @@ WINDOWS = Windows(1_000, 200)
 RNG = np.random.default_rng(10)
 # Ten batches of a stream that is up to 700 us late: how late its tuples are depends on how they are divided into partitions.
 DATA = tuples([[(np.arange(40) * 50 + 2_000 * batch - RNG.integers(0, 700, 40)).tolist()] for batch in range(10)])
-CHANGES: dict[str, tuple[int, Way, Slack]] = {
+CHANGES: dict[str, tuple[int, Delivery, Slack]] = {
     "one partition": (1, InPlace(), KSlack()),
     "two partitions": (2, InPlace(), KSlack()),
     "four partitions": (4, InPlace(), KSlack()),
@@ -50,8 +50,8 @@ def divided(batch: list[pa.Table], parts: int) -> list[pa.Table]:
 
 def life(folder: Path, sinks: Sinks, batches: range, change: str = "two partitions", fuse: Iterator[bool] = iter(())) -> None:  # noqa: B008
     """Run some batches in a process of its own, so to speak; it may die when the fuse says so."""
-    parts, way, slack = CHANGES[change]
-    plan = plan_of(QUERIES[0], str(folder), WINDOWS, slack, way=way, pane_slots=parts)
+    parts, delivery, slack = CHANGES[change]
+    plan = plan_of(QUERIES[0], str(folder), WINDOWS, slack, delivery=delivery, pane_slots=parts)
     engine = Engine(*replace(plan, store=Fragile(plan.store, fuse)), sinks)  # type: ignore[arg-type]
     for number in batches:
         engine.run_batch(InProcess(), divided(DATA[number], parts), number)

@@ -11,7 +11,7 @@ import pyarrow.dataset as ds
 import pytest
 from support.engine import QUERIES, Batch, Collected, Crash, Fragile, InProcess, Plan, micros, plan_of, tuples
 
-from skytide.batch import PaneReport, StepReport, Way, WindowReport
+from skytide.batch import Delivery, PaneReport, StepReport, WindowReport
 from skytide.errors import InvalidInput, SkytideError
 from skytide.lateness import DropRatio, FixedSlack, KSlack, Slack
 from skytide.spark.checkpoint import Store
@@ -111,9 +111,9 @@ def test_another_slack_may_go_on_with_a_checkpoint(tmp_path: Path, slack: Slack)
 class LeftBehind(InProcess):
     """Jobs of which an earlier try, that divided the batch otherwise, still writes when the next one has ended."""
 
-    def panes(self, batch: list[pa.Table], task: PaneTask, way: Way) -> PaneReport:
-        reports = super().panes(batch, task, way)
-        super().panes([pa.concat_tables(reversed(batch))], task, way)
+    def panes(self, batch: list[pa.Table], task: PaneTask, delivery: Delivery) -> PaneReport:
+        reports = super().panes(batch, task, delivery)
+        super().panes([pa.concat_tables(reversed(batch))], task, delivery)
         return reports
 
     def window_task(self, work: Callable[[], WindowReport | StepReport]) -> str:

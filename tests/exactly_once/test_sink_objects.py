@@ -10,8 +10,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 import skytide
-from skytide import FixedSlack, InvalidInput, Parallelism, Sides, low
+from skytide import InvalidInput, Parallelism, Sides, low
 from skytide.sinks import CheckpointIdentity, Memory, Parquet, Sink, Staged
+from skytide.slacks import FixedSlack
 
 SECOND_US = 1_000_000
 

@@ -15,7 +15,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterCommitMessage
 
 import skytide
-from skytide import FixedSlack, InvalidInput, low
+from skytide import InvalidInput, low
+from skytide.slacks import FixedSlack
 
 SECOND_US = 1_000_000
 COLUMNS = "ts timestamp, k string, x long"

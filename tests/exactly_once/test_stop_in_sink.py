@@ -33,7 +33,7 @@ def test_a_sink_that_stops_its_query_loses_and_doubles_nothing(spark: SparkSessi
 
     asked = (
         skytide.stream(seconds(spark, tmp_path / "in", FILES, ROWS))
-        .window("5 seconds", slack=skytide.FixedSlack("0 s"))
+        .window("5 seconds", slack=skytide.slacks.FixedSlack("0 s"))
         .aggregate("count(*) AS n")
     )
     while sum(map(len, counted.values())) < FILES * ROWS // 5:

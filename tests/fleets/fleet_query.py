@@ -11,7 +11,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from support import oracle
 from support.engine import InProcess, Outputs, Plan
 
-from skytide.batch import InSplits, PaneReport, Rules, Way
+from skytide.batch import BatchRules, Delivery, InSplits, PaneReport
 from skytide.lateness import Slack
 from skytide.queries import Aggregate, Measure
 from skytide.records.fleet import FleetStatus
@@ -36,7 +36,7 @@ COUNTED = (Measure.parse("count(*)"), Measure.parse("sum(a)"))
 class FromSource(InProcess):
     """Jobs whose pane level has run in the source."""
 
-    def panes(self, batch: Any, task: PaneTask, way: Way) -> PaneReport:
+    def panes(self, batch: Any, task: PaneTask, delivery: Delivery) -> PaneReport:
         return read_reports(pa.Table.from_batches(batch))
 
 
@@ -62,7 +62,7 @@ class Query:
         fleet._capacity.measured = lambda reports, now_s: None  # type: ignore[method-assign]
         fleet._capacity.hz = self.capacity_hz
         self.fleet = fleet
-        rules = Rules(Windows(10 * SECOND, 5 * SECOND), self.slack, InSplits())
+        rules = BatchRules(Windows(10 * SECOND, 5 * SECOND), self.slack, InSplits())
         self.store = store = Store(str(self.folder / "state"))
         plan = Plan.of(Aggregate(COUNTED, time="ts"), rules, store, COLUMNS)
         self.reader, self.engine = PaneReader(fleet, *plan), Engine(*plan, self.outputs.sinks)

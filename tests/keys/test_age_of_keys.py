@@ -10,7 +10,7 @@ import pytest
 from support.engine import COLUMNS, InProcess, Outputs
 from support.keyed import plan_of, step
 
-from skytide.keyed import Chunk, CountWindows, KeyedStep, OfOperator, OfQuery, Operator, TimeWindows, hashes_of
+from skytide.keyed import Chunk, CountWindows, KeyedStep, Operator, OperatorAnswer, QueryAnswer, TimeWindows, hashes_of
 from skytide.lateness import FixedSlack
 from skytide.queries import TopK, high
 from skytide.spark.engine.engine import Engine
@@ -79,9 +79,9 @@ def check_age(made: KeyedStep) -> None:
 def test_keys_of_windows_that_ended_cost_nothing(kind: str, length_us: int, slide_us: int) -> None:
     windows = TimeWindows(Windows(length_us, slide_us))
     if kind == "query":
-        check_age(step(windows, OfQuery(TopK(high("b"), k=1))))
+        check_age(step(windows, QueryAnswer(TopK(high("b"), k=1))))
     elif kind == "at once":
-        check_age(step(windows, OfOperator(Operator(AllAtOnce()), ("a",))))
+        check_age(step(windows, OperatorAnswer(Operator(AllAtOnce()), ("a",))))
     else:
         check_age(step(windows, None, Operator(Sizes())))
 
@@ -97,7 +97,7 @@ def test_keys_that_can_still_matter_are_found_out(windows: CountWindows | None) 
         check_age(step(windows, None, Operator(Numbers())))
 
 
-@pytest.mark.parametrize("answer", [OfOperator(Operator(AllAtOnce()), ("a",)), OfQuery(TopK(high("b"), k=1))])
+@pytest.mark.parametrize("answer", [OperatorAnswer(Operator(AllAtOnce()), ("a",)), QueryAnswer(TopK(high("b"), k=1))])
 def test_windows_that_overlap_cost_what_comes_out(answer: Any) -> None:
     """3,600 windows have each row: memory grows with rows and windows, not with their product."""
     windows = TimeWindows(sliding("1 hour", "1 second"))

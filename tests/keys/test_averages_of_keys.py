@@ -7,7 +7,7 @@ import pyarrow as pa
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from skytide.keyed import OfAggregate
+from skytide.keyed import AggregateAnswer
 from skytide.queries import Aggregate, Measure
 
 QUERY = Aggregate((Measure.parse("avg(v) AS x"),), time="t")
@@ -33,7 +33,7 @@ def test_the_sum_may_overflow(values: list[int | None], bounds: list[tuple[int, 
     rows = pa.table({"v": pa.array(values, pa.int64()), "t": pa.array(range(len(values)), pa.int64())})
     windows = [sorted(min(bound, len(values)) for bound in each) for each in bounds]
     begins, ends = (np.array([each[i] for each in windows], np.int64) for i in range(2))
-    found, counts = OfAggregate(QUERY).windows(rows, begins, ends)
+    found, counts = AggregateAnswer(QUERY).windows(rows, begins, ends)
     expected = [average(values[begin:end]) for begin, end in windows]
     assert found["x"].to_pylist() == expected and counts.tolist() == [1] * len(windows)
     for (begin, end), each in zip(windows, expected, strict=True):

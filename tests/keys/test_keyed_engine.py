@@ -31,12 +31,12 @@ from support.keyed import step
 
 from skytide.control import CONTROLLERS, Guard
 from skytide.keyed import (
+    AggregateAnswer,
     CountWindows,
     KeyedStep,
-    OfAggregate,
-    OfOperator,
-    OfQuery,
     Operator,
+    OperatorAnswer,
+    QueryAnswer,
     RoutingTable,
     TimeWindows,
 )
@@ -210,15 +210,17 @@ CASES = {
     "running": Case(lambda: step(operator=Operator(Running())), running),
     **{
         f"aggregate {w} by {s}": Case(
-            lambda w=w, s=s: step(CountWindows(w, s), OfAggregate(AGGREGATE)), by_count(w, s, lambda rows, _: aggregated(rows))
+            lambda w=w, s=s: step(CountWindows(w, s), AggregateAnswer(AGGREGATE)), by_count(w, s, lambda rows, _: aggregated(rows))
         )
         for w, s in COUNTED
     },
     "aggregate asked window by window": Case(
-        lambda: step(CountWindows(3, 2), OfQuery(AGGREGATE)), by_count(3, 2, lambda rows, _: aggregated(rows))
+        lambda: step(CountWindows(3, 2), QueryAnswer(AGGREGATE)), by_count(3, 2, lambda rows, _: aggregated(rows))
     ),
     "windows with a state": Case(lambda: step(CountWindows(3, 2), None, Operator(Windows_())), by_count(3, 2, numbered)),
-    "windows at once": Case(lambda: step(CountWindows(4, 1), OfOperator(Operator(Vectorised()), ("a",))), by_count(4, 1, thirds)),
+    "windows at once": Case(
+        lambda: step(CountWindows(4, 1), OperatorAnswer(Operator(Vectorised()), ("a",))), by_count(4, 1, thirds)
+    ),
     **{
         f"time {w} by {s}": Case(
             lambda w=w, s=s: step(TimeWindows(Windows(w, s)), None, Operator(Windows_())), by_time(w, s, numbered)
@@ -226,18 +228,18 @@ CASES = {
         for w, s in TIMED
     },
     "state as a table": Case(lambda: step(operator=Operator(Latest())), latest),
-    "skyline by number": Case(lambda: step(CountWindows(4, 2), OfQuery(SKYLINE)), by_count(4, 2, undominated)),
-    "skyline by time": Case(lambda: step(TimeWindows(Windows(300, 100)), OfQuery(SKYLINE)), by_time(300, 100, undominated)),
+    "skyline by number": Case(lambda: step(CountWindows(4, 2), QueryAnswer(SKYLINE)), by_count(4, 2, undominated)),
+    "skyline by time": Case(lambda: step(TimeWindows(Windows(300, 100)), QueryAnswer(SKYLINE)), by_time(300, 100, undominated)),
     "skyline of many slides": Case(
-        lambda: step(TimeWindows(Windows(2_000, 50)), OfQuery(SKYLINE)), by_time(2_000, 50, undominated)
+        lambda: step(TimeWindows(Windows(2_000, 50)), QueryAnswer(SKYLINE)), by_time(2_000, 50, undominated)
     ),
-    "top k by number": Case(lambda: step(CountWindows(5, 5), OfQuery(TOP_K)), by_count(5, 5, best_two)),
-    "top k by time": Case(lambda: step(TimeWindows(Windows(500, 200)), OfQuery(TOP_K)), by_time(500, 200, best_two)),
+    "top k by number": Case(lambda: step(CountWindows(5, 5), QueryAnswer(TOP_K)), by_count(5, 5, best_two)),
+    "top k by time": Case(lambda: step(TimeWindows(Windows(500, 200)), QueryAnswer(TOP_K)), by_time(500, 200, best_two)),
     "all tuples by number": Case(
         lambda: step(CountWindows(4, 3), None, Operator(Windows_()), keys=()), of_all(by_count(4, 3, numbered)), is_keyed=False
     ),
     "skyline of all tuples by number": Case(
-        lambda: step(CountWindows(5, 2), OfQuery(SKYLINE), keys=()), by_count(5, 2, with_a), is_keyed=False
+        lambda: step(CountWindows(5, 2), QueryAnswer(SKYLINE), keys=()), by_count(5, 2, with_a), is_keyed=False
     ),
 }
 

@@ -76,7 +76,7 @@ def windows_of(rows: pd.DataFrame, length: int, slide: int) -> list[dict[str, An
 
 
 def ask(source: Any) -> Any:
-    windows = skytide.stream(source).keyed("symbol").count_window(50, slide=10, slack=skytide.FixedSlack("30 ms"))
+    windows = skytide.stream(source).keyed("symbol").count_window(50, slide=10, slack=skytide.slacks.FixedSlack("30 ms"))
     return windows.aggregate("sum(size) AS volume", "max(price) AS highest")
 
 
@@ -153,7 +153,7 @@ def test_an_operator_of_a_user_s_own_and_its_versions(spark: SparkSession, tmp_p
     later = shutil.move(folder / "003.parquet", tmp_path / "003.parquet")
 
     def start(operator: Any, *, flush: bool) -> Any:
-        asked = skytide.stream(streamed(spark, folder)).keyed("symbol").apply(operator, slack=skytide.FixedSlack("30 ms"))
+        asked = skytide.stream(streamed(spark, folder)).keyed("symbol").apply(operator, slack=skytide.slacks.FixedSlack("30 ms"))
         options = {"checkpoint": tmp_path / "c", "path": tmp_path / "out", "trigger": "availableNow", "flush": flush}
         run = asked.start("parquet", **options, slots=2)
         run.await_termination()
@@ -193,7 +193,7 @@ def test_queries_of_the_product_ask_windows_of_keys(spark: SparkSession, tmp_pat
     assert by_time.n.sum() == 600
 
 
-SLACK = skytide.FixedSlack("30 ms")
+SLACK = skytide.slacks.FixedSlack("30 ms")
 ASKED = {
     "all tuples by number": lambda s: s.count_window(100, slide=25, slack=SLACK).aggregate("count(*) AS n", "avg(price) AS mean"),
     "skyline of all by number": lambda s: s.count_window(100, slide=50, slack=SLACK).skyline(low("price") * low("size")),

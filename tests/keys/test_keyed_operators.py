@@ -8,18 +8,11 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.operator_laws import (
-    START,
-    Law,
-    law_columns_are_known,
-    law_divided_or_not,
-    law_the_same_again,
-    law_windows_at_once,
-    quotes,
-)
+from support.quotes import START, quotes
 
 from skytide.errors import SkytideError
 from skytide.keyed import Candlesticks, KeyedOperator
+from skytide.testing import BrokenLaw, check_operator
 
 
 class Sums:
@@ -50,6 +43,13 @@ class Pieces(Sums):
         return state, {"rows": [rows.num_rows] if rows.num_rows else []}
 
 
+class Forgets(Sums):
+    """Guilty: its state depends on how rows are divided."""
+
+    def process(self, state: Any, rows: pa.Table) -> Any:
+        return np.array([float(rows.num_rows)]), {"sum": []}
+
+
 class Objects(Sums):
     """Guilty: its state cannot be stored."""
 
@@ -64,42 +64,48 @@ class Forgetful(Candlesticks):
         return super().process_windows(rows, np.minimum(begins + 1, ends), ends)
 
 
-PRODUCT = Candlesticks(volume="size")
-OPERATORS = [PRODUCT, Sums()]
+@given(rows=quotes(), seed=st.integers(0, 2**32))
+def test_candlesticks_keep_the_laws(rows: pa.Table, seed: int) -> None:
+    check_operator(Candlesticks(volume="size"), rows, windowed=True, tries=1, seed=seed)
 
 
-CASES: list[tuple[Law, KeyedOperator]] = [
-    *((law, own) for law in (law_the_same_again, law_columns_are_known) for own in OPERATORS),
-    (law_divided_or_not, Sums()),
-    (law_windows_at_once, PRODUCT),
-]
-GUILTY: list[tuple[Law, KeyedOperator]] = [
-    (law_the_same_again, Calls()),
-    (law_the_same_again, Objects()),
-    (law_columns_are_known, type("Moody", (Sums,), {"schema": lambda self, rows: pa.schema([("other", pa.int64())])})()),
-    (law_divided_or_not, Pieces()),
-    (law_windows_at_once, Forgetful(volume="size")),
+@given(rows=quotes(), seed=st.integers(0, 2**32))
+def test_an_operator_without_windows_keeps_the_laws(rows: pa.Table, seed: int) -> None:
+    check_operator(Sums(), rows, tries=1, seed=seed)
+
+
+SIX = [
+    {"ts": START + timedelta(seconds=second), "symbol": "AB"[second % 2], "price": price, "size": second}
+    for second, price in enumerate([100.0, 101.0, 99.0, 102.0, 98.0, 97.0])
 ]
 
 
-def named(case: Any) -> str:
-    return getattr(case, "__name__", type(case).__name__)
+@pytest.mark.parametrize(
+    ("guilty", "law"),
+    [
+        (Calls(), "the same state and rows"),
+        (Objects(), "the state of Objects is a dict"),
+        (type("Moody", (Sums,), {"schema": lambda self, rows: pa.schema([("other", pa.int64())])})(), "results have the columns"),
+        (Pieces(), "rows may be divided anywhere"),
+        (Forgets(), "rows may be divided anywhere; the states after them differ"),
+        (Forgetful(volume="size"), "`process_windows` returns"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_who_breaks_a_law_is_caught(guilty: KeyedOperator, law: str) -> None:
+    with pytest.raises((BrokenLaw, SkytideError), match=law):
+        check_operator(guilty, SIX, windowed=isinstance(guilty, Forgetful))
 
 
-@pytest.mark.parametrize(("law", "own"), CASES, ids=named)
-@given(rows=quotes(), at=st.floats(0, 1))
-def test_each_operator_keeps_the_laws(law: Law, own: KeyedOperator, rows: pa.Table, at: float) -> None:
-    law(own, rows, int(at * rows.num_rows))
+class Named(Sums):
+    """Guilty for one key only."""
+
+    def process(self, state: Any, rows: pa.Table) -> Any:
+        odd = rows.num_rows and rows["symbol"][0].as_py() == "B"
+        return state, {"rows": [rows.num_rows] if odd else []}
 
 
-@pytest.mark.parametrize(("law", "own"), GUILTY, ids=named)
-def test_who_breaks_a_law_is_caught(law: Law, own: KeyedOperator) -> None:
-    rows = pa.table(
-        {
-            "ts": pa.array([START + timedelta(seconds=second) for second in range(6)], pa.timestamp("us", "UTC")),
-            "price": [100.0, 101.0, 99.0, 102.0, 98.0, 97.0],
-            "size": list(range(6)),
-        }
-    )
-    with pytest.raises((AssertionError, SkytideError)):
-        law(own, rows, 3)
+def test_each_key_is_judged_on_its_own() -> None:
+    with pytest.raises(BrokenLaw):
+        check_operator(Named(), SIX, keys="symbol")
+    check_operator(Named(), [row for row in SIX if row["symbol"] == "A"], keys=["symbol"])

@@ -139,7 +139,7 @@ def test_frequent_keys_are_found_however_counting_is_divided(runs: list[tuple[in
     for task in range(tasks):
         counter = KeyCounter()
         counter.observe(Keys.of_hashes(keys[task::tasks]))
-        seen = seen.beside(counter.frequencies())
+        seen = seen.merged(counter.frequencies())
     whole.learn(seen, 0.0)
     assert seen.tuples == len(keys)
     counts = Counter(keys.tolist())

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from support.engine import COLUMNS, InProcess, Outputs
 from support.keyed import plan_of, step
 
-from skytide.keyed import CountWindows, KeyedState, Loads, OfAggregate, Operator, Rebalancer, RoutingTable, StoredChunk
+from skytide.keyed import AggregateAnswer, CountWindows, KeyedState, Loads, Operator, Rebalancer, RoutingTable, StoredChunk
 from skytide.lateness import FixedSlack
 from skytide.queries import Aggregate, Measure
 from skytide.spark.engine.engine import Engine
@@ -96,13 +96,14 @@ def rows_of(seed: int, batches: int, keys: int, size: int) -> list[pa.Table]:
     return found
 
 
+@pytest.mark.slow
 @given(sizes=st.lists(st.sampled_from([1, 3, 70]), min_size=4, max_size=4), seed=st.integers(0, 1_000))
 @example(sizes=[70, 3, 130, 1], seed=1)
 @settings(max_examples=1, phases=[Phase.explicit, Phase.generate])
 def test_no_result_depends_on_slots_and_groups(sizes: list[int], seed: int) -> None:
     """A query goes to many slots and back, and starts again from its checkpoint before each batch."""
     data = rows_of(seed, len(sizes), keys=60, size=150)
-    sums = OfAggregate(Aggregate((Measure.parse("sum(id) AS total"),)))
+    sums = AggregateAnswer(Aggregate((Measure.parse("sum(id) AS total"),)))
     for made in (step(operator=Operator(Count())), step(CountWindows(2, 1), sums)):
         out = Outputs()
         with tempfile.TemporaryDirectory() as folder:

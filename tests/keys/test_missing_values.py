@@ -14,7 +14,7 @@ from support.engine import COLUMNS, InProcess, Outputs, Plan
 import skytide
 from skytide import low
 from skytide.errors import InvalidInput
-from skytide.keyed import CountWindows, OfQuery, TimeWindows
+from skytide.keyed import CountWindows, QueryAnswer, TimeWindows
 from skytide.lateness import FixedSlack
 from skytide.queries import Query, Skyline, TopK
 from skytide.spark.engine.engine import Engine
@@ -39,7 +39,7 @@ def rows(left_out: bool = False) -> pa.Table:
 
 
 def plan_of(folder: Path, kind: str, query: Query) -> Plan:
-    return keyed.plan_of(keyed.step(WINDOWS[kind], OfQuery(query)), str(folder), FixedSlack(0))
+    return keyed.plan_of(keyed.step(WINDOWS[kind], QueryAnswer(query)), str(folder), FixedSlack(0))
 
 
 def run(plan: Plan, sinks: Sinks, table: pa.Table) -> Engine:

@@ -9,7 +9,7 @@ import pytest
 from support.engine import COLUMNS
 from support.keyed import step
 
-from skytide.keyed import Chunk, KeyedStep, OfQuery, TimeWindows, gathered, hashes_of
+from skytide.keyed import Chunk, KeyedStep, QueryAnswer, TimeWindows, gathered, hashes_of
 from skytide.keyed.chunk import all_keys
 from skytide.keyed.work import Chunks
 from skytide.queries import PreferenceQuery, Skyband, Skyline, TopK, high, low
@@ -29,13 +29,13 @@ def some(count: int, from_s: int, span_s: int, keys: int = KEYS) -> pa.Table:
 
 
 def made(query: PreferenceQuery, slide_s: int) -> KeyedStep:
-    return step(TimeWindows(Windows(HOUR_S * SECOND_US, slide_s * SECOND_US)), OfQuery(query))
+    return step(TimeWindows(Windows(HOUR_S * SECOND_US, slide_s * SECOND_US)), QueryAnswer(query))
 
 
 def asked(made: KeyedStep, monkeypatch: pytest.MonkeyPatch) -> int:
     """Return how often a batch of an hour computes a pane or a window of its own."""
     calls: Counter[str] = Counter()
-    assert isinstance(made.answer, OfQuery)
+    assert isinstance(made.answer, QueryAnswer)
     kind = type(made.answer.query)
     for name in ("pane", "window"):
         method = getattr(kind, name)

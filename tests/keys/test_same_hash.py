@@ -16,7 +16,7 @@ from support.examples import examples
 from support.keyed import plan_of, step
 
 from skytide.batch import State
-from skytide.keyed import CountWindows, KeyedStep, OfAggregate, OfQuery, Operator, TimeWindows, hashes_of, tagged
+from skytide.keyed import AggregateAnswer, CountWindows, KeyedStep, Operator, QueryAnswer, TimeWindows, hashes_of, tagged
 from skytide.keyed.key_set import KeySet, union
 from skytide.lateness import FixedSlack
 from skytide.queries import Aggregate, Measure, TopK, high
@@ -45,10 +45,10 @@ AGGREGATE = Aggregate((Measure.parse("count(*) AS n"), Measure.parse("sum(id) AS
 STEPS: dict[str, Callable[[], KeyedStep]] = {
     "as they come": lambda: step(None, None, Operator(Counter())),
     "by number": lambda: step(CountWindows(3, 2), None, Operator(Counter())),
-    "one by one": lambda: step(CountWindows(1, 1), OfAggregate(AGGREGATE)),
-    "aggregates": lambda: step(CountWindows(4, 1), OfAggregate(AGGREGATE)),
+    "one by one": lambda: step(CountWindows(1, 1), AggregateAnswer(AGGREGATE)),
+    "aggregates": lambda: step(CountWindows(4, 1), AggregateAnswer(AGGREGATE)),
     "by time": lambda: step(TimeWindows(Windows(500, 200)), None, Operator(Counter())),
-    "best by time": lambda: step(TimeWindows(Windows(400, 100)), OfQuery(TopK(high("b"), k=1))),
+    "best by time": lambda: step(TimeWindows(Windows(400, 100)), QueryAnswer(TopK(high("b"), k=1))),
 }
 
 

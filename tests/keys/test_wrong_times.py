@@ -6,7 +6,7 @@ import pytest
 from support.engine import InProcess, Outputs, tuples
 from support.keyed import plan_of, step
 
-from skytide.keyed import CountWindows, OfAggregate
+from skytide.keyed import AggregateAnswer, CountWindows
 from skytide.lateness import FixedSlack, KSlack, Slack
 from skytide.queries import Aggregate, Measure
 from skytide.spark.engine.engine import Engine
@@ -14,7 +14,7 @@ from skytide.spark.engine.engine import Engine
 MINUTE_US = 60_000_000
 DAY_US = 1_440 * MINUTE_US
 START_US = 1_700_000_000_000_000
-COUNTS = OfAggregate(Aggregate((Measure.parse("count(*) AS n"),), time="ts"))
+COUNTS = AggregateAnswer(Aggregate((Measure.parse("count(*) AS n"),), time="ts"))
 
 
 def played(batches: list[list[int]], slack: Slack) -> tuple[Engine, int]:

@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+FIRST = ("README", "start")  # pages that everybody reads
 DEADLINE_S = 300
 
 
@@ -21,7 +22,10 @@ def blocks(page: Path) -> list[str]:
     return re.findall(r"^```python\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE)
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page)], ids=lambda page: page.name)
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(page, id=page.name, marks=() if page.stem in FIRST else pytest.mark.long) for page in PAGES if blocks(page)],
+)
 def test_the_examples_run(spark: SparkSession, page: Path) -> None:
     """In order, as they stand, each page for itself."""
     names: dict[str, Any] = {}
@@ -31,7 +35,19 @@ def test_the_examples_run(spark: SparkSession, page: Path) -> None:
 
 def test_most_tasks_have_an_example() -> None:
     with_examples = {page.stem for page in PAGES if blocks(page)}
-    assert {"README", "start", "skyline", "streaming", "late", "sinks", "scaling", "fleet", "keyed", "operating"} <= with_examples
+    assert {
+        "README",
+        "start",
+        "skyline",
+        "streaming",
+        "late",
+        "sinks",
+        "scaling",
+        "fleet",
+        "keyed",
+        "operating",
+        "testing",
+    } <= with_examples
 
 
 def test_every_page_is_in_the_navigation() -> None:

@@ -18,7 +18,8 @@ sys.meta_path.insert(0, NoSpark())
 
 USES = {
     "control": """
-from skytide import Guard, Mpc, UtilisationThresholds
+from skytide import Guard
+from skytide.controllers import Mpc, UtilisationThresholds
 from skytide.control import Controller
 from skytide.records import Allocation, Evaluation, Observation
 import skytide.control as control
@@ -72,7 +73,9 @@ def test_importing_the_package_imports_none_of_what_it_builds_on() -> None:
 
 
 def test_preferences_and_controllers_do_not_import_spark() -> None:
-    found = run("import sys, skytide; skytide.low, skytide.Mpc, skytide.KSlack, skytide.Profile; print('pyspark' in sys.modules)")
+    found = run(
+        "import sys, skytide; skytide.low, skytide.controllers.Mpc, skytide.slacks.KSlack, skytide.Profile; print('pyspark' in sys.modules)"
+    )
     assert found.stdout.strip() == "False", found.stderr
 
 

@@ -15,15 +15,15 @@ from skytide import diff, high, low
 from skytide.spark import local_session
 
 
-def preferences() -> Iterator[skytide.Preference]:
-    both: skytide.Preference = low("price") * high(F.col("stars")) & low("distance / 2")
+def preferences() -> Iterator[skytide.queries.Preference]:
+    both: skytide.queries.Preference = low("price") * high(F.col("stars")) & low("distance / 2")
     yield both * diff("city")
-    what: skytide.Expression = "price"
+    what: skytide.queries.Expression = "price"
     yield skytide.low(what)
 
 
 def rows(spark: SparkSession, hotels: DataFrame) -> None:
-    nulls: skytide.Nulls = "drop"
+    nulls: skytide.queries.Nulls = "drop"
     assert_type(skytide.skyline(hotels, low("price"), high("stars"), distinct=True, nulls=nulls), DataFrame)
     assert_type(skytide.skyline(hotels, "rating", low("price")), DataFrame)
     assert_type(skytide.skyband(hotels, low("price"), k=3), DataFrame)
@@ -63,33 +63,38 @@ class Total(skytide.Mergeable[float]):
 
 def of_rows(df: DataFrame) -> None:
     stream = skytide.stream(df, time="ts", streaming=False)
-    assert_type(stream, skytide.Stream[DataFrame])
+    assert_type(stream, skytide.typing.Stream[DataFrame])
     windows = stream.window("1 second", slide=timedelta(milliseconds=200))
-    assert_type(windows, skytide.Windowed[DataFrame])
+    assert_type(windows, skytide.typing.Windowed[DataFrame])
     assert_type(windows.skyline(low("price"), "stars"), DataFrame)
     aggregates = windows.aggregate("count(*)", F.sum("size").alias("volume"), keys=["symbol"])
-    assert_type(aggregates, skytide.AggregatedFrame)
+    assert_type(aggregates, skytide.typing.AggregatedFrame)
     assert_type(aggregates.where("volume > 3"), DataFrame)
     assert_type(aggregates.top_k(3, by="volume"), DataFrame)
     keyed = stream.keyed("symbol")
-    assert_type(keyed, skytide.Keyed[DataFrame])
+    assert_type(keyed, skytide.typing.Keyed[DataFrame])
     assert_type(keyed.count_window(100, slide=10).candlesticks(price="price", volume="size"), DataFrame)
     assert_type(keyed.window("1 minute").aggregate("sum(size) AS volume").top_k(3, by="volume"), DataFrame)
     assert_type(stream.count_window(100).top_k(3, by="price"), DataFrame)
 
 
-def of_streams(df: DataFrame, folder: Path, measure: skytide.Measure, column: Column) -> skytide.Run:
-    length: skytide.Duration = "1 second"
-    slacks: list[skytide.Slack] = [skytide.KSlack(), skytide.DropRatio(0.01), skytide.FixedSlack("2 s"), skytide.FixedSlack(0)]
+def of_streams(df: DataFrame, folder: Path, measure: skytide.queries.Measure, column: Column) -> skytide.Run:
+    length: skytide.typing.Duration = "1 second"
+    slacks: list[skytide.slacks.Slack] = [
+        skytide.slacks.KSlack(),
+        skytide.slacks.DropRatio(0.01),
+        skytide.slacks.FixedSlack("2 s"),
+        skytide.slacks.FixedSlack(0),
+    ]
     windows = skytide.stream(df).window(length, slide="200 ms", slack=slacks[0])
     assert_type(windows.skyband(low("price"), k=2), skytide.ContinuousQuery)
     own = skytide.collect(Total(), "price * size", name="total")
-    assert_type(own, skytide.Measure)
+    assert_type(own, skytide.queries.Measure)
     aggregates = windows.aggregate("sum(price * size) / sum(size) AS vwap", column, measure, own, keys=("symbol", "venue"))
     assert_type(aggregates, skytide.ContinuousQuery)
     assert_type(aggregates.skyline(high("vwap")), skytide.ContinuousQuery)
     keyed = skytide.stream(df, streaming=True).keyed("symbol").window("1 minute")
-    assert_type(keyed, skytide.KeyedWindowed[skytide.ContinuousQuery])
+    assert_type(keyed, skytide.typing.KeyedWindowed[skytide.ContinuousQuery])
     assert_type(keyed.aggregate("count(*) AS n"), skytide.ContinuousQuery)
     assert_type(keyed.aggregate("count(*) AS n").top_k(3, by="n"), skytide.ContinuousQuery)
     keyed.top_k(3, by="price").start(own_sink, checkpoint=folder / "keyed", slots=4)
@@ -111,7 +116,7 @@ def of_streams(df: DataFrame, folder: Path, measure: skytide.Measure, column: Co
     )
 
 
-def with_an_operator(df: DataFrame, operator: skytide.KeyedOperator, splitting: skytide.Splitting, folder: Path) -> None:
+def with_an_operator(df: DataFrame, operator: skytide.KeyedOperator, splitting: skytide.typing.Splitting, folder: Path) -> None:
     assert_type(skytide.stream(df).keyed("symbol").apply(operator), skytide.ContinuousQuery)
     skytide.stream(df).window("1 s").skyline(low("x")).start("console", checkpoint=folder, splitting=splitting)
 
@@ -121,45 +126,45 @@ def own_sink(results: DataFrame, sequence: int) -> None:
 
 
 def running(run: skytide.Run) -> None:
-    status: skytide.Status = run.status()
+    status: skytide.typing.Status = run.status()
     print(status.batch)
     run.resize(pane_slots=4)
     assert_type(run.run_id, str)
     assert_type(run.is_active, bool)
-    table: skytide.RoutingTable = run.routing()
+    table: skytide.typing.RoutingTable = run.routing()
     print(table)
     assert_type(run.await_termination(10.0), bool)
     run.stop()
 
 
 def own_sources(spark: SparkSession) -> None:
-    tuples: skytide.WorkloadStream = skytide.workload(rate=2_000, delay="300 ms", duration=timedelta(seconds=4))
+    tuples: skytide.typing.WorkloadStream = skytide.workload(rate=2_000, delay="300 ms", duration=timedelta(seconds=4))
     assert_type(skytide.stream(tuples).window("1 s").skyline(low("x0")), skytide.ContinuousQuery)
     fleet: skytide.Fleet = skytide.fleet(
         "/data/feeds", schema="id string, ts timestamp, x double", interval="1 s", latency=timedelta(seconds=5)
     )
     assert_type(skytide.stream(fleet).keyed("id").count_window(10).top_k(1, by="x"), skytide.ContinuousQuery)
     assert_type(fleet.load(spark), DataFrame)
-    status: skytide.FleetStatus = fleet.status()
-    splits: tuple[skytide.SplitStatus, ...] | list[skytide.SplitStatus] = fleet.splits()
+    status: skytide.typing.FleetStatus = fleet.status()
+    splits: tuple[skytide.typing.SplitStatus, ...] | list[skytide.typing.SplitStatus] = fleet.splits()
     print(status, splits)
     skytide.Profile(max_hz=40, period="1 min")
 
 
 def scaled(run: skytide.Run) -> None:
-    controllers: list[skytide.Controller] = [
-        skytide.Mpc.latency("2 s", horizon=4),
-        skytide.Mpc.throughput(maximum=8),
-        skytide.Fuzzy(),
-        skytide.UtilisationThresholds(),
-        skytide.Congestion(),
-        skytide.LocalThresholds(),
-        skytide.GlobalThresholds(),
-        skytide.Sarsa(),
-        skytide.Proportional(),
-        skytide.Static(4),
+    controllers: list[skytide.controllers.Controller] = [
+        skytide.controllers.Mpc.latency("2 s", horizon=4),
+        skytide.controllers.Mpc.throughput(maximum=8),
+        skytide.controllers.Fuzzy(),
+        skytide.controllers.UtilisationThresholds(),
+        skytide.controllers.Congestion(),
+        skytide.controllers.LocalThresholds(),
+        skytide.controllers.GlobalThresholds(),
+        skytide.controllers.Sarsa(),
+        skytide.controllers.Proportional(),
+        skytide.controllers.Static(4),
     ]
-    seen: list[skytide.ScalingEvent] = []
+    seen: list[skytide.typing.ScalingEvent] = []
     scaler: skytide.Scaler = skytide.autoscale(
         run,
         controller=controllers[0],
@@ -168,9 +173,9 @@ def scaled(run: skytide.Run) -> None:
         guard=skytide.Guard(minimum=1, maximum=8),
         on_event=seen.append,
     )
-    status: skytide.ScalerStatus = scaler.status()
-    history: skytide.History = scaler.history()
-    cycles: list[skytide.Cycle] = scaler.cycles()
+    status: skytide.typing.ScalerStatus = scaler.status()
+    history: skytide.typing.History = scaler.history()
+    cycles: list[skytide.typing.Cycle] = scaler.cycles()
     print(status, history, cycles)
     scaler.stop()
 
@@ -185,5 +190,5 @@ def refused() -> None:
         rows(spark, spark.range(3).toDF("price"))
 
 
-def window_rows(found: list[skytide.WindowRow]) -> int:
+def window_rows(found: list[skytide.typing.WindowRow]) -> int:
     return sum(row.kept for row in found)

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.prose import says
 
 from skytide.control.controllers.sarsa import Sarsa
 from skytide.control.controllers.thresholds import GlobalThresholds, LocalThresholds
@@ -89,9 +90,8 @@ def test_others_take_what_they_have_room_for_first() -> None:
 
 def test_a_worker_goes_only_when_the_others_can_take_its_load() -> None:
     logic = LocalThresholds(intervals=1).build()
-    assert logic.decide(seen({"1": 0.2, "2": 0.55, "3": 0.55}), now_s=0).reason == (
-        "load 0.20 of worker 1 under 0.30 for 1 interval, but the others only have room for 0.10: stays at 3"
-    )
+    stays = logic.decide(seen({"1": 0.2, "2": 0.55, "3": 0.55}), now_s=0).reason
+    assert says(stays, "0.20", "worker 1", "0.30", "1 interval", "room for 0.10", "stays at 3")
     assert logic.decide(seen({"1": 0.2, "2": 0.4, "3": 0.4}), now_s=10).allocation.workers == 2
     assert LocalThresholds(intervals=1).build().decide(seen({"1": 0.0}), now_s=0).allocation.workers == 1
 

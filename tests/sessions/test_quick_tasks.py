@@ -10,9 +10,10 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 import skytide
-from skytide import FixedSlack, low
+from skytide import low
 from skytide.queries import TopK, high
-from skytide.spark import QUICK_TASKS
+from skytide.slacks import FixedSlack
+from skytide.spark import QUICK_TASKS, SPECULATION
 from skytide.spark.engine.tasks import BUFFER_BYTES, GATHERED_ROWS, Reducer, gathered
 
 ROOT = Path(__file__).parents[2]
@@ -24,6 +25,13 @@ def test_documents_name_every_setting(page: str) -> None:
     for name, value in QUICK_TASKS.items():
         assert f"{name}=$jit" in text if name.endswith("JavaOptions") else f"--conf {name}={value}" in text
         assert not name.endswith("JavaOptions") or f'jit="{value}"' in text
+
+
+def test_the_settings_for_speculation_have_their_old_name_too() -> None:
+    with pytest.warns(DeprecationWarning, match="SPECULATION"):
+        assert skytide.spark.SECOND_TRIES is SPECULATION
+    with pytest.raises(AttributeError, match="THIRD_TRIES"):
+        skytide.spark.THIRD_TRIES  # noqa: B018
 
 
 def test_options_reach_java_and_those_of_a_user_come_later(spark: SparkSession) -> None:
@@ -53,6 +61,7 @@ def test_few_raw_rows_are_kept_if_they_are_large() -> None:
     assert reducer.kept()["x"].to_pylist() == [59.0]
 
 
+@pytest.mark.long
 def test_rows_of_100_kilobytes_fit(spark: SparkSession, tmp_path: Path) -> None:
     """Ten thousand of them in one batch need twice Java's memory."""
     rows = spark.range(7_000).selectExpr("timestamp_millis(1700000000000 + id) ts", "CAST(id AS DOUBLE) x").coalesce(1)
@@ -86,7 +95,7 @@ print("ended in peace")
     assert done.returncode == 1 and "ended in peace" not in done.stdout, done.stderr[-2_000:]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_query_whose_java_has_ended_says_that_it_failed(tmp_path: Path) -> None:
     program = f"""
 import skytide

@@ -27,7 +27,7 @@ def sleeps(batches):
     threading.Event().wait(120)
     yield from batches
 
-asked = skytide.stream(rows).window("5 seconds", slack=skytide.FixedSlack("0 s")).aggregate("count(*) AS n")
+asked = skytide.stream(rows).window("5 seconds", slack=skytide.slacks.FixedSlack("0 s")).aggregate("count(*) AS n")
 idle = asked.start("memory", checkpoint=sys.argv[2] + "/idle", trigger="100 ms", name="idle")
 until = time.monotonic() + 200
 while idle.status().state != "idle":

@@ -213,7 +213,7 @@ def patient(steps: str, folder: Path, row_s: float, start_us: int, **options: An
     """Start a skytide query over a load of steps."""
     played = {name: options.pop(name) for name in ("pace", "batch", "duration") if name in options}
     source = skytide.workload(arrivals="steps", steps=steps, dimensions=1, start=start_us, **played)
-    windowed = skytide.stream(source).window("1 s", slack=skytide.FixedSlack("10 ms"))
+    windowed = skytide.stream(source).window("1 s", slack=skytide.slacks.FixedSlack("10 ms"))
     return windowed.apply(Patient(row_s)).start("parquet", path=str(folder / "out"), checkpoint=str(folder / "check"), **options)
 
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 from pyarrow import orc
 
-from skytide.batch import Event, Instruction, PaneReport, Way
+from skytide.batch import BatchEvent, Delivery, Instruction, PaneReport
 from skytide.spark.checkpoint import Files
 from skytide.spark.engine.engine import Engine
 from skytide.spark.engine.panes import PaneTask
@@ -103,7 +103,7 @@ class Mortal(Engine):
 
     fuse: Fuse
 
-    def _carry_out(self, instruction: Instruction, jobs: Any, batch: Any) -> list[Event]:
+    def _carry_out(self, instruction: Instruction, jobs: Any, batch: Any) -> list[BatchEvent]:
         self.fuse.at(type(instruction).__name__, "before")
         events = super()._carry_out(instruction, jobs, batch)
         self.fuse.at(type(instruction).__name__, "after")
@@ -113,8 +113,8 @@ class Mortal(Engine):
 class Lazy(InProcess):
     """Jobs that execute their input, and hand sinks frames."""
 
-    def panes(self, batch: Any, task: PaneTask, way: Way) -> PaneReport:
-        return super().panes(batch.execute(), task, way)
+    def panes(self, batch: Any, task: PaneTask, delivery: Delivery) -> PaneReport:
+        return super().panes(batch.execute(), task, delivery)
 
     def read(self, batch: Any) -> None:
         batch.execute()

@@ -1,27 +1,23 @@
-"""The engine without Spark: jobs that run in this process, streams to play, sinks that remember, and processes that die."""
+"""The engine without Spark: streams to play, sinks that remember, and processes that die."""
 
 import datetime
-import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from hypothesis import strategies as st
 
-from skytide.batch import PaneReport, Rules, Sent, StepReport, Way, WindowReport
-from skytide.keyed import KeyedStep, SlotReport
+from skytide.batch import BatchRules
+from skytide.keyed import KeyedStep
 from skytide.lateness import DropRatio, FixedSlack, KSlack, Slack
 from skytide.queries import Aggregate, KDominant, Measure, Over, Query, Skyline, TopK, high, low
-from skytide.spark.checkpoint import Files, Store
-from skytide.spark.engine.keys import KeyTask
-from skytide.spark.engine.panes import REPORT, ROUTED, SLOT, PaneTask, read_reports
+from skytide.spark.checkpoint import Store
 from skytide.spark.engine.spec import QuerySpec
-from skytide.spark.engine.windows import read_results
 from skytide.spark.sinks.base import Sink, Staged
 from skytide.spark.sinks.roles import Sinks
+from skytide.testing import InProcess  # noqa: F401 (tests import it from here, beside the rest)
 from skytide.windows import Windows
 from support import oracle
 
@@ -51,48 +47,6 @@ ASKED = [
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 Part = list[int]  # the times of the tuples of one partition of a batch
 Batch = list[Part]
-
-
-class InProcess:
-    """Jobs that run right here; a batch is a list of partitions."""
-
-    def panes(self, batch: list[pa.Table], task: PaneTask, way: Way) -> PaneReport:
-        if isinstance(way, Sent):
-            return self._sent(batch, task, way)
-        parts = [part.to_batches(max_chunksize=3) for part in batch]
-        reports = [report for slot, part in enumerate(parts) for report in task.run_partition(part, slot)]
-        return read_reports(pa.Table.from_batches(reports, REPORT))
-
-    def _sent(self, batch: list[pa.Table], task: PaneTask, way: Sent) -> PaneReport:
-        slots, state = task.instruction.slots, json.loads(json.dumps(task.instruction.router))
-        split = []
-        for part in batch:
-            router = way.splitting.build(slots, state)
-            router.renumber(slots)
-            split += task.split(part.to_batches(max_chunksize=3), router)
-        sent = pa.Table.from_batches(split, pa.schema([*batch[0].schema, *ROUTED]))
-        mine = [sent.filter(pc.equal(sent[SLOT], slot)).to_batches(max_chunksize=3) for slot in range(slots)]
-        return read_reports(
-            pa.Table.from_batches(
-                [report for slot, rows in enumerate(mine) for report in task.run_routed(rows, slot, way.splitting)]
-            )
-        )
-
-    def read(self, batch: list[pa.Table]) -> None:
-        pass
-
-    def window_task(self, work: Callable[[], WindowReport | StepReport]) -> str:
-        return work().to_text()
-
-    def keys(self, task: KeyTask) -> tuple[SlotReport, ...]:
-        reports = [next(task.run(slot)) for slot in range(task.slots)]
-        return tuple(SlotReport.from_text(report["report"][0].as_py()) for report in reports)
-
-    def stored(self, store: Files, files: tuple[str, ...], columns: pa.Schema) -> pa.Table:
-        return pa.Table.from_batches(list(read_results(store, files, columns)), columns)
-
-    def rows(self, table: pa.Table) -> pa.Table:
-        return table
 
 
 class Collected(Sink):
@@ -141,7 +95,7 @@ class Plan:
     """What an engine needs besides sinks: `Engine(*plan, sinks)`."""
 
     spec: QuerySpec
-    rules: Rules
+    rules: BatchRules
     store: Store
 
     def __iter__(self) -> Iterator[Any]:
@@ -152,7 +106,9 @@ class Plan:
         return replace(self, spec=replace(self.spec, **changes))
 
     @staticmethod
-    def of(query: Query, rules: Rules, store: Store, columns: pa.Schema | None = None, step: KeyedStep | None = None) -> "Plan":
+    def of(
+        query: Query, rules: BatchRules, store: Store, columns: pa.Schema | None = None, step: KeyedStep | None = None
+    ) -> "Plan":
         """Return the plan of a query over COLUMNS or others, which keeps late and invalid tuples."""
         spec = QuerySpec(
             query, "ts", columns or COLUMNS, rules.windows, rules.slack, step=step, late_wanted=True, invalid_wanted=True
@@ -162,7 +118,7 @@ class Plan:
 
 def plan_of(query: Query, folder: str, windows: Windows, slack: Slack, store: Store | None = None, **rules: Any) -> Plan:
     """Return the plan of a query over COLUMNS, with a checkpoint in a folder or in another store."""
-    known = Rules(windows, slack, can_spread=query.skyline_inside() is not None, **rules)
+    known = BatchRules(windows, slack, can_spread=query.skyline_inside() is not None, **rules)
     return Plan.of(query, known, store or Store(folder))
 
 

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from skytide.batch import Keying, Rules
-from skytide.keyed import CountWindows, KeyedStep, OfQuery, Rebalancer, Tagged, TimeWindows
+from skytide.batch import BatchRules, Keying
+from skytide.keyed import CountWindows, KeyedStep, QueryAnswer, Rebalancer, Tagged, TimeWindows
 from skytide.lateness import Slack
 from skytide.spark.checkpoint import Store
 from skytide.windows import Windows
@@ -24,5 +24,5 @@ def plan_of(made: KeyedStep, folder: str, slack: Slack, slots: int = 2) -> Plan:
     tick = TICK if not isinstance(made.windows, TimeWindows) else made.windows.tick
     windows = made.windows.windows if isinstance(made.windows, TimeWindows) else None
     keying = Keying(slots, Rebalancer(threshold=1.05, target=1.01, own_share=0.3), windows)
-    tagged = Tagged(made.keys, asked=made.answer.query if isinstance(made.answer, OfQuery) else None)
-    return Plan.of(tagged, Rules(tick, slack, keying=keying), Store(folder), made.columns, made)
+    tagged = Tagged(made.keys, asked=made.answer.query if isinstance(made.answer, QueryAnswer) else None)
+    return Plan.of(tagged, BatchRules(tick, slack, keying=keying), Store(folder), made.columns, made)

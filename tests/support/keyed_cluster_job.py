@@ -41,7 +41,7 @@ def main(folder: Path) -> None:
         cluster = SparkCluster(spark)
         df = spark.readStream.schema("id bigint, ts timestamp").option("maxFilesPerTrigger", 1).parquet(str(feed))
         keyed = skytide.stream(df.withColumn("k", df.id % KEYS)).keyed("k")
-        asked = keyed.count_window(*COUNTED, slack=skytide.FixedSlack("300 ms")).apply(Numbered())
+        asked = keyed.count_window(*COUNTED, slack=skytide.slacks.FixedSlack("300 ms")).apply(Numbered())
         write(feed, 0)
         run = asked.start("parquet", path=out, checkpoint=folder / "c", trigger="200 ms", slots=1)
         found: dict[str, Any] = {"slots": [], "memory": [], "executors": []}

@@ -18,8 +18,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.feather as feather
 
-from skytide.batch import InPlace, Keying, Rules, Sent, Way
-from skytide.keyed import CountWindows, KeyedStep, OfAggregate, OfQuery, Operator, Rebalancer, Tagged, TimeWindows
+from skytide.batch import BatchRules, Delivery, InPlace, Keying, Sent
+from skytide.keyed import AggregateAnswer, CountWindows, KeyedStep, Operator, QueryAnswer, Rebalancer, Tagged, TimeWindows
 from skytide.lateness import DropRatio, FixedSlack, KSlack, Slack
 from skytide.queries import Aggregate, Measure, Query, Skyline, high, low
 from skytide.routing import KEYS
@@ -80,7 +80,7 @@ class Case:
     query: Query
     windows: Windows
     slack: Slack
-    way: Way = field(default_factory=InPlace)
+    delivery: Delivery = field(default_factory=InPlace)
     step: KeyedStep | None = None
 
 
@@ -100,8 +100,8 @@ CASES: dict[str, Case] = {
     "running": keyed(DropRatio(0.1), operator=Operator(Running())),
     "numbered by time": keyed(KSlack(), TimeWindows(Windows(1_000_000, 500_000)), operator=Operator(Numbered())),
     "numbered by count": keyed(FixedSlack("150 ms"), CountWindows(4, 3), operator=Operator(Numbered())),
-    "aggregate by count": keyed(FixedSlack("150 ms"), CountWindows(2, 2), OfAggregate(Aggregate(MEASURES, (), "ts"))),
-    "skyline by count": keyed(KSlack(), CountWindows(5, 2), OfQuery(SKYLINE)),
+    "aggregate by count": keyed(FixedSlack("150 ms"), CountWindows(2, 2), AggregateAnswer(Aggregate(MEASURES, (), "ts"))),
+    "skyline by count": keyed(KSlack(), CountWindows(5, 2), QueryAnswer(SKYLINE)),
 }
 KEPT = [
     *((name, moment) for name in CASES for moment in (STOPPED, RECORDED)),
@@ -135,7 +135,7 @@ def plan_of(case: Case, folder: Path) -> Plan:
     windows = case.step.windows if case.step else None
     of_time = windows.windows if isinstance(windows, TimeWindows) else None
     keying = Keying(2, Rebalancer(threshold=1.05, target=1.01, own_share=0.3), of_time) if case.step else None
-    rules = Rules(case.windows, case.slack, case.way, keying=keying, can_spread=case.query.skyline_inside() is not None)
+    rules = BatchRules(case.windows, case.slack, case.delivery, keying=keying, can_spread=case.query.skyline_inside() is not None)
     store = Store(str(folder))
     return Plan.of(case.query, rules, store, COLUMNS, case.step)
 

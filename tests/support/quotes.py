@@ -1,6 +1,7 @@
 """Quotes of any types to draw, and windows over them: one by one and all at once."""
 
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,17 @@ VOLUMES: dict[Any, st.SearchStrategy[Any]] = {
 }
 TIMES = st.sampled_from([pa.timestamp("us"), pa.timestamp("ns"), pa.timestamp("ms"), pa.timestamp("s"), pa.timestamp("us", "UTC")])
 START_S = 1_700_000_000
+START = datetime(2024, 1, 1, 9, 30, tzinfo=UTC)
+
+
+@st.composite
+def quotes(draw: st.DrawFn) -> pa.Table:
+    """Draw plain quotes of one symbol, in order of time."""
+    waits = draw(st.lists(st.integers(0, 2_000), min_size=0, max_size=12))
+    times = [START + timedelta(milliseconds=int(ms)) for ms in np.cumsum(waits)]
+    prices = draw(st.lists(st.integers(90, 110), min_size=len(waits), max_size=len(waits)))
+    schema = pa.schema([("ts", pa.timestamp("us", "UTC")), ("price", pa.float64()), ("size", pa.int64())])
+    return pa.table({"ts": times, "price": [float(price) for price in prices], "size": prices}, schema)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,8 @@ from typing import Any
 import pyarrow as pa
 
 import skytide
-from skytide import DropRatio, FixedSlack, high, low
+from skytide import high, low
+from skytide.slacks import DropRatio, FixedSlack
 from skytide.spark.session.local import local_session
 
 WORKLOAD: dict[str, Any] = {

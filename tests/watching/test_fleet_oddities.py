@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from prometheus_client.core import Metric
-from support.looks import TalkingFleet
+from support.snapshots import TalkingFleet
 
 from skytide.watch import fleet_view
 from skytide.watch.metrics import families

@@ -17,7 +17,7 @@ import pytest
 import yaml
 from prometheus_client.core import Metric
 from prometheus_client.parser import text_string_to_metric_families
-from support.looks import TalkingFleet, TalkingQuery, TalkingScaler
+from support.snapshots import TalkingFleet, TalkingQuery, TalkingScaler
 
 from skytide.errors import InvalidInput
 from skytide.watch.exporter import Exporter

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from support.browser import browser
-from support.looks import TalkingQuery
+from support.snapshots import TalkingQuery
 
 from skytide.watch.server import Page
 from skytide.watch.snapshots import Subject

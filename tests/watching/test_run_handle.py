@@ -151,7 +151,7 @@ def test_a_query_that_is_stopped_within_a_batch_has_not_failed(spark: SparkSessi
         out.extend(results.collect())
 
     rows = spark.readStream.format("rate").option("rowsPerSecond", 50).load().selectExpr("timestamp AS ts", "value AS x")
-    query = skytide.stream(rows, time="ts").window("1 second", slack=skytide.FixedSlack(0)).skyline(skytide.low("x"))
+    query = skytide.stream(rows, time="ts").window("1 second", slack=skytide.slacks.FixedSlack(0)).skyline(skytide.low("x"))
     run = query.start(waits, checkpoint=tmp_path / "state", trigger="200 ms")
     wait_until(run, began.exists)
     run.query.stop()

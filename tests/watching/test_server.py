@@ -9,7 +9,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from support.looks import TalkingQuery
+from support.snapshots import TalkingQuery
 
 from skytide.errors import InvalidInput
 from skytide.watch.exporter import Exporter

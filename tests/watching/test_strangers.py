@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing
 
 import pytest
-from support.looks import TalkingQuery
+from support.snapshots import TalkingQuery
 
 from skytide.watch import server
 from skytide.watch.listening import MAX_CONNECTIONS

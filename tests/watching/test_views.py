@@ -1,4 +1,4 @@
-"""What pages are made of: pure functions of looks."""
+"""What pages are made of: pure functions of snapshots."""
 
 import json
 import threading
@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from support.looks import NOW_S, TalkingFleet, TalkingQuery, TalkingScaler
+from support.snapshots import NOW_S, TalkingFleet, TalkingQuery, TalkingScaler
 
 from skytide.records import Outcome
 from skytide.watch import fleet_view, scaler_view
@@ -143,7 +143,7 @@ def test_who_was_away_gets_what_came_meanwhile_or_all() -> None:
     assert watch.after(10**6) is None
 
 
-def test_a_batch_that_takes_many_looks_is_drawn_whole() -> None:
+def test_a_batch_that_takes_many_snapshots_is_drawn_whole() -> None:
     watch, query = Watch(), TalkingQuery()
     watch.add(query.subject())
     query.batch()
@@ -284,7 +284,7 @@ def test_an_operator_on_keys_shows_the_load_of_its_slots() -> None:
     assert {series.field for chart in shown.charts for series in chart.series} <= set(found)
 
 
-def test_a_look_that_takes_long_keeps_nobody_waiting() -> None:
+def test_a_snapshot_that_takes_long_keeps_nobody_waiting() -> None:
     watch, query = Watch(), TalkingQuery()
     watch.add(query.subject())
     began, go_on = threading.Event(), threading.Event()
@@ -299,6 +299,6 @@ def test_a_look_that_takes_long_keeps_nobody_waiting() -> None:
     slow_one = threading.Thread(target=watch.add, args=(replace(latest, id="slow", snapshot=slow),))
     slow_one.start()
     assert began.wait(30)
-    assert [shown["id"] for shown in json.loads(watch.all()[1])] == [latest.id, "slow"]  # answered while the look goes on
+    assert [shown["id"] for shown in json.loads(watch.all()[1])] == [latest.id, "slow"]  # answered while the snapshot is taken
     go_on.set()
     slow_one.join(30)

@@ -161,7 +161,7 @@ def check_age(case: Case, time: Time, warm_up: int = WARM_UP) -> None:
 
 
 def skyline(store: Store) -> Plan:
-    return plan_of(QUERIES[0], "", Windows(1_000, 200), FixedSlack("300 us"), store=store, way=Sent(AS_PID))
+    return plan_of(QUERIES[0], "", Windows(1_000, 200), FixedSlack("300 us"), store=store, delivery=Sent(AS_PID))
 
 
 def aggregate(store: Store) -> Plan:

@@ -31,7 +31,7 @@ from support.engine import (
     windows_drawn,
 )
 
-from skytide.batch import PaneReport, Sent, Way
+from skytide.batch import Delivery, PaneReport, Sent
 from skytide.errors import SkytideError
 from skytide.lateness import FixedSlack, KSlack, Slack
 from skytide.queries import Query
@@ -70,7 +70,7 @@ def test_no_plan_changes_a_result(
 ) -> None:
     """Tuples go to slots by any strategy, slots come and go with every batch, and the window level is spread whenever it can be."""
     with tempfile.TemporaryDirectory() as folder:
-        plan = plan_of(query, folder, windows, slack, way=Sent(splitting), spreading_pays_s=0.0)
+        plan = plan_of(query, folder, windows, slack, delivery=Sent(splitting), spreading_pays_s=0.0)
         out = Outputs()
         engine = Engine(*plan, out.sinks)
         data = tuples(batches)
@@ -84,15 +84,15 @@ def test_no_plan_changes_a_result(
 class Watched(InProcess):
     """Remembers how many tuples each slot got in the latest batch."""
 
-    def panes(self, batch: list[pa.Table], task: PaneTask, way: Way) -> PaneReport:
-        report = super().panes(batch, task, way)
+    def panes(self, batch: list[pa.Table], task: PaneTask, delivery: Delivery) -> PaneReport:
+        report = super().panes(batch, task, delivery)
         self.got = [sum(part.tuples for part in each.parts) for each in report.tasks]
         return report
 
 
 def test_a_frequent_key_is_divided_among_slots(tmp_path: Path) -> None:
     """Nine of ten tuples have one key: in every batch, also in the first one, its slot would get them all."""
-    plan, out = plan_of(QUERIES[4], str(tmp_path), Windows(1_000, 200), KSlack(), way=Sent(KEYS), pane_slots=4), Outputs()
+    plan, out = plan_of(QUERIES[4], str(tmp_path), Windows(1_000, 200), KSlack(), delivery=Sent(KEYS), pane_slots=4), Outputs()
     engine, jobs = Engine(*plan, out.sinks), Watched()
     data = tuples([[list(range(start, start + 100))] * 2 for start in range(0, 400, 100)])
     keys = pa.array([n % 10 // 9 for n in range(100)])

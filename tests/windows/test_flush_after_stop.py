@@ -40,7 +40,7 @@ def test_a_stopped_query_keeps_its_open_window(
 
     asked = (
         skytide.stream(seconds(spark, tmp_path / "in", FILES, ROWS))
-        .window("15 seconds", slack=skytide.FixedSlack("0 s"))
+        .window("15 seconds", slack=skytide.slacks.FixedSlack("0 s"))
         .aggregate("count(*) AS n")
     )
 

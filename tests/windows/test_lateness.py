@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skytide.errors import InvalidInput
-from skytide.lateness import Arrivals, Clock, DropRatio, FixedSlack, KSlack, Slack, SlackLogic, observe
+from skytide.lateness import Arrivals, DropRatio, FixedSlack, KSlack, Slack, SlackLogic, StreamClock, observe
 from skytide.lateness.clock import MAX_OUT
 from skytide.lateness.crowds import FEW
 from skytide.lateness.delays import BUCKETS, bucket, bucket_end_us
@@ -20,16 +20,16 @@ from skytide.windows import Windows
 SLACKS: list[Slack] = [KSlack(), FixedSlack("2 s"), FixedSlack(0), DropRatio(0.01), DropRatio(0.2)]
 WINDOWS = Windows(length_us=1_000, slide_us=200)
 
-LEAP_US = Clock().leap_us(WINDOWS)
+LEAP_US = StreamClock().leap_us(WINDOWS)
 
 batches = st.lists(st.lists(st.integers(0, 20_000) | st.sampled_from([0, 10**17]), max_size=30), max_size=12)
 
 
-def after(clock: Clock, times: list[int] | np.ndarray, slack: SlackLogic) -> Clock:
+def after(clock: StreamClock, times: list[int] | np.ndarray, slack: SlackLogic) -> StreamClock:
     return clock.advance(seen(clock, times), WINDOWS, slack)
 
 
-def seen(clock: Clock, times: list[int] | np.ndarray) -> Arrivals:
+def seen(clock: StreamClock, times: list[int] | np.ndarray) -> Arrivals:
     return observe(np.array(times, dtype=np.int64), clock.newest_us, clock.punctuation_us, clock.leap_us(WINDOWS))
 
 
@@ -60,7 +60,7 @@ def test_a_bucket_is_narrow_and_holds_its_delays(delay: int) -> None:
 @pytest.mark.parametrize("config", SLACKS, ids=repr)
 @given(streams=batches)
 def test_punctuations_never_go_back_and_never_overtake(config: Slack, streams: list[list[int]]) -> None:
-    slack, clock = config.build(), Clock()
+    slack, clock = config.build(), StreamClock()
     for times in streams:
         before = clock
         clock = after(clock, times, slack)
@@ -74,11 +74,11 @@ def test_punctuations_never_go_back_and_never_overtake(config: Slack, streams: l
 @pytest.mark.parametrize("config", SLACKS, ids=repr)
 @given(streams=batches, cut=st.integers(0, 12))
 def test_a_snapshot_goes_on_as_if_nothing_had_happened(config: Slack, streams: list[list[int]], cut: int) -> None:
-    whole, resumed, clock = config.build(), config.build(), Clock()
+    whole, resumed, clock = config.build(), config.build(), StreamClock()
     for number, times in enumerate(streams):
         if number == cut:
             resumed = config.build(json.loads(json.dumps(resumed.snapshot())) or None)
-            assert Clock.from_json(json.loads(json.dumps(clock.to_json()))) == clock
+            assert StreamClock.from_json(json.loads(json.dumps(clock.to_json()))) == clock
         resumed.observe(seen(clock, times))
         clock = after(clock, times, whole)
         assert resumed.slack_us == whole.slack_us
@@ -86,7 +86,7 @@ def test_a_snapshot_goes_on_as_if_nothing_had_happened(config: Slack, streams: l
 
 def test_k_slack_is_the_longest_delay() -> None:
     # newest 100, then one that is 30 late, then one that is 10 late
-    slack, clock = KSlack().build(), Clock()
+    slack, clock = KSlack().build(), StreamClock()
     for times, k in (([97, 98, 99, 100], 0), ([70], 30), ([200, 190], 30)):
         clock = after(clock, times, slack)
         assert slack.slack_us == k
@@ -119,8 +119,8 @@ def test_one_wrong_time_neither_stops_nor_blinds(config: Slack, wrong_us: int, p
     else:
         batch, at = where[place]
         batches_[batch].insert(at, wrong_us)
-    slack, clock, lost = config.build(), Clock(), 0
-    right_slack, right = config.build(), Clock()
+    slack, clock, lost = config.build(), StreamClock(), 0
+    right_slack, right = config.build(), StreamClock()
     for number, times in enumerate(batches_):
         good = np.array([time for time in times if time != wrong_us])
         lost += 0 if clock.punctuation_us is None else int((good < clock.punctuation_us).sum())
@@ -149,7 +149,7 @@ def few_wrong(place: str, number: int, wrong: int) -> list[int]:
 @pytest.mark.parametrize("more", [0, 1, 5])
 @pytest.mark.parametrize("first", ["right", "wrong"])
 def test_few_wrong_times_among_as_many_right_ones_are_never_believed(place: str, wrong: int, more: int, first: str) -> None:
-    slack, clock = FixedSlack(0).build(), Clock()
+    slack, clock = FixedSlack(0).build(), StreamClock()
     clock = after(clock, [START_US + number for number in range(-9, 0)], slack)
     for number in range(40):
         right = [START_US + number * 1_000_000] * (wrong + more)
@@ -160,7 +160,7 @@ def test_few_wrong_times_among_as_many_right_ones_are_never_believed(place: str,
 
 def test_a_few_more_tuples_ahead_than_behind_are_believed() -> None:
     """Two of three tuples are a day ahead: the stream is there, and its rest is late."""
-    slack, clock = FixedSlack(0).build(), Clock()
+    slack, clock = FixedSlack(0).build(), StreamClock()
     clock = after(clock, [START_US + number for number in range(-9, 0)], slack)
     for number in range(4):
         clock = after(clock, [START_US + number, *[START_US + 24 * HOUR_US + number] * 2], slack)
@@ -170,7 +170,7 @@ def test_a_few_more_tuples_ahead_than_behind_are_believed() -> None:
 @pytest.mark.parametrize("held", [0, 1, 3])
 @pytest.mark.parametrize("new", [4, 30])
 def test_a_batch_with_more_than_a_few_tuples_ahead_is_believed_whatever_was_held(held: int, new: int) -> None:
-    slack, clock = FixedSlack(0).build(), Clock()
+    slack, clock = FixedSlack(0).build(), StreamClock()
     clock = after(clock, [START_US + number for number in range(-9, 0)], slack)
     for times in ([START_US + HOUR_US] * held, [*[START_US] * 50, *[START_US + HOUR_US + 1] * new]):
         clock = after(clock, times, slack)
@@ -178,7 +178,7 @@ def test_a_batch_with_more_than_a_few_tuples_ahead_is_believed_whatever_was_held
 
 
 def test_a_long_delay_that_is_real_is_learned() -> None:
-    slack, clock = KSlack().build(), Clock()
+    slack, clock = KSlack().build(), StreamClock()
     for batch in range(10):
         times = steady(batch)
         if batch in (3, 4):
@@ -190,7 +190,7 @@ def test_a_long_delay_that_is_real_is_learned() -> None:
 @pytest.mark.parametrize("silence_us", [2 * HOUR_US, WEEK_US, CENTURY_US])
 @pytest.mark.parametrize("first", [1, 3, 4, 500])
 def test_a_stream_goes_on_after_silence(silence_us: int, first: int) -> None:
-    slack, clock = FixedSlack("1 s").build(), Clock()
+    slack, clock = FixedSlack("1 s").build(), StreamClock()
     later = [time + silence_us for batch in range(10, 20) for time in steady(batch)]
     for times in (*(steady(batch) for batch in range(10)), later[:first], later[first:900], later[900:]):
         clock = after(clock, times, slack)
@@ -202,7 +202,7 @@ def test_a_stream_goes_on_after_silence(silence_us: int, first: int) -> None:
 @pytest.mark.parametrize("before", [1, 3])
 def test_one_silence_does_not_make_a_wrong_time_credible(silence_us: int, size: int, before: int) -> None:
     """Ten tuples a second, silence, some more; then one that is an hour ahead."""
-    slack, clock = FixedSlack("1 s").build(), Clock()
+    slack, clock = FixedSlack("1 s").build(), StreamClock()
     times = [START_US + number * 100_000 + (number >= 40) * silence_us for number in range(100)]
     end = 40 + max(size, 4) * before
     for begin in range(0, end, size):
@@ -216,7 +216,7 @@ def test_one_silence_does_not_make_a_wrong_time_credible(silence_us: int, size: 
 
 @pytest.mark.parametrize("together", [1, 2, 3, 4])
 def test_tuples_that_come_together_once_an_hour_are_believed(together: int) -> None:
-    slack, clock = FixedSlack(0).build(), Clock()
+    slack, clock = FixedSlack(0).build(), StreamClock()
     for hour in range(12):
         clock = after(clock, [START_US + hour * HOUR_US] * together, slack)
         if hour > 6:
@@ -225,15 +225,15 @@ def test_tuples_that_come_together_once_an_hour_are_believed(together: int) -> N
 
 def test_a_clock_of_an_earlier_version_goes_on() -> None:
     """It noted the mean distance of tuples."""
-    slack, clock = FixedSlack(0).build(), after(Clock(), [START_US] * 4, FixedSlack(0).build())
+    slack, clock = FixedSlack(0).build(), after(StreamClock(), [START_US] * 4, FixedSlack(0).build())
     noted = {name: value for name, value in clock.to_json().items() if name != "distances_us"}
-    clock = Clock.from_json({**noted, "spacing_us": float(HOUR_US)})
+    clock = StreamClock.from_json({**noted, "spacing_us": float(HOUR_US)})
     assert clock.leap_us(WINDOWS) == 8 * HOUR_US
     assert after(clock, [START_US + HOUR_US], slack).newest_us == START_US + HOUR_US
 
 
 def test_a_stream_with_a_tuple_an_hour_is_believed() -> None:
-    slack, clock = FixedSlack(0).build(), Clock()
+    slack, clock = FixedSlack(0).build(), StreamClock()
     for hour in range(40):
         clock = after(clock, [START_US + hour * HOUR_US], slack)
         if hour > 6:
@@ -249,7 +249,7 @@ def test_a_stream_with_a_tuple_an_hour_is_believed() -> None:
 def replayed(config: Slack, times: np.ndarray, size: int) -> tuple[float, float]:
     """Return the share of dropped tuples and the mean slack in seconds, with batches of `size` tuples."""
     slack: SlackLogic = config.build()
-    clock, slacks = Clock(), []
+    clock, slacks = StreamClock(), []
     for start in range(0, len(times), size):
         clock = after(clock, times[start : start + size], slack)
         slacks.append(slack.slack_us / 1e6)
@@ -284,7 +284,7 @@ def test_what_is_no_slack_is_refused() -> None:
 
 
 def test_a_window_that_came_out_ahead_is_not_forgotten_however_many_there_are() -> None:
-    clock = Clock(newest_us=0, next_window=0)
+    clock = StreamClock(newest_us=0, next_window=0)
     for number in range(1, 2 * MAX_OUT):
         clock = clock.emitted(range(0), [range(10 * number, 10 * number + 2)])
     assert len(clock.out) == MAX_OUT

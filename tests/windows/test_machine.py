@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skytide.batch import (
+    BatchRules,
     BatchStarted,
     Commit,
     Committed,
@@ -24,7 +25,6 @@ from skytide.batch import (
     ReadAgain,
     Record,
     Restarted,
-    Rules,
     RunPanes,
     RunWindows,
     Sent,
@@ -40,11 +40,11 @@ from skytide.routing import AS
 from skytide.windows import Windows
 
 WINDOWS = Windows(1_000, 200)
-RULES = Rules(WINDOWS, FixedSlack(0))
+RULES = BatchRules(WINDOWS, FixedSlack(0))
 LEAP_US = 60_000_000
 
 
-def reported(times: list[int], before: State, rules: Rules = RULES, **more: object) -> PaneReport:
+def reported(times: list[int], before: State, rules: BatchRules = RULES, **more: object) -> PaneReport:
     """What one task says of tuples, all of which it keeps."""
     plan = rules.run_panes(before)
     arrivals = observe(np.array(times, np.int64), plan.newest_us, plan.punctuation_us, plan.leap_us)
@@ -111,9 +111,9 @@ def test_nothing_that_ended_is_nothing_to_run() -> None:
 
 
 @pytest.mark.parametrize(
-    "rules", [RULES, Rules(Windows(1_000, 200), FixedSlack("1 s"), Sent(AS), pane_slots=7)], ids=["same", "changed"]
+    "rules", [RULES, BatchRules(Windows(1_000, 200), FixedSlack("1 s"), Sent(AS), pane_slots=7)], ids=["same", "changed"]
 )
-def test_a_recorded_batch_is_let_out_as_it_was_recorded(rules: Rules) -> None:
+def test_a_recorded_batch_is_let_out_as_it_was_recorded(rules: BatchRules) -> None:
     state = play(Machine(RULES, State(), at_s=0.0), 0, [0, 100, 300, 1_200], State())
     machine = Machine(rules, state, at_s=5.0)
     again = machine.on(BatchStarted(0, State(), 5.0, recorded=state, emitted=-1))
@@ -170,7 +170,7 @@ def test_rows_of_windows_are_in_order_without_gaps(with_tuples: list[int], first
     st.sampled_from([FixedSlack(0), FixedSlack("300 us")]),
 )
 def test_a_state_survives_its_file(batches: list[list[int]], slack: Slack) -> None:
-    machine, state = Machine(replace(RULES, slack=slack, way=InPlace()), State(), at_s=0.0), State()
+    machine, state = Machine(replace(RULES, slack=slack, delivery=InPlace()), State(), at_s=0.0), State()
     for number, times in enumerate(batches):
         state = play(machine, number, times, state)
         read = State.from_json(json.loads(json.dumps(state.to_json())))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from support.engine import Plan
 from support.examples import examples
 
-from skytide.batch import InSource, Pace, PaneReport, Rules
+from skytide.batch import BatchRules, InSource, Pace, PaneReport
 from skytide.lateness import FixedSlack, KSlack
 from skytide.queries import Skyline, low
 from skytide.routing import EVEN
@@ -36,7 +36,7 @@ def test_delays_do_not_depend_on_partitions(delays: dict[str, Any], first: int, 
         source = workload(rate=rate, dimensions=2, partitions=partitions, start=START_US, **delays)
         with tempfile.TemporaryDirectory() as folder:
             query = Skyline(low("x0") * low("x1"))
-            rules = Rules(Windows(100_000, 100_000), KSlack(), InSource(EVEN), pane_slots=partitions)
+            rules = BatchRules(Windows(100_000, 100_000), KSlack(), InSource(EVEN), pane_slots=partitions)
             reader = PaneReader(WorkloadReader(source), *Plan.of(query, rules, Store(folder), source.workload.schema))
             start, end = ({**reader.initialOffset(), "tick": tick} for tick in (first, first + length))
             ranges = reader.partitions(start, end)
@@ -76,7 +76,7 @@ def test_a_batch_begins_when_a_window_can_end(slack_us: int) -> None:
     source = workload(rate=1_000, arrivals="constant", dimensions=2, start=START_US)
     windows = Windows(1_000_000, 200_000)
     with tempfile.TemporaryDirectory() as folder:
-        rules = Rules(windows, FixedSlack(f"{slack_us} us" if slack_us else 0), InSource(EVEN))
+        rules = BatchRules(windows, FixedSlack(f"{slack_us} us" if slack_us else 0), InSource(EVEN))
         plan = Plan.of(Skyline(low("x0")), rules, Store(folder), source.workload.schema)
         reader = PaneReader(WorkloadReader(source, lambda: now_us), *plan, Pace(windows))
         at, begun = reader.initialOffset(), []

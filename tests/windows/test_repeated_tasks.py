@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from support.engine import COLUMNS, QUERIES, InProcess, Outputs, plan_of, tuples
 
-from skytide.batch import PaneReport, Sent, Way
+from skytide.batch import Delivery, PaneReport, Sent
 from skytide.lateness import KSlack
 from skytide.routing import STRATEGIES, Splitting
 from skytide.spark.engine.engine import Engine
@@ -24,17 +24,17 @@ class Repeating(InProcess):
     def __init__(self) -> None:
         self.slots_used: list[int] = []
 
-    def panes(self, batch: list[pa.Table], task: PaneTask, way: Way) -> PaneReport:
-        assert isinstance(way, Sent)
-        first, second = (self._routed(parts, task, way) for parts in (batch, [shuffled(part) for part in reversed(batch)]))
+    def panes(self, batch: list[pa.Table], task: PaneTask, delivery: Delivery) -> PaneReport:
+        assert isinstance(delivery, Sent)
+        first, second = (self._routed(parts, task, delivery) for parts in (batch, [shuffled(part) for part in reversed(batch)]))
         assert first == second
         self.slots_used.append(len({slot for _, slot in first}))
-        return super().panes(batch, task, way)
+        return super().panes(batch, task, delivery)
 
-    def _routed(self, batch: list[pa.Table], task: PaneTask, way: Sent) -> list[tuple[Any, int]]:
+    def _routed(self, batch: list[pa.Table], task: PaneTask, delivery: Sent) -> list[tuple[Any, int]]:
         found: list[tuple[Any, int]] = []
         for part in batch:
-            router = way.splitting.build(task.instruction.slots, task.instruction.router)
+            router = delivery.splitting.build(task.instruction.slots, task.instruction.router)
             for rows in task.split(part.to_batches(max_chunksize=1 + part.num_rows // 3), router):
                 *columns, slots = rows.columns
                 found += zip(zip(*(column.to_pylist() for column in columns), strict=True), slots.to_pylist(), strict=True)
@@ -52,7 +52,7 @@ def shuffled(rows: pa.Table) -> pa.Table:
 @pytest.mark.parametrize("splitting", STRATEGIES.values(), ids=STRATEGIES)
 def test_a_row_has_one_slot_in_whatever_order_rows_come(tmp_path: Path, splitting: Splitting, query: Any, nullable: bool) -> None:
     columns = pa.schema([field.with_nullable(nullable) for field in COLUMNS])
-    plan = plan_of(query, str(tmp_path), Windows(1_000, 200), KSlack(), way=Sent(splitting), pane_slots=3).but(columns=columns)
+    plan = plan_of(query, str(tmp_path), Windows(1_000, 200), KSlack(), delivery=Sent(splitting), pane_slots=3).but(columns=columns)
     out, jobs = Outputs(), Repeating()
     engine, data = Engine(*plan, out.sinks), [[part.cast(columns) for part in batch] for batch in DATA]
     for number, batch in enumerate(data):

@@ -77,7 +77,9 @@ def windows_of(
             raise RuntimeError("the database is down")
         out[batch_id] = sorted((row.window_start, row.n, row.keys) for row in results.collect())
 
-    asked = skytide.stream(df).window("10 seconds", slack=skytide.FixedSlack("5 s")).aggregate("count(*) AS n", "sum(k) AS keys")
+    asked = (
+        skytide.stream(df).window("10 seconds", slack=skytide.slacks.FixedSlack("5 s")).aggregate("count(*) AS n", "sum(k) AS keys")
+    )
     for _ in range(len(failing) + 1):
         try:
             asked.start(sink, checkpoint=checkpoint, trigger="availableNow", flush=True).await_termination()

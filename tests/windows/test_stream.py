@@ -15,9 +15,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import skytide
-from skytide import DropRatio, FixedSlack, InvalidInput, KSlack, high, low
+from skytide import InvalidInput, high, low
 from skytide.lateness import Slack
 from skytide.routing import ByKey, FrequencyAware
+from skytide.slacks import DropRatio, FixedSlack, KSlack
 from skytide.spark.api.query import ContinuousQuery
 from skytide.spark.api.run import Run
 from skytide.spark.api.stream import Windowed

@@ -13,8 +13,9 @@ from support import oracle
 from support.oracle import Preference, Row
 
 import skytide
-from skytide import FixedSlack, KSlack, high, low
+from skytide import high, low
 from skytide.lateness import Slack
+from skytide.slacks import FixedSlack, KSlack
 
 BATCHES = 5
 DISORDER: list[Preference] = [("high", "seq"), ("low", "arrival")]
@@ -40,9 +41,19 @@ def cut(rows: pa.Table) -> list[pa.Table]:
     return [rows.slice(first, last - first) for first, last in pairwise(bounds)]
 
 
-@pytest.mark.parametrize("slack", [KSlack(), FixedSlack("1 s")], ids=repr)
 @pytest.mark.parametrize(
-    ("name", "preferences"), [("football", FOOTBALL), *((f"disorder_d{number}", DISORDER) for number in (1, 2, 3))]
+    ("name", "preferences", "slack"),
+    [
+        ("football", FOOTBALL, KSlack()),
+        ("disorder_d3", DISORDER, FixedSlack("1 s")),
+        pytest.param("football", FOOTBALL, FixedSlack("1 s"), marks=pytest.mark.long),
+        pytest.param("disorder_d3", DISORDER, KSlack(), marks=pytest.mark.long),
+        *(
+            pytest.param(f"disorder_d{number}", DISORDER, slack, marks=pytest.mark.long)
+            for number in (1, 2)
+            for slack in (KSlack(), FixedSlack("1 s"))
+        ),
+    ],
 )
 def test_windows_of_real_data_are_the_oracles(
     spark: SparkSession, data_dir: Path, tmp_path: Path, name: str, preferences: list[Preference], slack: Slack

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from skytide.errors.checks import is_finite, refused, whole
+from skytide.errors.checks import check_integer, is_finite, refused
 from skytide.kernels.order import Indices
 from skytide.keyed.plain_quotes import Quote, quotes_in_order
 from skytide.keyed.quotes import Quotes, check_columns, name_given
@@ -54,7 +54,7 @@ class AlgoTrader:
         """Refuse options that cannot be used for a fit."""
         name_given("price", self.price)
         name_given("time", self.time)
-        whole("degree", self.degree, 0, MAX_DEGREE)
+        check_integer("degree", self.degree, 0, MAX_DEGREE)
         duration_us(self.ahead, "ahead")
         duration_us(self.resolution, "resolution")
         if not is_finite(self.threshold) or self.threshold < 0:
@@ -148,7 +148,7 @@ class AlgoTrader:
         change[~np.isfinite(change)] = np.nan
         worth = (np.abs(change) > self.threshold) & (np.abs(difference) > SURE * fits.error)
         signals = pa.DictionaryArray.from_arrays(np.where(worth, np.where(change > 0, 1, 2), 0).astype(np.int8), list(SIGNALS))
-        numbers = [_nullable(each) for each in (candles.mean, fits.fitted, fits.predicted, fits.error, change)]
+        numbers = [_nullable(values) for values in (candles.mean, fits.fitted, fits.predicted, fits.error, change)]
         prices = [quotes.at(row) for row in (candles.open, candles.high, candles.low, candles.close)]
         table = pa.table([*prices, *numbers, signals.cast(pa.string()), _nullable(fits.residual)], schema=schema)
         return table, np.ones(table.num_rows, np.int64)

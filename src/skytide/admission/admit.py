@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skytide.admission.records import Counts, Numbers
-from skytide.errors.checks import refused, whole
+from skytide.errors.checks import check_integer, refused
 
 
 def admit(waiting: Counts, splits: Numbers, budget: int, *, turn: int = 0) -> Counts:
@@ -22,7 +22,7 @@ def admit(waiting: Counts, splits: Numbers, budget: int, *, turn: int = 0) -> Co
     """
     if not len(waiting):
         return np.zeros(0, np.int64)
-    whole("budget", budget, 0)
+    check_integer("budget", budget, 0)
     if int(splits.min()) < 0:
         raise refused("splits", int(splits.min()), "not the number of a split", "give 0 or more")
     if (np.bincount(splits, waiting) <= budget).all():  # enough for all, the usual case

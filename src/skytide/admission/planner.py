@@ -18,7 +18,7 @@ from skytide.admission.profile import Profile
 from skytide.admission.records import Assignment, Bools, Counts, Floats, Numbers, Sample, State
 from skytide.admission.strategies import Drfm, Outlook, Strategy
 from skytide.admission.streams import Streams, resumed
-from skytide.errors.checks import kind_of, real, whole, yes_or_no
+from skytide.errors.checks import check_bool, check_integer, check_number, check_type
 from skytide.forecasting import Holt, ahead
 
 LATENCY_WEIGHT = 0.5  # weight of the newest sample in the average latency of a split
@@ -53,16 +53,16 @@ class Admission:
 
     def __post_init__(self) -> None:
         """Refuse what cannot be planned with."""
-        kind_of("strategy", self.strategy, Strategy, reason="not a strategy", remedy="choose one, as Drfm()")
-        kind_of("holt", self.holt, Holt, reason="not Holt's method", remedy="give its weights, as Holt(level=0.5, trend=0.1)")
-        real("capacity_hz", self.capacity_hz, above=0, meaning="tuples per second, more than 0")
-        real("bound_s", self.bound_s, above=0, meaning="seconds, more than 0")
-        real("period_s", self.period_s, above=0, meaning="seconds, more than 0")
-        real("fill", self.fill, above=0, up_to=1, meaning="a share of the capacity, above 0 and up to 1")
-        whole("ahead", self.ahead, 1)
-        yes_or_no("early", self.early)
+        check_type("strategy", self.strategy, Strategy, reason="not a strategy", remedy="choose one, as Drfm()")
+        check_type("holt", self.holt, Holt, reason="not Holt's method", remedy="give its weights, as Holt(level=0.5, trend=0.1)")
+        check_number("capacity_hz", self.capacity_hz, above=0, meaning="tuples per second, more than 0")
+        check_number("bound_s", self.bound_s, above=0, meaning="seconds, more than 0")
+        check_number("period_s", self.period_s, above=0, meaning="seconds, more than 0")
+        check_number("fill", self.fill, above=0, up_to=1, meaning="a share of the capacity, above 0 and up to 1")
+        check_integer("ahead", self.ahead, 1)
+        check_bool("early", self.early)
         if self.max_splits is not None:
-            whole("max_splits", self.max_splits, 1)
+            check_integer("max_splits", self.max_splits, 1)
 
     def build(self, resume: State | None = None) -> "Planner":
         """Return a planner, or one that continues from a snapshot."""
@@ -106,7 +106,7 @@ class Planner:
         """Return which split reads each stream from now on; `capacity_hz` is the measured capacity of a split, if there is one."""
         if capacity_hz is None:
             capacity_hz = self._config.capacity_hz
-        real("capacity_hz", capacity_hz, above=0, meaning="tuples per second, more than 0")
+        check_number("capacity_hz", capacity_hz, above=0, meaning="tuples per second, more than 0")
         streams, strategy = self._streams, self._config.strategy
         streams.align(sample.names)
         arrived, waiting = (column[streams.order].astype(np.int64) for column in (sample.arrived, sample.waiting))

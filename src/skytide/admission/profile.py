@@ -7,7 +7,7 @@ from math import nan
 from typing import Any, Self
 
 from skytide.errors import InvalidInput
-from skytide.errors.checks import brief, is_finite, one_of, refused
+from skytide.errors.checks import brief, check_choice, is_finite, refused
 from skytide.windows import duration_us
 
 TRANSITIONS = ("jump", "trend")
@@ -89,7 +89,7 @@ class Profile:
         if self.growth_hz_per_s is not None and not is_finite(self.growth_hz_per_s):
             raise refused("growth_hz_per_s", self.growth_hz_per_s, "not a growth", "give the change of the rate per second")
         if self.transition is not None:
-            one_of("transition", self.transition, TRANSITIONS)
+            check_choice("transition", self.transition, TRANSITIONS)
         for name in LENGTHS:
             if (length := getattr(self, name)) is not None:
                 self._set(name, timedelta(microseconds=duration_us(length, name)))
@@ -124,7 +124,7 @@ class Profile:
         if not isinstance(values, Mapping):
             raise refused("values", values, "not names with values", 'write, for instance, {"max_hz": 40}')
         for name in values:
-            one_of("characteristic", name, CHARACTERISTICS)
+            check_choice("characteristic", name, CHARACTERISTICS)
         return cls(**values)
 
     def _set(self, name: str, value: Any) -> None:

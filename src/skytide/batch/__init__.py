@@ -1,11 +1,12 @@
 """One micro-batch of a continuous query as a pure machine, which Spark and the simulator carry out."""
 
+from skytide.batch.delivery import Delivery, InPlace, InSource, InSplits, Sent
 from skytide.batch.events import (
+    BatchEvent,
     BatchStarted,
     Commit,
     Committed,
     Emit,
-    Event,
     Instruction,
     KeysReported,
     PanesReported,
@@ -22,19 +23,20 @@ from skytide.batch.keying import Keying
 from skytide.batch.machine import Machine
 from skytide.batch.pacing import POLL_US, Pace
 from skytide.batch.reports import PanePart, PaneReport, PaneTaskReport, Piece, StepReport, WindowFound, WindowReport
-from skytide.batch.rules import Rules
+from skytide.batch.rules import BatchRules
 from skytide.batch.spreading import DRIVER_S, OnDriver, OneTask, Slices
 from skytide.batch.state import OpenPane, Output, State
-from skytide.batch.ways import InPlace, InSource, InSplits, Sent, Way
 
 __all__ = [
     "DRIVER_S",
     "POLL_US",
+    "BatchEvent",
+    "BatchRules",
     "BatchStarted",
     "Commit",
     "Committed",
+    "Delivery",
     "Emit",
-    "Event",
     "InPlace",
     "InSource",
     "InSplits",
@@ -55,7 +57,6 @@ __all__ = [
     "ReadAgain",
     "Record",
     "Restarted",
-    "Rules",
     "RunKeys",
     "RunPanes",
     "RunWindows",
@@ -64,7 +65,6 @@ __all__ = [
     "State",
     "StepReport",
     "StreamEnded",
-    "Way",
     "WindowFound",
     "WindowReport",
     "WindowsReported",

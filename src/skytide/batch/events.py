@@ -73,7 +73,7 @@ class Committed:
     at_s: float
 
 
-Event = BatchStarted | PanesReported | WindowsReported | KeysReported | StreamEnded | Restarted | Committed
+BatchEvent = BatchStarted | PanesReported | WindowsReported | KeysReported | StreamEnded | Restarted | Committed
 
 
 @dataclass(frozen=True)

@@ -38,14 +38,14 @@ class Keying:
     def run(self, state: State, ended: range, windows: Windows) -> RunKeys | None:
         """Return what slots do with the panes that are closed, or None if there is nothing to do."""
         keyed, until_us = self.begun(state), windows.end_us(ended[-1])
-        closed = {pane: known for pane, known in sorted(state.open.items()) if pane <= ended[-1]}
+        closed = {pane: open_pane for pane, open_pane in sorted(state.open.items()) if pane <= ended[-1]}
         if not closed and (keyed.due_us is None or keyed.due_us > until_us):
             return None
         return RunKeys(
             sequence=state.sequence,
             since_us=keyed.until_us,
             until_us=until_us,
-            pieces=tuple(piece for known in closed.values() for piece in known.pieces),
+            pieces=tuple(piece for open_pane in closed.values() for piece in open_pane.pieces),
             keyed=replace(keyed, rebalancer={}),  # no slot asks for it
         )
 
@@ -64,7 +64,7 @@ class Keying:
         )
         return replace(
             state,
-            open={pane: known for pane, known in state.open.items() if pane > ended[-1]},
+            open={pane: open_pane for pane, open_pane in state.open.items() if pane > ended[-1]},
             keyed=keyed,
             clock=state.clock.emitted(ended),
             late_reported=state.clock.late,
@@ -76,11 +76,11 @@ class Keying:
         """Return the state with the table for the next batch, and why it is that one; `now`: somebody asked for it."""
         if state.keyed is None:
             return replace(state, keyed=self._first(slots)), ""
-        known = state.keyed
+        before = state.keyed
         rebalancer = replace(self.rebalancer, threshold=self.rebalancer.target) if now else self.rebalancer
-        logic = rebalancer.build(known.rebalancer or None)
-        moves = logic.plan(known.table, slots, _loads(reports, len(known.table.slots)) if reports else None)
-        keyed = replace(known.routed(moves.table, len(moves.moved)), rebalancer=logic.snapshot())
+        logic = rebalancer.build(before.rebalancer or None)
+        moves = logic.plan(before.table, slots, _loads(reports, len(before.table.slots)) if reports else None)
+        keyed = replace(before.routed(moves.table, len(moves.moved)), rebalancer=logic.snapshot())
         return replace(state, keyed=keyed), _named(moves.reason, names_of(reports))
 
 
@@ -98,6 +98,6 @@ def _named(reason: str, names: dict[int, str]) -> str:
 
 def _loads(reports: Sequence[SlotReport], groups: int) -> Loads:
     tuples = [0.0] * groups
-    for group, count in (each for report in reports for each in report.loads.items()):
+    for group, count in (load for report in reports for load in report.loads.items()):
         tuples[group] = float(count)
-    return Loads(tuples, tuple(each for report in reports for each in report.heavy.items()))
+    return Loads(tuples, tuple(load for report in reports for load in report.heavy.items()))

@@ -10,12 +10,13 @@ changed around it meanwhile; one that was cut off before has emitted nothing, an
 
 from dataclasses import dataclass, replace
 
+from skytide.batch.delivery import InSource
 from skytide.batch.events import (
+    BatchEvent,
     BatchStarted,
     Commit,
     Committed,
     Emit,
-    Event,
     Instruction,
     KeysReported,
     PanesReported,
@@ -28,11 +29,10 @@ from skytide.batch.events import (
 )
 from skytide.batch.open_panes import reached_us, rows_of, windows_ahead, with_parts, within_bounds
 from skytide.batch.reports import PaneReport, WindowReport
-from skytide.batch.rules import Rules
+from skytide.batch.rules import BatchRules
 from skytide.batch.spreading import Spreader
-from skytide.batch.standing import with_keys, with_load, with_state
 from skytide.batch.state import OpenPane, Output, State
-from skytide.batch.ways import InSource
+from skytide.batch.status import with_keys, with_load, with_state
 from skytide.batch.window_rows import window_rows
 from skytide.keyed import SlotReport
 from skytide.records import Status
@@ -66,7 +66,7 @@ class _Batch:
 class Machine:
     """Decides what happens in batch after batch."""
 
-    def __init__(self, rules: Rules, latest: State, at_s: float) -> None:
+    def __init__(self, rules: BatchRules, latest: State, at_s: float) -> None:
         """Begin with the latest state of the query, if it ran before."""
         self.rules = rules
         self.pane_slots = rules.pane_slots
@@ -86,7 +86,7 @@ class Machine:
         self.pane_slots = pane_slots or self.pane_slots
         self.spreader.slots = window_slots or self.spreader.slots
 
-    def on(self, event: Event) -> list[Instruction]:
+    def on(self, event: BatchEvent) -> list[Instruction]:
         """Return what has to be done now, in order; its outcome is the next event."""
         match event:
             case BatchStarted():
@@ -110,7 +110,7 @@ class Machine:
         if event.recorded is not None:
             # After the sinks: what was decided has to come out even if the input can no longer be read.
             missing = _emission(event.recorded) if event.recorded.sequence > event.emitted else []
-            is_read = self.rules.input_has_state and not isinstance(self.rules.way, InSource)
+            is_read = self.rules.input_has_state and not isinstance(self.rules.delivery, InSource)
             return [*missing, ReadAgain()] if is_read else missing
         period_s = max(event.at_s - self._began_s, self.rules.trigger_s or 0.0, MIN_PERIOD_S)
         self._began_s = event.at_s
@@ -137,7 +137,7 @@ class Machine:
         )
         router = rules.router(before)
         measured = self._learn(router, event, state)
-        state = replace(state, pane_slots=self.pane_slots, router={rules.way.splitting.name: router.snapshot()})
+        state = replace(state, pane_slots=self.pane_slots, router={rules.delivery.splitting.name: router.snapshot()})
         self._seen = report, router, measured
         self._batch = replace(self._batch, state=state, report=report)
         return self._end_windows(event.at_s)
@@ -177,8 +177,8 @@ class Machine:
             RunWindows(
                 sequence=state.sequence,
                 ended=span,
-                panes={pane: known.pieces for pane, known in closed.items()},
-                tuples={pane: known.tuples for pane, known in closed.items()},
+                panes={pane: open_pane.pieces for pane, open_pane in closed.items()},
+                tuples={pane: open_pane.tuples for pane, open_pane in closed.items()},
                 memory=state.memory,
                 spreading=spreading,
             )
@@ -190,7 +190,7 @@ class Machine:
         if report:
             closed = _closed(state, windows, self._batch.span)
             self.spreader.measured(report.busy_s, rows_of(closed), state.memory_rows)
-            open_ = {pane: known for pane, known in state.open.items() if pane not in closed}
+            open_ = {pane: open_pane for pane, open_pane in state.open.items() if pane not in closed}
             state = replace(state, memory=report.memory, memory_rows=report.memory_rows, open=open_)
         if self._batch.span:
             late = state.clock.late - state.late_reported
@@ -222,7 +222,7 @@ class Machine:
         """Tell the router what its slots did, and return their utilisation."""
         assert self._batch is not None
         report, windows = event.report, self.rules.windows
-        router.renumber(self.rules.way.slots_of(report, len(router.slots)))
+        router.renumber(self.rules.delivery.slots_of(report, len(router.slots)))
         for (pane, slot), tuples in sorted(report.sent().items()):
             if not state.clock.is_ahead(pane, windows):  # a few tuples far ahead, which say nothing about the sizes of panes
                 router.record(pane, slot, tuples)
@@ -258,7 +258,7 @@ class Machine:
 def _closed(state: State, windows: Windows, out: range) -> dict[int, OpenPane]:
     """Return the open panes that no window after these can hold."""
     stop = windows.panes_of(out[-1]).stop if out else 0
-    return {pane: known for pane, known in state.open.items() if out and pane < stop}
+    return {pane: open_pane for pane, open_pane in state.open.items() if out and pane < stop}
 
 
 def _emission(state: State) -> list[Instruction]:

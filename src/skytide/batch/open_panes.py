@@ -14,11 +14,11 @@ MAX_AHEAD = 1_000
 
 def with_parts(open_: dict[int, OpenPane], report: PaneReport) -> dict[int, OpenPane]:
     """Return the open panes with what tasks added to them."""
-    known = dict(open_)
+    panes = dict(open_)
     for part in report.parts:
-        before = known.get(part.pane, OpenPane())
-        known[part.pane] = OpenPane(before.tuples + part.tuples, (*before.pieces, part.piece))
-    return known
+        before = panes.get(part.pane, OpenPane())
+        panes[part.pane] = OpenPane(before.tuples + part.tuples, (*before.pieces, part.piece))
+    return panes
 
 
 def within_bounds(state: State, windows: Windows) -> State:
@@ -31,7 +31,7 @@ def within_bounds(state: State, windows: Windows) -> State:
     needed = {copies_of(piece.file) for pane in ahead if pane not in beyond for piece in state.open[pane].pieces}
     return replace(
         state,
-        open={pane: known for pane, known in state.open.items() if pane not in beyond},
+        open={pane: open_pane for pane, open_pane in state.open.items() if pane not in beyond},
         invalid=state.invalid + sum(state.open[pane].tuples for pane in beyond),
         suspects=tuple(name for name in state.suspects if name in needed),
         output=output,
@@ -64,15 +64,15 @@ def windows_ahead(panes: Iterable[int], windows: Windows, leap_us: int) -> tuple
     >>> windows_ahead([3, 5, 90], Windows(length_us=20, slide_us=10), leap_us=10)
     (range(2, 6), range(89, 91))
     """
-    found: list[range] = []
+    spans: list[range] = []
     for pane in sorted(panes):
         mine = range(windows.first_of_pane(pane), windows.last_of_pane(pane) + 1)
-        if found and windows.pane_start_us(pane) - windows.end_us(found[-1].stop - 1) <= leap_us:
-            mine = range(found.pop().start, mine.stop)
-        found.append(mine)
-    return tuple(found)
+        if spans and windows.pane_start_us(pane) - windows.end_us(spans[-1].stop - 1) <= leap_us:
+            mine = range(spans.pop().start, mine.stop)
+        spans.append(mine)
+    return tuple(spans)
 
 
 def rows_of(panes: dict[int, OpenPane]) -> int:
     """Return how many rows the partial results of panes have."""
-    return sum(piece.rows for known in panes.values() for piece in known.pieces)
+    return sum(piece.rows for open_pane in panes.values() for piece in open_pane.pieces)

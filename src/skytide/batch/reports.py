@@ -58,10 +58,10 @@ class PaneTaskReport:
     @staticmethod
     def from_text(text: str) -> "PaneTaskReport":
         """Return the report that a text holds."""
-        known = json.loads(text)
-        parts = tuple(PanePart(pane, tuples, Piece(*piece)) for pane, tuples, *piece in known["parts"])
-        arrivals, keys = arrivals_from_json(known["arrivals"]), Frequencies.from_json(known["keys"])
-        return PaneTaskReport(**{**known, "arrivals": arrivals, "parts": parts, "keys": keys})
+        fields = json.loads(text)
+        parts = tuple(PanePart(pane, tuples, Piece(*piece)) for pane, tuples, *piece in fields["parts"])
+        arrivals, keys = arrivals_from_json(fields["arrivals"]), Frequencies.from_json(fields["keys"])
+        return PaneTaskReport(**{**fields, "arrivals": arrivals, "parts": parts, "keys": keys})
 
 
 def arrivals_to_json(arrivals: Arrivals) -> dict[str, Any]:
@@ -70,13 +70,13 @@ def arrivals_to_json(arrivals: Arrivals) -> dict[str, Any]:
     return {**vars(arrivals), "crowds": crowds, "delays": [[at, n] for at, n in enumerate(arrivals.delays) if n]}
 
 
-def arrivals_from_json(known: dict[str, Any]) -> Arrivals:
+def arrivals_from_json(fields: dict[str, Any]) -> Arrivals:
     """Return arrivals from what `arrivals_to_json` returned."""
     delays = [0] * BUCKETS
-    for at, n in known["delays"]:
+    for at, n in fields["delays"]:
         delays[at] = n
-    crowds = tuple(Crowd(*crowd) for crowd in known["crowds"])
-    return Arrivals(**{**known, "crowds": crowds, "delays": tuple(delays), "far_delays_us": tuple(known["far_delays_us"])})
+    crowds = tuple(Crowd(*crowd) for crowd in fields["crowds"])
+    return Arrivals(**{**fields, "crowds": crowds, "delays": tuple(delays), "far_delays_us": tuple(fields["far_delays_us"])})
 
 
 @dataclass(frozen=True)
@@ -104,27 +104,27 @@ class PaneReport:
         """Return what came in with the batch."""
         whole = Arrivals()
         for task in self.tasks:
-            whole = whole.beside(task.arrivals, leap_us)
+            whole = whole.merged(task.arrivals, leap_us)
         return whole
 
     def keys(self) -> Frequencies:
         """Return how often keys came with the batch."""
         whole = Frequencies()
         for task in self.tasks:
-            whole = whole.beside(task.keys)
+            whole = whole.merged(task.keys)
         return whole
 
-    def files(self, kind: str) -> tuple[str, ...]:
-        """Return the files of a kind: "late", "invalid" or "suspect"."""
-        return tuple(name for task in self.tasks if (name := getattr(task, f"{kind}_file")))
+    def files(self, output: str) -> tuple[str, ...]:
+        """Return the files of an output: "late", "invalid" or "suspect"."""
+        return tuple(name for task in self.tasks if (name := getattr(task, f"{output}_file")))
 
     def sent(self) -> dict[tuple[int, int], int]:
         """Return the tuples of each pane and slot."""
-        found: dict[tuple[int, int], int] = {}
+        tuples: dict[tuple[int, int], int] = {}
         for task in self.tasks:
             for part in task.parts:
-                found[part.pane, task.slot] = found.get((part.pane, task.slot), 0) + part.tuples
-        return found
+                tuples[part.pane, task.slot] = tuples.get((part.pane, task.slot), 0) + part.tuples
+        return tuples
 
     def uses(self, slots: Iterable[int]) -> list[SlotUse]:
         """Return what each slot did: in a batch all that was sent to a slot is done when it ends."""
@@ -157,13 +157,13 @@ class WindowReport:
 
     def to_text(self) -> str:
         """Return the report as it travels."""
-        return json.dumps({**vars(self), "windows": [list(vars(found).values()) for found in self.windows]})
+        return json.dumps({**vars(self), "windows": [list(vars(window).values()) for window in self.windows]})
 
     @staticmethod
     def from_text(text: str) -> "WindowReport":
         """Return the report that a text holds."""
-        known = json.loads(text)
-        return WindowReport(**{**known, "windows": tuple(WindowFound(*found) for found in known["windows"])})
+        fields = json.loads(text)
+        return WindowReport(**{**fields, "windows": tuple(WindowFound(*window) for window in fields["windows"])})
 
 
 @dataclass(frozen=True)

@@ -2,23 +2,23 @@
 
 from dataclasses import dataclass, field
 
+from skytide.batch.delivery import Delivery, InPlace, InSource
 from skytide.batch.events import RunPanes
 from skytide.batch.keying import Keying
 from skytide.batch.spreading import DRIVER_S, WORTH_S
 from skytide.batch.state import State
-from skytide.batch.ways import InPlace, InSource, Way
 from skytide.lateness import Slack, SlackLogic
 from skytide.routing import Router
 from skytide.windows import Windows
 
 
 @dataclass(frozen=True)
-class Rules:
+class BatchRules:
     """What a continuous query decides by: set at its start, the same for every batch."""
 
     windows: Windows
     slack: Slack
-    way: Way = field(default_factory=InPlace)
+    delivery: Delivery = field(default_factory=InPlace)
     pane_slots: int = 2
     window_slots: int = 1
     can_spread: bool = False
@@ -34,7 +34,7 @@ class Rules:
 
     def router(self, before: State) -> Router:
         """Return the router as a batch that starts from a state finds it."""
-        strategy, slots = self.way.splitting, before.pane_slots or self.pane_slots
+        strategy, slots = self.delivery.splitting, before.pane_slots or self.pane_slots
         router = strategy.build(slots, before.router.get(strategy.name))
         router.renumber(slots)
         return router
@@ -45,7 +45,7 @@ class Rules:
 
     def least_slack_us(self, before: State) -> int:
         """Return how long to wait at least: one window if delays are learned, but nothing has come yet to measure the first batch against."""
-        unknown = self.slack.is_learned and before.clock.newest_us is None and not isinstance(self.way, InSource)
+        unknown = self.slack.is_learned and before.clock.newest_us is None and not isinstance(self.delivery, InSource)
         return self.windows.length_us if unknown else 0
 
     def run_panes(self, before: State) -> RunPanes:
@@ -57,5 +57,5 @@ class Rules:
             leap_us=before.clock.leap_us(self.windows),
             out_us=before.clock.out_us(self.windows),
             slots=before.pane_slots or self.pane_slots,
-            router=before.router.get(self.way.splitting.name),
+            router=before.router.get(self.delivery.splitting.name),
         )

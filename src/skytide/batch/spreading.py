@@ -68,8 +68,8 @@ class Spreader:
 
     def measured(self, busy_s: float, new_rows: int, memory_rows: int) -> None:
         """Learn from what the work really cost."""
-        if found := self._units(new_rows, memory_rows):
-            self._unit_s += (busy_s / found - self._unit_s) * LEARNED
+        if units := self._units(new_rows, memory_rows):
+            self._unit_s += (busy_s / units - self._unit_s) * LEARNED
 
     def _units(self, new_rows: int, memory_rows: int) -> int:
         """Return how many pairs of rows have to be compared; rows, if the query compares none."""

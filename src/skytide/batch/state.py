@@ -5,7 +5,7 @@ from typing import Any
 
 from skytide.batch.reports import Piece
 from skytide.keyed import KeyedState
-from skytide.lateness import Clock
+from skytide.lateness import StreamClock
 from skytide.records import WindowRow
 
 
@@ -47,7 +47,7 @@ class State:
     """The number of the latest output: that of the batch, plus one for each flush so far."""
     flushed: bool = False
     """Whether the stream had ended, and this output holds its last windows."""
-    clock: Clock = field(default_factory=Clock)
+    clock: StreamClock = field(default_factory=StreamClock)
     slack: dict[str, Any] = field(default_factory=dict)
     """The state of the slack, by method: another method starts anew."""
     router: dict[str, Any] = field(default_factory=dict)
@@ -86,8 +86,8 @@ class State:
         files = sorted({piece.file for pane in self.open.values() for piece in pane.pieces})
         numbers = {name: number for number, name in enumerate(files)}
         open_ = {
-            pane: [known.tuples, [[numbers[piece.file], piece.at, piece.batches, piece.rows] for piece in known.pieces]]
-            for pane, known in self.open.items()
+            pane: [open_pane.tuples, [[numbers[piece.file], piece.at, piece.batches, piece.rows] for piece in open_pane.pieces]]
+            for pane, open_pane in self.open.items()
         }
         output = {**vars(self.output), "rows": [list(vars(row).values()) for row in self.output.rows]}
         keyed = self.keyed and self.keyed.to_json()
@@ -96,17 +96,17 @@ class State:
     @staticmethod
     def from_json(values: dict[str, Any]) -> "State":
         """Return the state from what `to_json` returned."""
-        known = dict(values)
-        files = known.pop("files")
-        known["clock"] = Clock.from_json(known["clock"])
-        known["suspects"] = tuple(known["suspects"])
-        known["open"] = {
+        fields = dict(values)
+        files = fields.pop("files")
+        fields["clock"] = StreamClock.from_json(fields["clock"])
+        fields["suspects"] = tuple(fields["suspects"])
+        fields["open"] = {
             int(pane): OpenPane(tuples, tuple(Piece(files[number], *piece) for number, *piece in pieces))
-            for pane, (tuples, pieces) in known["open"].items()
+            for pane, (tuples, pieces) in fields["open"].items()
         }
-        known["keyed"] = known["keyed"] and KeyedState.from_json(known["keyed"])
-        output: dict[str, Any] = known["output"]
+        fields["keyed"] = fields["keyed"] and KeyedState.from_json(fields["keyed"])
+        output: dict[str, Any] = fields["output"]
         rows = tuple(WindowRow(*row) for row in output["rows"])
         lists = {name: tuple(value) for name, value in output.items() if isinstance(value, list)}
-        known["output"] = Output(**{**output, **lists, "rows": rows})
-        return State(**known)
+        fields["output"] = Output(**{**output, **lists, "rows": rows})
+        return State(**fields)

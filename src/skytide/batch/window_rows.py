@@ -12,10 +12,10 @@ MAX_EMPTY_ROWS = 1_000
 
 
 def window_rows(
-    windows: Windows, out: Sequence[range], found: Sequence[WindowFound], late: int, at_s: float
+    windows: Windows, out: Sequence[range], reported: Sequence[WindowFound], late: int, at_s: float
 ) -> tuple[WindowRow, ...]:
     """Return a row for each window that comes out; if many are empty, one for each run of empty ones."""
-    one_by_one = sum(map(len, out)) - len(found) <= MAX_EMPTY_ROWS
+    one_by_one = sum(map(len, out)) - len(reported) <= MAX_EMPTY_ROWS
     rows: list[WindowRow] = []
 
     def add(first: int, count: int, tuples: int = 0, kept: int = 0) -> None:
@@ -28,13 +28,13 @@ def window_rows(
         for window in range(first, stop, step):
             add(window, step)
 
-    left = deque(found)
+    left = deque(reported)
     for some in out:
         next_window = some.start
         while left and left[0].window < some.stop:
-            each = left.popleft()
-            add_empty(next_window, each.window)
-            add(each.window, 1, each.tuples, each.kept)
-            next_window = each.window + 1
+            item = left.popleft()
+            add_empty(next_window, item.window)
+            add(item.window, 1, item.tuples, item.kept)
+            next_window = item.window + 1
         add_empty(next_window, some.stop)
     return tuple(rows)

@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from skytide import __version__
-from skytide.cli.place import with_place
+from skytide.cli.endpoint import with_endpoint
 from skytide.errors import SkytideError
 
 COMMANDS = "skytide.commands"
@@ -21,7 +21,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command, and return its exit status."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     commands = {command.name: command for command in entry_points(group=COMMANDS)}
-    options = _parser(commands, words[:1]).parse_args([*words[:1], *with_place(words[1:])])
+    options = _parser(commands, words[:1]).parse_args([*words[:1], *with_endpoint(words[1:])])
     try:
         return options.run(options) or 0
     except SkytideError as error:

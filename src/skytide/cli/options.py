@@ -1,20 +1,14 @@
 """Options that several commands have."""
 
 import argparse
-from pathlib import Path
 
-from skytide.cli.place import HERE, place
+from skytide.cli.endpoint import HERE, endpoint
 
 
 def add_serve(parser: argparse.ArgumentParser) -> None:
     """Let a command show a live page."""
     text = "show a live page meanwhile, on this machine, or at another ADDRESS for those who have the token that is printed"
-    parser.add_argument("--serve", type=place, metavar="ADDRESS:PORT", nargs="?", const=HERE, help=text)
-
-
-def add_out(parser: argparse.ArgumentParser) -> None:
-    """Let a command write its results to another folder."""
-    parser.add_argument("--out", type=Path, default=Path("out"), help="folder for the results (default: %(default)s)")
+    parser.add_argument("--serve", type=endpoint, metavar="ADDRESS:PORT", nargs="?", const=HERE, help=text)
 
 
 def span(text: str) -> tuple[int, int]:

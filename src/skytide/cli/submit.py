@@ -18,8 +18,8 @@ from types import FrameType
 from typing import Any
 from urllib.parse import quote
 
+from skytide.cli.endpoint import Endpoint
 from skytide.cli.folders import writable
-from skytide.cli.place import Place
 from skytide.control import Guard, controller_of
 from skytide.errors import InvalidInput
 from skytide.loop.recording import is_recording
@@ -43,8 +43,8 @@ def run(
     mode: Mode,
     store: Path | None,
     history: Path | None = None,
-    serve: Place | None = None,
-    metrics: Place | None = None,
+    serve: Endpoint | None = None,
+    metrics: Endpoint | None = None,
 ) -> int:
     """Run the script, and return its exit status."""
     if not script.is_file():
@@ -69,7 +69,7 @@ def run(
             kept = store and store / f"{_file_name(query)}.json"
             scaler = autoscale(query, controller, executors, interval=interval, mode=mode, store=kept, on_event=_Printer(query))
         except Exception as refused:  # the query belongs to the script, and goes on
-            _say(f"not scaled: {refused}")
+            _print(f"not scaled: {refused}")
             return
         scalers[_file_name(query)] = scaler
         show(scaler)
@@ -89,7 +89,7 @@ def _save(folder: Path | None, scalers: dict[str, Scaler]) -> None:
         path = _free(folder, name)  # type: ignore[arg-type]
         scaler.history().save(path)
         if path.stem != name:
-            _say(f"the history is in {path}: {name}.parquet is no recording of an auto-scaler")
+            _print(f"the history is in {path}: {name}.parquet is no recording of an auto-scaler")
 
 
 def _free(folder: Path, name: str) -> Path:
@@ -121,7 +121,7 @@ class _CtrlC:
 
     def _on_signal(self, _: int, __: FrameType | None) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        _say("Ctrl-C: all queries end after their current batch; press it again to abort")
+        _print("Ctrl-C: all queries end after their current batch; press it again to abort")
         threading.Thread(target=self._end, daemon=True).start()  # the main thread may be in the middle of a call to Spark
 
     def _end(self) -> None:
@@ -133,22 +133,22 @@ class _CtrlC:
 class _Show:
     """Shows queries and auto-scalers where that is wanted, and prints where."""
 
-    def __init__(self, serve: Place | None, metrics: Place | None) -> None:
+    def __init__(self, serve: Endpoint | None, metrics: Endpoint | None) -> None:
         self._serve, self._metrics, self._printed = serve, metrics, set[str]()
 
     def __call__(self, shown: Run | Scaler) -> None:
         try:
             if self._serve is not None:
-                self._say("live page", shown.serve(self._serve.address, self._serve.port).url)
+                self._print("live page", shown.serve(self._serve.address, self._serve.port).url)
             if self._metrics is not None and self._metrics.port is not None:
-                self._say("metrics", shown.metrics(self._metrics.port, self._metrics.address).url)
+                self._print("metrics", shown.metrics(self._metrics.port, self._metrics.address).url)
         except Exception as refused:  # as with scaling, the query goes on
-            self._say("not shown", str(refused))
+            self._print("not shown", str(refused))
 
-    def _say(self, what: str, text: str) -> None:
+    def _print(self, what: str, text: str) -> None:
         if text not in self._printed:
             self._printed.add(text)
-            _say(f"{what}: {text}")
+            _print(f"{what}: {text}")
 
 
 class _Printer:
@@ -161,7 +161,7 @@ class _Printer:
 
     def __call__(self, event: ScalingEvent) -> None:
         with self.lock:
-            _say(f"{self._name}: {event}")
+            _print(f"{self._name}: {event}")
 
 
 def _run_as_main(script: Path, arguments: Sequence[str]) -> int:
@@ -201,5 +201,5 @@ def _file_name(query: Any) -> str:
     return f"{name[:MAX_NAME]}-{hashlib.blake2b(name.encode(), digest_size=8).hexdigest()}"
 
 
-def _say(text: str) -> None:
+def _print(text: str) -> None:
     print(f"skytide: {text}", file=sys.stderr, flush=True)

@@ -23,7 +23,16 @@ class ControllerLogic(ABC):
 
 
 class Controller(ABC):
-    """A way to choose the size of a query, preferably a frozen dataclass."""
+    """A way to choose the size of a query. To write one of your own, derive from this class, preferably as a frozen dataclass.
+
+    Examples
+    --------
+    >>> from skytide.control import Fuzzy
+    >>> isinstance(Fuzzy(), Controller), isinstance(Fuzzy().build(), ControllerLogic)
+    (True, True)
+
+    More in [scaling.md](scaling.md).
+    """
 
     former_name: ClassVar[str] = ""
     """What its class was called when it first learned something; empty if that is its present name."""

@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 from skytide.errors import InvalidInput
-from skytide.errors.checks import brief, is_real, is_whole, refused, yes_or_no
+from skytide.errors.checks import brief, check_bool, is_integer, is_real, refused
 from skytide.records import Allocation, Decision, Evaluation
 from skytide.windows import Duration, duration_s
 
@@ -68,7 +68,7 @@ class Guard:
 
     def __post_init__(self) -> None:
         """Refuse limits that make no sense."""
-        if not (is_whole(self.minimum, 1) and is_whole(self.maximum, self.minimum)):
+        if not (is_integer(self.minimum, 1) and is_integer(self.maximum, self.minimum)):
             raise InvalidInput(
                 value=f"minimum={brief(self.minimum)}, maximum={brief(self.maximum)}",
                 reason="there must be at least one worker, and no more than the maximum",
@@ -78,7 +78,7 @@ class Guard:
             raise refused("step_factor", self.step_factor, "nothing could change", "choose a number above 1")
         for name in ("scale_down_after", "cool_down", "stale_after"):
             duration_s(getattr(self, name), name)
-        yes_or_no("notice_no_help", self.notice_no_help)
+        check_bool("notice_no_help", self.notice_no_help)
         if not isinstance(self.maintenance, tuple | list):
             raise refused("maintenance", self.maintenance, "not a list of times of day", 'write (("02:00", "03:30"),)')
         for span in self.maintenance:

@@ -72,9 +72,11 @@ class WorkersByLoad(Controller):
     """Chooses the number of workers by the verdicts on each; load is assumed to be divisible."""
 
     lower: float = 0.3
+    """A worker with less load may be released."""
     upper: float = 0.8
+    """A worker with more load gives some away."""
     target: float = 0.6
-    """Loads of a worker: below `lower` it may be released, above `upper` it gives load away until `target` is left."""
+    """The load that it keeps then."""
     grace: Duration | int = "30 s"
     """How long workers that a change affected are left alone."""
 

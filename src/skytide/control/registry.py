@@ -13,7 +13,7 @@ from skytide.control.controllers.static import Static
 from skytide.control.controllers.thresholds import GlobalThresholds, LocalThresholds
 from skytide.control.controllers.utilisation import UtilisationThresholds
 from skytide.errors import InvalidInput
-from skytide.errors.checks import brief, words
+from skytide.errors.checks import brief, check_text
 from skytide.errors.deprecation import warn_renamed
 
 MAX_DIGITS = 9  # of a number of workers
@@ -70,7 +70,7 @@ def controller_of(text: str) -> Controller:
     >>> controller_of("mpc:2 s").bound_s, controller_of("static:4").workers, controller_of("fuzzy")
     (2.0, 4, Fuzzy(maximum=None))
     """
-    words("controller", text, "mpc")
+    check_text("controller", text, "mpc")
     name, _, option = text.partition(":")
     if name in FORMER_NAMES:
         warn_renamed(f"controller {name!r}", repr(FORMER_NAMES[name]))

@@ -2,12 +2,29 @@
 
 
 class SkytideError(Exception):
-    """What every error raised by skytide derives from."""
+    """What every error raised by skytide derives from.
+
+    Examples
+    --------
+    >>> issubclass(InvalidInput, SkytideError), issubclass(InvalidInput, ValueError)
+    (True, True)
+    """
 
 
 class InvalidInput(SkytideError, ValueError):
     """A value that was refused at the border.
 
+    Parameters
+    ----------
+    value
+        What was refused, as it was written.
+    reason
+        Why.
+    remedy
+        What to write instead.
+
+    Examples
+    --------
     >>> raise InvalidInput(value='slide="3 s"', reason='longer than window="2 s"', remedy="choose slide <= window")
     Traceback (most recent call last):
     ...

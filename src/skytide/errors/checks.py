@@ -21,13 +21,13 @@ def brief(value: object) -> str:
         return f"the class {value.__name__}"
     try:
         parts = value if isinstance(value, tuple | list | set | frozenset) else (value,)
-        text = repr(value) if all(isinstance(part, _PLAIN) for part in parts) else _kind(value)
+        text = repr(value) if all(isinstance(part, _PLAIN) for part in parts) else _article_and_type(value)
     except ValueError:  # Python does not write numbers of thousands of digits
-        text = _kind(value)
+        text = _article_and_type(value)
     return text if len(text) <= MAX_BRIEF else f"{text[:MAX_BRIEF]}..."
 
 
-def _kind(value: object) -> str:
+def _article_and_type(value: object) -> str:
     name = type(value).__name__
     return f"{'an' if name[0].lower() in 'aeiou' else 'a'} {name}"
 
@@ -43,7 +43,7 @@ def refused(name: str, value: object, reason: str, remedy: str) -> InvalidInput:
     return InvalidInput(value=f"{name}={brief(value)}", reason=reason, remedy=remedy)
 
 
-def is_whole(value: object, least: int = -MAX_COUNT, most: int | None = None) -> bool:
+def is_integer(value: object, least: int = -MAX_COUNT, most: int | None = None) -> bool:
     """Return whether this is a whole number from `least` to `most`; True and False are not."""
     return (
         isinstance(value, Integral) and not isinstance(value, bool) and least <= int(value) <= (MAX_COUNT if most is None else most)
@@ -63,53 +63,53 @@ def is_finite(value: object) -> bool:
     return is_real(value) and isfinite(float(value))  # type: ignore[arg-type]
 
 
-def one_of(name: str, value: object, known: Iterable[str]) -> None:
-    """Refuse what is not among the known names.
+def check_choice(name: str, value: object, choices: Iterable[str]) -> None:
+    """Refuse what is not among the choices.
 
-    >>> one_of("pace", "slow", ["real", "fast"])
+    >>> check_choice("pace", "slow", ["real", "fast"])
     Traceback (most recent call last):
     ...
     skytide.errors.InvalidInput: pace='slow': not known; choose one of real, fast
     """
-    known = list(known)
-    if not isinstance(value, str) or value not in known:
-        raise refused(name, value, "not known", f"choose one of {', '.join(known)}")
+    names = list(choices)
+    if not isinstance(value, str) or value not in names:
+        raise refused(name, value, "not known", f"choose one of {', '.join(names)}")
 
 
-def whole(name: str, value: object, least: int, most: int | None = None) -> None:
+def check_integer(name: str, value: object, least: int, most: int | None = None) -> None:
     """Refuse what is not a whole number from `least` to `most`."""
-    if not is_whole(value, least, most):
+    if not is_integer(value, least, most):
         bounds = f"from {least} to {most}" if most else f"of at least {least}, and below 2**63"
         raise refused(name, value, "out of range", f"give a whole number {bounds}")
 
 
-def real(name: str, value: object, *, above: float, up_to: float = inf, meaning: str) -> None:
+def check_number(name: str, value: object, *, above: float, up_to: float = inf, meaning: str) -> None:
     """Refuse what is not a finite number in the half-open range (above, up_to]."""
     if not is_finite(value) or not above < float(value) <= up_to:  # type: ignore[arg-type]
         raise refused(name, value, "out of range", f"give {meaning}")
 
 
-def yes_or_no(name: str, value: object) -> None:
+def check_bool(name: str, value: object) -> None:
     """Refuse what is neither True nor False: "no" would count as true."""
     if not isinstance(value, bool):
         raise refused(name, value, "neither True nor False", "give one of the two")
 
 
-def words(name: str, value: object, example: str) -> None:
+def check_text(name: str, value: object, example: str) -> None:
     """Refuse what is not a text, or is an empty one."""
     if not isinstance(value, str) or not value.strip():
         raise refused(name, value, "not a text, or an empty one", f"give one, for instance {example!r}")
 
 
-def kind_of(name: str, value: object, kind: type | tuple[type, ...], *, reason: str, remedy: str) -> None:
-    """Refuse what is not an object of a kind."""
-    if not isinstance(value, kind):
+def check_type(name: str, value: object, expected: type | tuple[type, ...], *, reason: str, remedy: str) -> None:
+    """Refuse what is not an object of a class, or of one of several."""
+    if not isinstance(value, expected):
         raise refused(name, value, reason, remedy)
 
 
 def positive_us(name: str, value: object, most: int) -> None:
     """Refuse what is not a length of time in whole microseconds, up to `most`."""
-    if not is_whole(value, 1, most):
+    if not is_integer(value, 1, most):
         raise InvalidInput(
             value=f"a {name} of {brief(value)} microseconds",
             reason="out of range",
@@ -125,7 +125,7 @@ def given_if(wanted: bool, name: str, value: object, *, because: str) -> None:
         raise refused(name, value, f"{because} has no {name}", "leave one of the two out")
 
 
-def read_whole(name: str, text: str) -> int:
+def read_integer(name: str, text: str) -> int:
     """Return the whole number that a text is."""
     try:
         return int(text)
@@ -133,7 +133,7 @@ def read_whole(name: str, text: str) -> int:
         raise refused(name, text, "not a whole number", "write digits only") from None
 
 
-def read_real(name: str, text: str) -> float:
+def read_number(name: str, text: str) -> float:
     """Return the number that a text is."""
     try:
         return float(text)

@@ -12,7 +12,7 @@ from statistics import NormalDist
 from typing import Any
 
 from skytide.errors import InvalidInput
-from skytide.errors.checks import brief, is_finite, is_whole
+from skytide.errors.checks import brief, is_finite, is_integer
 
 State = dict[str, Any]
 FORGET = 0.95  # an error 14 steps ago counts half: long enough to estimate a spread, short enough for a stream that becomes rougher
@@ -48,7 +48,7 @@ class ForecasterLogic(ABC):
 
     def forecast(self, k: int, coverage: float = 0.9) -> Forecast:
         """Return the forecast k steps after the latest value. With a coverage of 0 the interval is the mean alone."""
-        if not (is_whole(k, 1) and is_finite(coverage) and 0 <= coverage < 1):
+        if not (is_integer(k, 1) and is_finite(coverage) and 0 <= coverage < 1):
             raise InvalidInput(
                 value=f"forecast({brief(k)}, coverage={brief(coverage)})",
                 reason="not a future step, or not a probability",

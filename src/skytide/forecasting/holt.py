@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from skytide.errors.checks import is_finite, is_whole, refused
+from skytide.errors.checks import is_finite, is_integer, refused
 from skytide.forecasting.forecaster import Forecaster, ForecasterLogic, State
 
 Number = TypeVar("Number", float, NDArray[np.float64])
@@ -112,7 +112,7 @@ class HoltWinters(Forecaster):
     def __post_init__(self) -> None:
         """Refuse invalid seasons and weights."""
         _weights(level=self.level, trend=self.trend, season=self.season)
-        if not is_whole(self.period, 2):
+        if not is_integer(self.period, 2):
             raise refused("period", self.period, "a season has at least two steps", "choose more, or Holt without one")
 
     def build(self, resume: State | None = None) -> ForecasterLogic:

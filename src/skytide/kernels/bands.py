@@ -60,7 +60,7 @@ def _bands(points: Points, begins: Indices, ends: Indices, k: int, later: bool) 
                 wider = np.empty((2 * size, k), np.int64)
                 wider[:size] = blockers
                 blockers = wider
-            new, kept, dropped, found = line[size], 0, 0, 0
+            new, kept, dropped, blocked_by = line[size], 0, 0, 0
             for x in range(size):
                 slot = line[x]
                 side = _compare(points[j], points[row[slot]])
@@ -71,13 +71,13 @@ def _bands(points: Points, begins: Indices, ends: Indices, k: int, later: bool) 
                         dropped += 1
                         continue
                 elif side > 0:
-                    blockers[new, found % k] = row[slot]
-                    found += 1
+                    blockers[new, blocked_by % k] = row[slot]
+                    blocked_by += 1
                 line[kept] = slot
                 kept += 1
             line[kept] = new
             line[kept + 1 : kept + 1 + dropped] = gone[:dropped]
-            row[new], younger[new], older[new] = j, 0, found
+            row[new], younger[new], older[new] = j, 0, blocked_by
             size = kept + 1
         read = max(read, end)
         while len(places) < filled + size:

@@ -32,8 +32,8 @@ def candles(
 
     `ranks` distinguish prices that differ although they are equal in float64.
 
-    >>> found = candles(np.array([1, 2, 3]), np.array([5.0, 9.0, 7.0]), np.array([0, 2]), np.array([3, 2]))
-    >>> found.open.tolist(), found.high.tolist(), found.close.tolist(), found.quotes.tolist(), found.mean.tolist()
+    >>> sticks = candles(np.array([1, 2, 3]), np.array([5.0, 9.0, 7.0]), np.array([0, 2]), np.array([3, 2]))
+    >>> sticks.open.tolist(), sticks.high.tolist(), sticks.close.tolist(), sticks.quotes.tolist(), sticks.mean.tolist()
     ([0, -1], [1, -1], [2, -1], [3, 0], [7.0, nan])
     """
     begins, ends = check_ranges(begins, ends, len(times_us), len(prices), len(prices if ranks is None else ranks))

@@ -75,7 +75,7 @@ def _private_folder() -> str:
     """Return a temporary folder that only this user can write to: whoever can write to it decides what is executed."""
     folder = Path(tempfile.gettempdir(), f"skytide-numba-{os.geteuid()}")
     folder.mkdir(mode=0o700, exist_ok=True)
-    found = folder.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
+    status = folder.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o077:
         raise PermissionError(f"{folder} can be accessed by other users")
     return str(folder)

@@ -40,8 +40,10 @@ def first_dominators(points: Points, rivals: Points, turns: Indices, begins: Ind
     turns = turns[order]
     first = np.zeros(len(points), np.int64) if begins is None else np.searchsorted(turns[stretches], begins)
     rows = np.append(stretches, len(rivals))
-    found = _first(points, words, keys, group, first, rivals, rival_words, order, rows, leads, np.uint64(guard_bits(covered, bits)))
-    return np.append(turns, NO_TURN)[found]
+    dominators = _first(
+        points, words, keys, group, first, rivals, rival_words, order, rows, leads, np.uint64(guard_bits(covered, bits))
+    )
+    return np.append(turns, NO_TURN)[dominators]
 
 
 def _leading_bits(covered: int, bits: int, count: int) -> Indices:
@@ -89,7 +91,7 @@ def _first(
     mask = np.uint64(0)
     for place in leads:
         mask |= _ONE << np.uint64(place)
-    found = np.full(len(points), len(rivals), np.int64)
+    dominators = np.full(len(points), len(rivals), np.int64)
     gathered = np.empty(len(rivals) + BLOCK, np.uint64)
     places = np.empty(len(rivals) + BLOCK, np.int64)
     come = np.empty(len(stretches), np.int64)  # how many were gathered before each stretch
@@ -110,7 +112,7 @@ def _first(
             come[-1] = m
             gathered[m : m + BLOCK] = guards  # padding is above every signature
         start = come[begins[i]]
-        while start < m and found[i] == len(rivals):
+        while start < m and dominators[i] == len(rivals):
             block = gathered[start : start + BLOCK]
             hit = False
             for y in range(BLOCK):
@@ -118,7 +120,7 @@ def _first(
             if hit:
                 for y in range(BLOCK):
                     if ((word - block[y]) & guards) == guards and dominates(rivals[order[places[start + y]]], points[i]):
-                        found[i] = places[start + y]
+                        dominators[i] = places[start + y]
                         break
             start += BLOCK
-    return found
+    return dominators

@@ -23,8 +23,8 @@ def skyline_levels(points: Points, up_to: int) -> Indices:
     rows = np.take(points, order[starts], axis=0)
     covered, bits = layout(d)
     words = encode(rows, quantiles(rows, covered, bits), bits)
-    found = _levels(rows, words, covered, bits, min(up_to, len(rows)))
-    levels[order] = np.repeat(found, np.diff(starts, append=n))
+    levels_of_rows = _levels(rows, words, covered, bits, min(up_to, len(rows)))
+    levels[order] = np.repeat(levels_of_rows, np.diff(starts, append=n))
     return levels
 
 

@@ -65,14 +65,14 @@ def distinct_rows(points: Points, order: Indices) -> Indices:
     """Return the places in `order` at which a row differs from the one before."""
     starts = np.empty(len(order), np.int64)
     starts[0] = 0
-    found = 1
+    count = 1
     for i in range(1, len(order)):
         for k in range(points.shape[1]):
             if points[order[i], k] != points[order[i - 1], k]:
-                starts[found] = i
-                found += 1
+                starts[count] = i
+                count += 1
                 break
-    return starts[:found]
+    return starts[:count]
 
 
 @compiled

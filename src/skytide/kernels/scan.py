@@ -30,8 +30,8 @@ def count_dominators(points: Points, limit: int, tested: Mask | None = None) -> 
     covered, bits = layout(rows.shape[1])
     words = encode(rows, quantiles(rows, covered, bits), bits)
     cell_bits = min(MAX_CELL_BITS, (len(rows) // ROWS_PER_CELL).bit_length())
-    found = _scan(rows, copies, asked, words, covered, bits, cell_bits, limit)
-    counts[order] = np.repeat(found, copies)
+    counts_of_rows = _scan(rows, copies, asked, words, covered, bits, cell_bits, limit)
+    counts[order] = np.repeat(counts_of_rows, copies)
     if tested is not None:
         counts[~tested] = 0
     return counts
@@ -138,7 +138,7 @@ def _count(
     limit: int,
 ) -> int:
     """Return how many of the first `m` rivals (rows of `points`) dominate `point`, by weight and up to `limit`."""
-    found = 0
+    dominators = 0
     for start in range(0, m, BLOCK):
         block = rivals[start : start + BLOCK]
         hit = False
@@ -148,10 +148,10 @@ def _count(
             for y in range(BLOCK):
                 row = rival_rows[start + y]
                 if ((word - block[y]) & guards) == guards and dominates(points[row], point):
-                    found += weights[row]
-                    if found >= limit:
+                    dominators += weights[row]
+                    if dominators >= limit:
                         return limit
-    return found
+    return dominators
 
 
 @compiled

@@ -51,7 +51,7 @@ def range_extremes(values: NDArray[np.float64] | Indices, valid: Mask, begins: I
 
     NaN is larger than all numbers.
     """
-    found = np.full(begins.size, -1, np.int64)
+    places = np.full(begins.size, -1, np.int64)
     for window in range(begins.size):
         best = -1
         for row in range(begins[window], ends[window]):
@@ -64,8 +64,8 @@ def range_extremes(values: NDArray[np.float64] | Indices, valid: Mask, begins: I
                     best = row
             elif values[row] < values[best] or (np.isnan(values[best]) and not np.isnan(values[row])):
                 best = row
-        found[window] = best
-    return found
+        places[window] = best
+    return places
 
 
 @compiled

@@ -1,6 +1,6 @@
 """Operators on the tuples of each key; keys can move from slot to slot at any time (P2)."""
 
-from skytide.keyed.answers import Answer, OfAggregate, OfOperator, OfQuery
+from skytide.keyed.answers import AggregateAnswer, Answer, OperatorAnswer, QueryAnswer
 from skytide.keyed.candlesticks import Candlesticks
 from skytide.keyed.chunk import Chunk, gathered, to_merge
 from skytide.keyed.operator import KeyedOperator, Operator
@@ -14,6 +14,7 @@ from skytide.keyed.work import HASH, KeyedStep, Worked
 __all__ = [
     "GROUPS",
     "HASH",
+    "AggregateAnswer",
     "Answer",
     "Candlesticks",
     "Chunk",
@@ -23,11 +24,10 @@ __all__ = [
     "KeyedStep",
     "Loads",
     "Moves",
-    "OfAggregate",
     "OfEachKey",
-    "OfOperator",
-    "OfQuery",
     "Operator",
+    "OperatorAnswer",
+    "QueryAnswer",
     "Rebalancer",
     "RebalancerLogic",
     "RoutingTable",

@@ -52,27 +52,27 @@ def assign(loads: Floats, before: Slots, asked: Asked) -> Slots:
     >>> assign(np.array([3.0, 2.0, 1.0, 2.0]), np.array([0, 0, 0, 1]), Asked(slots=2, max_load=4.0)).tolist()
     [0, 1, 0, 1]
     """
-    found = _searched(loads, before, asked, stepwise(loads, before, asked))
-    used = used_of(loads, found, asked.slots)
+    slots = _searched(loads, before, asked, stepwise(loads, before, asked))
+    used = used_of(loads, slots, asked.slots)
     if not asked.added or asked.reached(used):
-        return found
+        return slots
     plain = Asked(asked.slots, asked.max_load)  # new slots cannot all be filled: then at least no slot has too much
     other = assign(loads, before, plain)
     better = plain.excess(used_of(loads, other, asked.slots)) < plain.excess(used) - SAME * asked.max_load
-    return other if better else found
+    return other if better else slots
 
 
-def _searched(loads: Floats, before: Slots, asked: Asked, found: Slots) -> Slots:
+def _searched(loads: Floats, before: Slots, asked: Asked, slots: Slots) -> Slots:
     """Search all assignments if few groups have load, and return the best slots known then."""
     loaded = np.flatnonzero(loads > 0)
     if len(loaded) > SEARCHED_GROUPS:
-        return found
-    within = asked.reached(used_of(loads, found, asked.slots))
-    moves = int((found != before)[loaded].sum()) if within else len(loaded) + 1
+        return slots
+    within = asked.reached(used_of(loads, slots, asked.slots))
+    moves = int((slots != before)[loaded].sum()) if within else len(loaded) + 1
     better = _Search(loads[loaded].tolist(), before[loaded].tolist(), asked, moves).run()
     if better is not None:
-        found[loaded] = better
-    return found
+        slots[loaded] = better
+    return slots
 
 
 def stepwise(loads: Floats, before: Slots, asked: Asked) -> Slots:
@@ -90,7 +90,7 @@ def _placed(loads: Floats, before: Slots, slots: int) -> Slots:
     lost = np.flatnonzero(at == GONE)
     rest = at != GONE
     used, groups = used_of(loads[rest], at[rest], slots), np.bincount(at[rest], minlength=slots)
-    for group in sorted(lost.tolist(), key=lambda each: (-loads[each], each)):
+    for group in sorted(lost.tolist(), key=lambda candidate: (-loads[candidate], candidate)):
         order = (groups, used) if loads[group] == 0 else (used, groups)
         slot = int(np.lexsort((np.arange(slots), order[1], order[0]))[0])
         at[group] = slot
@@ -104,7 +104,7 @@ def _fill(loads: Floats, at: Slots, asked: Asked) -> None:
     waiting = set(asked.added)
     while waiting:
         used = used_of(loads, at, asked.slots)
-        slot = min(waiting, key=lambda each: (used[each], each))
+        slot = min(waiting, key=lambda candidate: (used[candidate], candidate))
         missing = asked.min_load - used[slot]
         if missing <= SAME * asked.max_load:
             return
@@ -135,7 +135,7 @@ def _relieve(loads: Floats, before: Slots, at: Slots, asked: Asked) -> None:
     while pairs < RELIEVED_PAIRS:
         used = used_of(loads, at, asked.slots)
         over = [slot for slot in np.argsort(-used, kind="stable").tolist() if used[slot] > asked.max_load * (1 + SAME)]
-        slot = next((each for each in over if each not in stuck), None)
+        slot = next((candidate for candidate in over if candidate not in stuck), None)
         if slot is None:
             return
         pairs += max(int((at == slot).sum()), 1) * (len(loads) + asked.slots)
@@ -154,7 +154,7 @@ def _best_step(
     """Return the best move from a slot with too much: one group, or a swap of two."""
     mine, theirs = np.flatnonzero((at == slot) & (loads > 0)), np.flatnonzero((at != slot) & (loads > 0))
     moved = (at != before).astype(np.int64)
-    targets = np.array([each for each in range(asked.slots) if each != slot], np.int64)
+    targets = np.array([candidate for candidate in range(asked.slots) if candidate != slot], np.int64)
     # one group to each other slot
     to = np.broadcast_to(targets, (len(mine), len(targets)))
     costs = (before[mine, None] != to) - moved[mine, None].astype(np.float64)
@@ -203,7 +203,7 @@ def _best(gains: Floats, costs: Floats, size: Floats, target: Floats) -> tuple[f
 def _undo(loads: Floats, before: Slots, at: Slots, asked: Asked) -> None:
     """Move back groups that need not have moved, the heaviest first."""
     moved = np.flatnonzero((at != before) & (before != GONE))
-    for group in sorted(moved.tolist(), key=lambda each: (-loads[each], each)):
+    for group in sorted(moved.tolist(), key=lambda candidate: (-loads[candidate], candidate)):
         used = used_of(loads, at, asked.slots)
         back = at.copy()
         back[group] = before[group]
@@ -239,7 +239,7 @@ class _Search:
         group = self._order[depth]
         load, home = self._loads[group], self._before[group]
         tried: set[float] = set()
-        for slot in sorted(range(self._asked.slots), key=lambda each: (each != home, self._used[each], each)):
+        for slot in sorted(range(self._asked.slots), key=lambda candidate: (candidate != home, self._used[candidate], candidate)):
             used = self._used[slot]
             if used + load > self._asked.max_load * (1 + SAME) or (slot in self._asked.added and used in tried):
                 continue  # new slots with the same load are interchangeable

@@ -74,10 +74,10 @@ class Candlesticks:
         """Return the candlesticks of all windows, one row per window."""
         schema = self.schema(rows.schema)
         quotes = Quotes.of(rows, self.time, self.price)
-        found = quotes.candles(begins, ends)
+        candles = quotes.candles(begins, ends)
         volumes = self._volumes(rows, np.isnan(quotes.prices), begins, ends)
-        prices = [quotes.at(row) for row in (found.open, found.high, found.low, found.close)]
-        table = pa.table([*prices, volumes, pa.array(found.quotes)], schema=schema)
+        prices = [quotes.at(row) for row in (candles.open, candles.high, candles.low, candles.close)]
+        table = pa.table([*prices, volumes, pa.array(candles.quotes)], schema=schema)
         return table, np.ones(table.num_rows, np.int64)
 
     def _volumes(self, rows: pa.Table, left_out: NDArray[np.bool_], begins: Indices, ends: Indices) -> pa.Array:
@@ -92,6 +92,6 @@ class Candlesticks:
         return pa.array(window_sums(values, begins, ends))
 
 
-def _is_counted(kind: pa.DataType) -> bool:
+def _is_counted(type_: pa.DataType) -> bool:
     """Return whether volumes are whole numbers that fit into 64 bits with a sign."""
-    return bool(pa.types.is_integer(kind) and kind != pa.uint64())
+    return bool(pa.types.is_integer(type_) and type_ != pa.uint64())

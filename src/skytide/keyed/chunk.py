@@ -108,7 +108,7 @@ def gathered(
     Keys that no chunk has have no rows and a total of 0.
     """
     have, totals = np.zeros(len(keys), np.int64), np.zeros(len(keys), np.int64)
-    found = np.zeros(len(keys), np.bool_)
+    seen = np.zeros(len(keys), np.bool_)
     parts: list[tuple[pa.Table, Numbers]] = []
     later: list[tuple[KeySet, Live]] = []
     for chunk, live in reversed(chunks):
@@ -120,8 +120,8 @@ def gathered(
             mine = mine[_meant(theirs, places[mine], later)]
         later.append((theirs, live))
         places = places[mine]
-        totals[mine] = np.where(found[mine], totals[mine], chunk.totals[places])
-        found[mine] = True
+        totals[mine] = np.where(seen[mine], totals[mine], chunk.totals[places])
+        seen[mine] = True
         counts = chunk.counts[places]
         if limit is not None:
             counts = np.minimum(counts, limit - have[mine])

@@ -20,9 +20,9 @@ class Collected:
         self._columns: dict[str, list[Any]] = {name: [] for name in schema.names}
         self._counts: list[int] = []
 
-    def add(self, found: Rows) -> None:
+    def add(self, rows: Rows) -> None:
         """Add the rows of the next key or window."""
-        names = found.column_names if isinstance(found, pa.Table) else found
+        names = rows.column_names if isinstance(rows, pa.Table) else rows
         if len(names) != len(self._names) or not self._names.issuperset(names):
             mine = [name for name in names if name not in self._ignored]
             if sorted(mine) != sorted(self._names):
@@ -31,7 +31,7 @@ class Collected:
                 )
         counts = set()
         for name, column in self._columns.items():
-            values = found[name]
+            values = rows[name]
             column.append(values)
             counts.add(len(values))
         if len(counts) > 1:
@@ -47,16 +47,16 @@ class Collected:
         return pa.Table.from_arrays(columns, schema=self._schema), np.array(self._counts, np.int64)
 
 
-def _joined(parts: list[Any], kind: pa.DataType) -> pa.ChunkedArray:
+def _joined(parts: list[Any], type_: pa.DataType) -> pa.ChunkedArray:
     """Return one column made of many short ones."""
     if parts and all(type(part) is np.ndarray and part.ndim == 1 for part in parts):  # masked arrays are joined by Arrow, as NULLs
-        return pa.chunked_array([pa.array(np.concatenate(parts)).cast(kind)], kind)
+        return pa.chunked_array([pa.array(np.concatenate(parts)).cast(type_)], type_)
     if any(isinstance(part, pa.Array | pa.ChunkedArray | np.ndarray) for part in parts):
         arrays = [part if isinstance(part, pa.Array | pa.ChunkedArray) else pa.array(part) for part in parts]
         chunks = [chunk for part in arrays for chunk in (part.chunks if isinstance(part, pa.ChunkedArray) else [part])]
         return (
-            pa.chunked_array([chunk.cast(kind) for chunk in chunks], kind).combine_chunks()
+            pa.chunked_array([chunk.cast(type_) for chunk in chunks], type_).combine_chunks()
             if chunks
-            else pa.chunked_array([], kind)
+            else pa.chunked_array([], type_)
         )
-    return pa.chunked_array([pa.array([value for part in parts for value in part], kind)], kind)
+    return pa.chunked_array([pa.array([value for part in parts for value in part], type_)], type_)

@@ -58,14 +58,14 @@ class KeySet:
         places = np.searchsorted(self.hashes, wanted.hashes)
         after = np.searchsorted(self.hashes, wanted.hashes, side="right")
         hits = np.flatnonzero(after > places)
-        found = np.full(len(wanted), ABSENT)
-        found[hits] = places[hits]
+        matches = np.full(len(wanted), ABSENT)
+        matches[hits] = places[hits]
         if not self.rows.column_names:  # all rows have the same key
-            return found
+            return matches
         sure = (after[hits] - places[hits] == 1) & equal(self.values(places[hits]), wanted.values(hits))
         for key in hits[~sure].tolist():
-            found[key] = self._search(int(places[key]), int(after[key]), wanted, key)
-        return found
+            matches[key] = self._search(int(places[key]), int(after[key]), wanted, key)
+        return matches
 
     def _search(self, first: int, stop: int, wanted: "KeySet", key: int) -> int:
         """Return which of the keys from `first` on is the wanted one: if none is, one whose values are not known may be."""
@@ -90,10 +90,10 @@ def union(sets: Sequence[KeySet], columns: pa.Schema) -> KeySet:
 def key_starts(keys: pa.Table, hashes: Hashes, order: Numbers) -> tuple[Numbers, Numbers]:
     """Return where keys begin in rows in an order by hash, and an order in which those of each key are together, otherwise as given."""
     new = np.concatenate([np.ones(min(len(order), 1), np.bool_), hashes[order[1:]] != hashes[order[:-1]]])
-    apart = ~new[1:] & ~equal(_taken(keys, order[1:]), _taken(keys, order[:-1])) if keys.column_names else np.zeros(0, np.bool_)
-    if not apart.any():
+    collides = ~new[1:] & ~equal(_taken(keys, order[1:]), _taken(keys, order[:-1])) if keys.column_names else np.zeros(0, np.bool_)
+    if not collides.any():
         return np.flatnonzero(new), order
-    mixed = np.isin(hashes[order], np.unique(hashes[order[1:]][apart]))
+    mixed = np.isin(hashes[order], np.unique(hashes[order[1:]][collides]))
     rows = order[mixed]
     codes, ranks = np.zeros(len(hashes), np.int64), np.empty(len(hashes), np.int64)
     codes[rows] = _codes(_taken(keys, rows), hashes[rows])
@@ -107,22 +107,22 @@ def key_starts(keys: pa.Table, hashes: Hashes, order: Numbers) -> tuple[Numbers,
 
 def equal(one: pa.Table, other: pa.Table) -> Mask:
     """Return in which rows keys are the same, as far as they are known: NaN is a value like any other."""
-    found = np.ones(one.num_rows, np.bool_)
+    agree = np.ones(one.num_rows, np.bool_)
     for name in one.column_names:
         mine, theirs = one[name].combine_chunks(), other[name].combine_chunks()
         same = pc.equal(mine, theirs)
         if pa.types.is_floating(mine.type):
             same = pc.or_(same, pc.and_(pc.is_nan(mine), pc.is_nan(theirs)))
-        found &= np.asarray(pc.fill_null(same, True).to_numpy(zero_copy_only=False))
-    return found
+        agree &= np.asarray(pc.fill_null(same, True).to_numpy(zero_copy_only=False))
+    return agree
 
 
 def known(keys: pa.Table) -> Mask:
     """Return which keys are known."""
-    found = np.ones(keys.num_rows, np.bool_)
+    valid = np.ones(keys.num_rows, np.bool_)
     for column in keys.columns:
-        found &= np.asarray(column.is_valid().to_numpy(), np.bool_)
-    return found
+        valid &= np.asarray(column.is_valid().to_numpy(), np.bool_)
+    return valid
 
 
 def ranges(begins: Numbers, counts: Numbers) -> Numbers:

@@ -7,7 +7,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from skytide.errors import InvalidInput, SkytideError
-from skytide.errors.checks import whole
+from skytide.errors.checks import check_integer
 from skytide.queries import Identity
 
 State: TypeAlias = "bytes | pa.Table | NDArray[Any] | None"
@@ -28,6 +28,18 @@ class KeyedOperator(Protocol):
     - `check(rows)`: raise InvalidInput if rows with these columns cannot be processed;
     - `process_windows(rows, begins, ends)`: all windows at once, for an operator whose windows need no state: the result rows of
       the windows from `begins` to `ends`, one window after the other, and how many each has.
+
+    Examples
+    --------
+    >>> class Counting:
+    ...     def open(self, key):
+    ...         return 0
+    ...     def process(self, state, rows):
+    ...         return state + rows.num_rows, [{"seen": state + rows.num_rows}]
+    >>> isinstance(Counting(), KeyedOperator)
+    True
+
+    More in [keyed.md](keyed.md).
     """
 
     def open(self, key: Any) -> State:
@@ -55,7 +67,7 @@ class Operator:
         self.own = own
         self.name = type(own).__name__
         self.version = getattr(own, "version", 1)
-        whole(f"version of {self.name}", self.version, 0, 2 ** (8 * VERSION_BYTES) - 1)
+        check_integer(f"version of {self.name}", self.version, 0, 2 ** (8 * VERSION_BYTES) - 1)
         self.is_vectorised = hasattr(own, "process_windows")
 
     def identity(self) -> Identity:
@@ -72,41 +84,41 @@ class Operator:
     def process(self, key: Any, state: State, rows: pa.Table) -> tuple[State, Rows]:
         """Return state and results."""
         try:
-            after, found = self.own.process(state, rows)
+            after, results = self.own.process(state, rows)
         except Exception as error:
             raise self._failed("process", key, error) from error
-        return after, found
+        return after, results
 
     def process_windows(
         self, rows: pa.Table, begins: NDArray[np.int64], ends: NDArray[np.int64]
     ) -> tuple[pa.Table, NDArray[np.int64]]:
         """Return the results of all windows, and how many each has."""
         try:
-            found, counts = self.own.process_windows(rows, begins, ends)  # type: ignore[attr-defined]
+            results, counts = self.own.process_windows(rows, begins, ends)  # type: ignore[attr-defined]
         except Exception as error:
             raise SkytideError(f"process_windows of {self.name} raised {type(error).__name__}: {error}") from error
-        return found, np.asarray(counts, np.int64)
+        return results, np.asarray(counts, np.int64)
 
     def schema(self, rows: pa.Schema, keys: tuple[str, ...]) -> pa.Schema:
         """Return the columns of the results."""
         if hasattr(self.own, "check"):
             self.own.check(rows)
         if hasattr(self.own, "schema"):
-            found: pa.Schema = self.own.schema(rows)
-            return found
+            schema: pa.Schema = self.own.schema(rows)
+            return schema
         row = pa.table({field.name: pa.array([_sample(field.type)], field.type) for field in rows}, rows)
         values = tuple(row[key][0].as_py() for key in keys)
         key = values[0] if len(values) == 1 else values
-        found, failures = [], []
+        schemas, failures = [], []
         for tried in (row.slice(0, 0), row):
             try:
                 _, given = self.process(key, self.open(key), tried)
-                found.append((given if isinstance(given, pa.Table) else pa.table(given)).schema)
+                schemas.append((given if isinstance(given, pa.Table) else pa.table(given)).schema)
             except SkytideError as error:
                 failures.append(error)
-        known = [schema for schema in found if not any(_has_no_type(field.type) for field in schema)] or found
-        if known:
-            return known[0]
+        typed = [schema for schema in schemas if not any(_has_no_type(field.type) for field in schema)] or schemas
+        if typed:
+            return typed[0]
         raise InvalidInput(
             value=f"apply({self.name}())",
             reason=f"its result columns are unknown: it was called without rows and with a row of zeros, and {failures[-1]}",
@@ -136,13 +148,13 @@ class Operator:
 
     def unpacked(self, data: bytes) -> State:
         """Return the state for a result of `packed`, upgraded to this version."""
-        version, kind, body = int.from_bytes(data[:VERSION_BYTES], "big"), data[4:5], data[5:]
+        version, form, body = int.from_bytes(data[:VERSION_BYTES], "big"), data[4:5], data[5:]
         state: State = None
-        if kind == b"b":
+        if form == b"b":
             state = body
-        elif kind == b"t":
+        elif form == b"t":
             state = pa.ipc.open_stream(body).read_all()
-        elif kind == b"n":
+        elif form == b"n":
             about, _, values = body.partition(b"\n")
             dtype, *shape = about.decode().split(" ")
             state = np.frombuffer(bytearray(values), dtype).reshape([int(length) for length in shape if length])
@@ -168,17 +180,17 @@ class Operator:
         return SkytideError(f"{method} of {self.name} raised {type(error).__name__} for the key {key!r}: {error}")
 
 
-def _has_no_type(kind: pa.DataType) -> bool:
+def _has_no_type(type_: pa.DataType) -> bool:
     """Return whether a type was inferred from a list without values."""
-    nested = [kind.field(number).type for number in range(kind.num_fields)] if pa.types.is_nested(kind) else []
-    return bool(pa.types.is_null(kind) or any(map(_has_no_type, nested)))
+    nested = [type_.field(number).type for number in range(type_.num_fields)] if pa.types.is_nested(type_) else []
+    return bool(pa.types.is_null(type_) or any(map(_has_no_type, nested)))
 
 
-def _sample(kind: pa.DataType) -> Any:
+def _sample(type_: pa.DataType) -> Any:
     """Return a small value of a type, or None if none is known here."""
     for value in (0, "", b"", False):
         try:
-            return pa.scalar(value, kind).as_py()
+            return pa.scalar(value, type_).as_py()
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, TypeError):
             continue
     return None

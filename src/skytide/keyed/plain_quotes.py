@@ -22,9 +22,9 @@ class Quote(NamedTuple):
 def quotes_in_order(rows: pa.Table, time: str, price: str) -> list[Quote]:
     """Return the rows with a time and a finite price in order of time, those of the same time in the order of rows."""
     unit = PER_SECOND[rows.schema.field(time).type.unit]
-    found = [
+    quotes = [
         Quote(stamp * 1_000_000 // unit, row, value)
         for row, (stamp, value) in enumerate(zip(rows[time].cast(pa.int64()).to_pylist(), rows[price].to_pylist(), strict=True))
         if stamp is not None and value is not None and math.isfinite(value)
     ]
-    return sorted(found, key=lambda quote: (quote.time_us, quote.row))
+    return sorted(quotes, key=lambda quote: (quote.time_us, quote.row))

@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from skytide.errors import InvalidInput
-from skytide.errors.checks import words
+from skytide.errors.checks import check_text
 from skytide.kernels.border import EXACT_INTEGER
 from skytide.kernels.candles import Candles, candles
 from skytide.kernels.order import Indices
@@ -21,22 +21,22 @@ UNITS_NS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
 
 def name_given(option: str, value: object) -> None:
     """Refuse values that are not names of columns."""
-    words(option, value, option)
+    check_text(option, value, option)
 
 
-def is_number(kind: pa.DataType) -> bool:
+def is_number(type_: pa.DataType) -> bool:
     """Return whether a column of this type has numbers."""
-    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+    return bool(pa.types.is_integer(type_) or pa.types.is_floating(type_) or pa.types.is_decimal(type_))
 
 
 def check_columns(rows: pa.Schema, *, time: str, **numbers: str) -> None:
     """Refuse rows that lack a column, or have one of the wrong type; errors name the option that names the column."""
     for option, name in (("time", time), *numbers.items()):
-        found = rows.get_all_field_indices(name)
-        if len(found) != 1:
+        places = rows.get_all_field_indices(name)
+        if len(places) != 1:
             raise InvalidInput(
                 value=f"{option}={name!r}",
-                reason="no column has this name" if not found else f"{len(found)} columns have this name",
+                reason="no column has this name" if not places else f"{len(places)} columns have this name",
                 remedy=f"name one of {', '.join(rows.names) or 'no columns at all'}",
             )
     _check_type(rows, "time", time, pa.types.is_timestamp(rows.field(time).type), "a timestamp", "cast it to one")
@@ -89,10 +89,10 @@ def _nulls(column: pa.Array) -> NDArray[np.bool_]:
 
 def _ranks(column: pa.Array) -> NDArray[np.int64] | None:
     """Return ranks of prices if different ones may be equal in float64, otherwise None."""
-    kind = column.type
-    if pa.types.is_floating(kind) or (pa.types.is_decimal(kind) and kind.precision <= EXACT_DIGITS) or len(column) == 0:
+    type_ = column.type
+    if pa.types.is_floating(type_) or (pa.types.is_decimal(type_) and type_.precision <= EXACT_DIGITS) or len(column) == 0:
         return None
-    if pa.types.is_integer(kind):
+    if pa.types.is_integer(type_):
         ends = pc.min_max(column)
         if not ends["min"].is_valid or -EXACT_INTEGER <= ends["min"].as_py() <= ends["max"].as_py() <= EXACT_INTEGER:
             return None

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skytide.errors import InvalidInput
-from skytide.errors.checks import is_finite, real, whole
+from skytide.errors.checks import check_integer, check_number, is_finite
 from skytide.keyed.balance import GONE, Asked, assign, used_of
 from skytide.keyed.table import GROUPS, RoutingTable, base_group, groups_for
 
@@ -50,11 +50,11 @@ class Rebalancer:
 
     def __post_init__(self) -> None:
         """Refuse values that are out of range."""
-        real("threshold", self.threshold, above=1, meaning="a number above 1")
-        real("target", self.target, above=1, up_to=self.threshold, meaning="a number above 1, up to the threshold")
-        real("own_share", self.own_share, above=0, up_to=1, meaning="a share above 0, up to 1")
-        real("smoothing", self.smoothing, above=0, up_to=1, meaning="a share above 0, up to 1")
-        whole("max_own", self.max_own, 0)
+        check_number("threshold", self.threshold, above=1, meaning="a number above 1")
+        check_number("target", self.target, above=1, up_to=self.threshold, meaning="a number above 1, up to the threshold")
+        check_number("own_share", self.own_share, above=0, up_to=1, meaning="a share above 0, up to 1")
+        check_number("smoothing", self.smoothing, above=0, up_to=1, meaning="a share above 0, up to 1")
+        check_integer("max_own", self.max_own, 0)
 
     def build(self, resume: State | None = None) -> "RebalancerLogic":
         """Return the logic, from a snapshot if there is one."""
@@ -93,7 +93,7 @@ class _Filling:
 
 
 @dataclass(frozen=True)
-class _Standing:
+class _MostLoaded:
     """The highest load of a slot, relative to the mean of all slots that no single key or group fills."""
 
     highest: float
@@ -115,7 +115,7 @@ class RebalancerLogic:
 
         It is the same table if nothing has to move, or has more groups if there are more slots than it can spread keys over.
         """
-        whole("slots", slots, 1)
+        check_integer("slots", slots, 1)
         if loads is not None:
             self.observe(table, loads)
         table = table.divided(max(groups_for(slots), len(self.groups)))
@@ -123,7 +123,7 @@ class RebalancerLogic:
         filling = self._filling(slots)
         if table.count > slots:
             return self._act(table, slots, filling, f"{slots} slots instead of {table.count}")
-        now = _standing(table, self._loads_of(table), slots, filling)
+        now = _most_loaded(table, self._loads_of(table), slots, filling)
         empty = slots - len(set(table.slots))
         if now.highest > self.config.threshold:
             why = f"slot {now.slot} has {now.highest:.2f} times the mean load, more than {self.config.threshold:g}"
@@ -132,7 +132,7 @@ class RebalancerLogic:
         else:
             return Moves(table, (), f"balanced: the most loaded slot has {now.highest:.2f} times the mean")
         moves = self._act(table, slots, filling, why)
-        after = _standing(moves.table, self._loads_of(moves.table), slots, filling).highest
+        after = _most_loaded(moves.table, self._loads_of(moves.table), slots, filling).highest
         filled = slots - len(set(moves.table.slots)) < empty
         helped = now.highest > self.config.threshold and (after <= self.config.threshold or after <= now.highest - WORTH)
         if filled or helped:
@@ -160,7 +160,7 @@ class RebalancerLogic:
 
     def snapshot(self) -> State:
         """Return the state, as plain values."""
-        return {"groups": list(self.groups), "keys": [list(each) for each in self.keys]}
+        return {"groups": list(self.groups), "keys": [list(key) for key in self.keys]}
 
     def _group(self, key: int) -> int:
         return base_group(key, len(self.groups))
@@ -180,17 +180,17 @@ class RebalancerLogic:
         """Include the latest batch in the averages; keys that it does not name count as absent."""
         share = self.config.smoothing if sum(self.groups) > 0 else 1.0
         self.groups = [float((1 - share) * old + share * new) for old, new in zip(self.groups, groups, strict=True)]
-        known = dict(self.keys)
-        mixed = {key: (1 - share) * known.get(key, 0.0) + share * keys.get(key, 0.0) for key in {*known, *keys}}
-        ordered = sorted(mixed.items(), key=lambda each: (-each[1], each[0]))
+        loads = dict(self.keys)
+        mixed = {key: (1 - share) * loads.get(key, 0.0) + share * keys.get(key, 0.0) for key in {*loads, *keys}}
+        ordered = sorted(mixed.items(), key=lambda item: (-item[1], item[0]))
         self.keys = [[key, load] for place, (key, load) in enumerate(ordered) if place < REMEMBERED or key in kept]
 
     def _loads_of(self, table: RoutingTable) -> Floats:
         """Return the average load of each group of a table; all are equal as long as nothing is known."""
         if not sum(self.groups) > 0:
             return np.concatenate([np.ones(table.base), np.zeros(len(table.own))])
-        known = dict(self.keys)
-        own = np.array([known.get(key, 0.0) for key in table.own], np.float64)
+        loads_of_keys = dict(self.keys)
+        own = np.array([loads_of_keys.get(key, 0.0) for key in table.own], np.float64)
         homes = np.array([self._group(key) for key in table.own], np.int64)
         rest = np.array(self.groups) - np.bincount(homes, own, minlength=table.base)
         rest[rest < 1e-9 * np.array(self.groups)] = 0.0  # rounding errors of the subtraction
@@ -204,13 +204,13 @@ class RebalancerLogic:
         sizes = [(load, False, key) for key, load in self.keys]
         sizes += [(load / self.config.target, True, group) for group, load in enumerate(remains.tolist())]
         rest, left = sum(self.groups) or float(len(self.groups)), slots
-        found: dict[bool, list[int]] = {False: [], True: []}
-        for size, is_group, number in sorted(sizes, key=lambda each: (-each[0], each[1:])):
+        numbers: dict[bool, list[int]] = {False: [], True: []}
+        for size, is_group, number in sorted(sizes, key=lambda item: (-item[0], item[1:])):
             if left == 1 or size <= rest / left:
                 break
-            found[is_group].append(number)
+            numbers[is_group].append(number)
             rest, left = max(0.0, rest - size * (self.config.target if is_group else 1.0)), left - 1
-        return _Filling(tuple(found[False]), tuple(found[True]), rest / left)
+        return _Filling(tuple(numbers[False]), tuple(numbers[True]), rest / left)
 
     def _act(self, table: RoutingTable, slots: int, filling: _Filling, why: str) -> Moves:
         """Return moves that turn heavy keys into groups, give each key that fills a slot its own, and balance the others."""
@@ -225,7 +225,7 @@ class RebalancerLogic:
         at = _balanced(loads, np.where(before < slots, before, GONE), slots, alone, self.config.target * mean, self.config.target)
         done = RoutingTable(tuple(at.tolist()), own)
         moved = tuple(np.flatnonzero(at != before).tolist())
-        after = _standing(done, loads, slots, filling)
+        after = _most_loaded(done, loads, slots, filling)
         reasons = [f"{why}: {len(moved)} of {len(before)} groups {'moves' if len(moved) == 1 else 'move'}"]
         reasons.append(f"the most loaded slot then has {after.highest:.2f} times the mean")
         reasons += [
@@ -237,7 +237,7 @@ class RebalancerLogic:
         ]
         if len(new) < len(wanted):
             reasons.append(f"{len(own)} keys have groups of their own: {len(wanted) - len(new)} more cannot get one")
-        return Moves(done, moved, ", ".join(reasons[:2]) + "".join(f"; {each}" for each in reasons[2:]))
+        return Moves(done, moved, ", ".join(reasons[:2]) + "".join(f"; {reason}" for reason in reasons[2:]))
 
     def _about(self, key: int, new: Sequence[int], load: float, mean: float) -> str:
         has = "becomes a group of its own" if key in new else "is a group of its own"
@@ -245,10 +245,10 @@ class RebalancerLogic:
 
     def _to_own(self, table: RoutingTable, mean: float) -> list[int]:
         """Return the keys that become groups: those with more than their share, and those whose group is too heavy for a slot."""
-        known = [(key, load) for key, load in self.keys if key not in set(table.own)]
-        new = [key for key, load in known if load > self.config.own_share * mean]
+        shared = [(key, load) for key, load in self.keys if key not in set(table.own)]
+        new = [key for key, load in shared if load > self.config.own_share * mean]
         left = self._loads_of(table)[: table.base]
-        for key, load in known:
+        for key, load in shared:
             group = self._group(key)
             if key in new:
                 left[group] -= load
@@ -261,19 +261,19 @@ class RebalancerLogic:
 def _checked(table: RoutingTable, loads: Loads) -> tuple[Floats, Floats]:
     """Return the tuples and loads of the groups of a table, after checking them."""
     columns = [loads.tuples, loads.tuples if loads.busy_s is None else loads.busy_s]
-    for each in columns:
-        if len(each) != len(table.slots):
+    for column in columns:
+        if len(column) != len(table.slots):
             raise InvalidInput(
-                value=f"loads of {len(each)} groups",
+                value=f"loads of {len(column)} groups",
                 reason=f"the table has {len(table.slots)}",
                 remedy="give one number for each group of the table",
             )
-        if not all(is_finite(float(load)) and load >= 0 for load in each):
+        if not all(is_finite(float(load)) and load >= 0 for load in column):
             raise InvalidInput(value="loads", reason="not all are finite and at least 0", remedy="give tuples, or busy seconds")
     return np.array(columns[0], np.float64), np.array(columns[1], np.float64)
 
 
-def _standing(table: RoutingTable, loads: Floats, slots: int, filling: _Filling) -> _Standing:
+def _most_loaded(table: RoutingTable, loads: Floats, slots: int, filling: _Filling) -> _MostLoaded:
     """Return the most loaded slot, ignoring slots that a single key or an indivisible group fills."""
     at = np.array(table.slots, np.int64)
     used, groups = used_of(loads, at, slots), np.bincount(at, minlength=slots)
@@ -285,18 +285,20 @@ def _standing(table: RoutingTable, loads: Floats, slots: int, filling: _Filling)
             used[at[group]] = 0.0
     slot = int(np.argmax(used))
     highest = float(used[slot])
-    return _Standing(highest / filling.mean if filling.mean > 0 else (0.0 if highest == 0 else float("inf")), slot)
+    return _MostLoaded(highest / filling.mean if filling.mean > 0 else (0.0 if highest == 0 else float("inf")), slot)
 
 
 def _alone(groups: Sequence[int], before: NDArray[np.int64], slots: int) -> dict[int, int]:
     """Return a slot for each group that fills one: where the fewest other groups have to leave."""
-    found: dict[int, int] = {}
+    group_of_slot: dict[int, int] = {}
     there = np.bincount(before[before < slots], minlength=slots)
     for group in groups:
-        free = [slot for slot in range(slots) if slot not in found]
-        slot = min(free, key=lambda each: (there[each] - (before[group] == each) + (before[group] != each), each))
-        found[slot] = group
-    return found
+        free = [slot for slot in range(slots) if slot not in group_of_slot]
+        slot = min(
+            free, key=lambda candidate: (there[candidate] - (before[group] == candidate) + (before[group] != candidate), candidate)
+        )
+        group_of_slot[slot] = group
+    return group_of_slot
 
 
 def _balanced(

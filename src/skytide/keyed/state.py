@@ -129,12 +129,12 @@ class SlotReport:
     @staticmethod
     def from_text(text: str) -> "SlotReport":
         """Return the report for a result of `to_text`."""
-        known = json.loads(text)
-        known["chunks"] = tuple(StoredChunk(file, kind, int(groups, 16), size) for file, kind, groups, size in known["chunks"])
-        known["replaced"] = tuple(known["replaced"])
+        fields = json.loads(text)
+        fields["chunks"] = tuple(StoredChunk(file, kind, int(groups, 16), size) for file, kind, groups, size in fields["chunks"])
+        fields["replaced"] = tuple(fields["replaced"])
         for name in ("loads", "heavy", "names"):
-            known[name] = {int(number): count for number, count in known[name].items()}
-        return SlotReport(**known)
+            fields[name] = {int(number): count for number, count in fields[name].items()}
+        return SlotReport(**fields)
 
 
 def heaviest(hashes: NDArray[np.uint64]) -> dict[int, tuple[int, int]]:

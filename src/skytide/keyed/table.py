@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skytide.errors import InvalidInput
-from skytide.errors.checks import brief, is_whole, whole
+from skytide.errors.checks import brief, check_integer, is_integer
 
 Hashes = NDArray[np.uint64]
 Numbers = NDArray[np.int64]
@@ -68,7 +68,7 @@ class RoutingTable:
                 reason=f"each group has one slot, and the number of the other groups, {self.base}, is no power of two from {GROUPS} on",
                 remedy=f"give {GROUPS + len(self.own)} slots",
             )
-        if not all(is_whole(slot, 0) for slot in self.slots):
+        if not all(is_integer(slot, 0) for slot in self.slots):
             raise InvalidInput(value=f"slots={brief(self.slots)}", reason="not all are numbers of slots", remedy="count from 0")
         hashes = all(isinstance(key, int) and 0 <= key <= MAX_HASH for key in self.own)
         if not hashes or len(set(self.own)) != len(self.own):
@@ -79,7 +79,7 @@ class RoutingTable:
     @staticmethod
     def even(slots: int) -> "RoutingTable":
         """Return the table that assigns the groups to slots in turn."""
-        whole("slots", slots, 1)
+        check_integer("slots", slots, 1)
         return RoutingTable(tuple(group % slots for group in range(groups_for(slots))))
 
     @property
@@ -106,9 +106,9 @@ class RoutingTable:
         """Return the group of each key."""
         groups = (hashes >> np.uint64(HASH_BITS + 1 - self.base.bit_length())).astype(np.int64)
         if self.own:
-            known, numbers = self._own
-            places = np.minimum(np.searchsorted(known, hashes), len(known) - 1)
-            groups = np.where(known[places] == hashes, numbers[places], groups)
+            own, numbers = self._own
+            places = np.minimum(np.searchsorted(own, hashes), len(own) - 1)
+            groups = np.where(own[places] == hashes, numbers[places], groups)
         return groups
 
     def slots_of(self, hashes: Hashes) -> Numbers:

@@ -49,8 +49,8 @@ class Tagged(Query):
     def refused(self, rows: pa.Table) -> Mask | None:
         """Return which tuples have no key, or cannot be in a window."""
         masks = without_key(rows, self.keys), self.asked.refused(rows) if self.asked else None
-        found = [mask for mask in masks if mask is not None]
-        return np.logical_or.reduce(found) if found else None
+        present = [mask for mask in masks if mask is not None]
+        return np.logical_or.reduce(present) if present else None
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class OfEachKey(Aggregate):
     @staticmethod
     def of(query: Aggregate) -> "OfEachKey":
         """Return the same aggregates."""
-        return OfEachKey(**{each.name: getattr(query, each.name) for each in fields(query)})
+        return OfEachKey(**{field.name: getattr(query, field.name) for field in fields(query)})
 
     def pane(self, rows: pa.Table) -> pa.Table:
         """Return the partial aggregates of the rows."""

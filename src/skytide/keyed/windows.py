@@ -7,7 +7,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from skytide.errors import InvalidInput
-from skytide.errors.checks import whole
+from skytide.errors.checks import check_integer
 from skytide.errors.limits import MAX_ROWS_PER_WINDOW
 from skytide.keyed.chunk import Chunk, Numbers
 from skytide.keyed.key_set import ranges
@@ -47,8 +47,8 @@ class CountWindows:
 
     def __post_init__(self) -> None:
         """Refuse windows without rows, and windows that leave rows out."""
-        whole("length", self.length, 1, MAX_ROWS_PER_WINDOW)
-        whole("slide", self.slide, 1, MAX_ROWS_PER_WINDOW)
+        check_integer("length", self.length, 1, MAX_ROWS_PER_WINDOW)
+        check_integer("slide", self.slide, 1, MAX_ROWS_PER_WINDOW)
         if self.slide > self.length:
             raise InvalidInput(
                 value=f"slide={self.slide}",
@@ -141,15 +141,15 @@ def _places(rows: Chunk, times: Numbers, keys: Numbers, wanted_us: Numbers) -> N
     """Return where the rows of a key at or after a time begin."""
     if not len(times):
         return np.zeros(len(keys), np.int64)
-    found = np.empty(len(keys), np.int64)
+    places = np.empty(len(keys), np.int64)
     both = np.concatenate([wanted_us, times])
     owner = np.concatenate([keys, rows.keys_of_rows()])
     is_row = np.concatenate([np.zeros(len(keys), np.bool_), np.ones(len(times), np.bool_)])
     sorted_ = np.lexsort((is_row, both, owner))  # a time comes before the rows that have it
     before = np.cumsum(is_row[sorted_])
     asked = ~is_row[sorted_]
-    found[sorted_[asked]] = before[asked]
-    return found
+    places[sorted_[asked]] = before[asked]
+    return places
 
 
 def bounds_schema(windows: CountWindows | TimeWindows, time: pa.DataType) -> pa.Schema:

@@ -10,12 +10,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from skytide.keyed.answers import Answer
+from skytide.errors import InvalidInput
+from skytide.keyed.answers import AggregateAnswer, Answer, OperatorAnswer, QueryAnswer
 from skytide.keyed.chunk import Chunk, Live, Numbers, all_keys, ends, gathered, joined
 from skytide.keyed.collected import Collected
 from skytide.keyed.key_set import KeySet, key_starts, union
 from skytide.keyed.operator import Operator
-from skytide.keyed.windows import CountWindows, TimeWindows, as_columns, bounds_schema
+from skytide.keyed.windows import TICK_US, CountWindows, TimeWindows, as_columns, bounds_schema
+from skytide.queries import Aggregate, Query
+from skytide.queries.columns import named_twice
+from skytide.windows import Windows
 
 HASH = "__skytide_hash"
 STATE = "__skytide_state"
@@ -54,6 +58,37 @@ class KeyedStep:
     helpers: tuple[str, ...] = ()
     """Columns that do not belong to the results."""
 
+    @staticmethod
+    def of(
+        asked: Query | Operator,
+        keys: tuple[str, ...],
+        time: str,
+        columns: pa.Schema,
+        windows: CountWindows | TimeWindows | None,
+        helpers: tuple[str, ...] = (),
+    ) -> "KeyedStep":
+        """Return the step that asks a query or an operator in the quickest way there is; refuse what has no sense on keys."""
+        answer: Answer | None = None
+        if isinstance(asked, Query):
+            if isinstance(asked, Aggregate) and asked.keys:
+                raise InvalidInput(value="aggregate(keys=...)", reason="the windows are per key already", remedy="leave keys out")
+            answer = (
+                AggregateAnswer(asked)
+                if isinstance(asked, Aggregate) and AggregateAnswer.can(asked, columns)
+                else QueryAnswer(asked)
+            )
+        elif asked.is_vectorised and windows is not None:
+            answer = OperatorAnswer(asked, keys)
+        step = KeyedStep(keys, time, columns, windows, answer, asked if isinstance(asked, Operator) else None, helpers)
+        if name := named_twice(step.results.names, columns):
+            raise InvalidInput(value=f"result {name}", reason="named twice", remedy="let the operator give it another name")
+        return step
+
+    @property
+    def tick(self) -> Windows:
+        """Return the resolution of time in which tuples are let in."""
+        return self.windows.tick if self.windows else Windows(TICK_US, TICK_US)
+
     @cached_property
     def remembered(self) -> pa.Schema:
         """Return the columns of tuples that are remembered."""
@@ -73,8 +108,8 @@ class KeyedStep:
     @cached_property
     def own(self) -> pa.Schema:
         """Return the columns that the operator or query adds, without those of the key."""
-        found = self.answer.schema(self.columns) if self.answer else self._operator.schema(self.columns, self.keys)
-        return pa.schema([field for field in found if field.name not in (*self.keys, *self.helpers)])
+        columns = self.answer.schema(self.columns) if self.answer else self._operator.schema(self.columns, self.keys)
+        return pa.schema([field for field in columns if field.name not in (*self.keys, *self.helpers)])
 
     @cached_property
     def bounds(self) -> pa.Schema:
@@ -98,22 +133,22 @@ class KeyedStep:
         came = self._sorted(rows, hashes)
         if self.windows is None:
             return self._stream(came, states)
-        known = came.keys(self.key)
+        keys = came.keys(self.key)
         if isinstance(self.windows, TimeWindows):  # windows of keys without new tuples end, too
             log = [(self.trimmed(chunk, since_us), live) for chunk, live in log]
-            known = union([all_keys(log, self.key), known], self.key)
-        before = gathered(log, known, self.key, self.remembered, self.windows.limit)
-        came = self._with_keys(came, known)
+            keys = union([all_keys(log, self.key), keys], self.key)
+        before = gathered(log, keys, self.key, self.remembered, self.windows.limit)
+        came = self._with_keys(came, keys)
         added = came.after(before.totals)
         whole = joined(before, Chunk(added.rows.select(self.remembered.names), added.hashes, added.starts, added.totals))
         times = _times(whole.rows, self.time)
         cut = self.windows.cut(whole, times, before.totals, since_us, until_us)
         if self.answer is not None:
-            found, counts = self.answer.windows(whole.rows, cut.begins, cut.ends)
+            answers, counts = self.answer.windows(whole.rows, cut.begins, cut.ends)
             changed = None
         else:
-            found, counts, changed = self._windows_with_state(whole, cut.keys, cut.begins, cut.ends, states)
-        results = self._named(whole.rows, cut.begins, found, counts, as_columns(cut, self.bounds, counts))
+            answers, counts, changed = self._windows_with_state(whole, cut.keys, cut.begins, cut.ends, states)
+        results = self._named(whole.rows, cut.begins, answers, counts, as_columns(cut, self.bounds, counts))
         if isinstance(self.windows, CountWindows):
             kept = came.after(before.totals).only(came.counts > 0).last(self.windows.limit)
             log_after = Chunk(kept.rows.select(self.remembered.names), kept.hashes, kept.starts, kept.totals)
@@ -132,13 +167,13 @@ class KeyedStep:
         expired = tuple(place for place, (chunk, _) in enumerate(log) if not len(self.trimmed(chunk, until_us)))
         return Worked(results, len(cut), kept if len(kept) else None, changed, due, expired)
 
-    def _with_keys(self, came: Chunk, known: KeySet) -> Chunk:
+    def _with_keys(self, came: Chunk, keys: KeySet) -> Chunk:
         """Return the same rows with more keys, some of which have no rows."""
-        if len(known) == len(came):
+        if len(keys) == len(came):
             return came
-        counts = np.zeros(len(known), np.int64)
-        counts[known.find(came.keys(self.key))] = came.counts
-        return Chunk(came.rows, known.hashes, ends(counts), counts)
+        counts = np.zeros(len(keys), np.int64)
+        counts[keys.find(came.keys(self.key))] = came.counts
+        return Chunk(came.rows, keys.hashes, ends(counts), counts)
 
     def name_of(self, rows: pa.Table, place: int) -> str:
         """Return the name of a tuple's key."""
@@ -194,8 +229,8 @@ class KeyedStep:
         after: list[bytes | None] = []
         for number, (start, end) in enumerate(zip(came.starts[:-1].tolist(), came.starts[1:].tolist(), strict=True)):
             state, stored = self._state(known[number], keys[number])
-            state, found = self._operator.process(keys[number], state, came.rows.slice(start, end - start))
-            results.add(found)
+            state, rows = self._operator.process(keys[number], state, came.rows.slice(start, end - start))
+            results.add(rows)
             after.append(self._changed(state, stored))
         table, counts = results.table()
         named = self._named(came.rows, came.starts[:-1], table, counts, {})
@@ -214,8 +249,8 @@ class KeyedStep:
         for number, (first, stop) in enumerate(zip(firsts.tolist(), [*firsts[1:].tolist(), len(keys)][: len(firsts)], strict=True)):
             state, stored = self._state(known[number], values[number])
             for begin, end in zip(begins[first:stop].tolist(), ends[first:stop].tolist(), strict=True):
-                state, found = self._operator.process(values[number], state, rows.rows.slice(begin, end - begin))
-                results.add(found)
+                state, answer = self._operator.process(values[number], state, rows.rows.slice(begin, end - begin))
+                results.add(answer)
                 state = self._operator.unshared(state)
             after.append(self._changed(state, stored))
         table, counts = results.table()
@@ -256,12 +291,12 @@ class KeyedStep:
             return columns[0]  # type: ignore[no-any-return]
         return list(zip(*columns, strict=True)) if columns else [()] * len(places)
 
-    def _named(self, rows: pa.Table, first: Numbers, found: pa.Table, counts: Numbers, bounds: dict[str, pa.Array]) -> pa.Table:
+    def _named(self, rows: pa.Table, first: Numbers, answers: pa.Table, counts: Numbers, bounds: dict[str, pa.Array]) -> pa.Table:
         """Return results preceded by the values of the key and the bounds of the window; `first` is a row of each key or window."""
         places = pa.array(np.repeat(first, counts))
         columns = {key: rows[key].take(places) for key in self.keys} | bounds
-        columns |= {name: found[name] for name in self.own.names}
-        return pa.table(columns).cast(self.results) if columns else found
+        columns |= {name: answers[name] for name in self.own.names}
+        return pa.table(columns).cast(self.results) if columns else answers
 
 
 def _times(rows: pa.Table, time: str) -> Numbers:

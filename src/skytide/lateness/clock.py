@@ -23,7 +23,7 @@ Stretch = tuple[int, int]
 
 
 @dataclass(frozen=True)
-class Clock:
+class StreamClock:
     """How far a stream has come. Times never decrease."""
 
     newest_us: int | None = None
@@ -51,7 +51,7 @@ class Clock:
 
     def advance(
         self, arrivals: Arrivals, windows: Windows, slack: SlackLogic, hold_us: int | None = None, min_slack_us: int = 0
-    ) -> "Clock":
+    ) -> "StreamClock":
         """Return the clock after a batch; the punctuation does not pass `hold_us`, the time of tuples that the engine keeps waiting."""
         leap_us = self.leap_us(windows)
         slack.observe(arrivals)
@@ -85,14 +85,14 @@ class Clock:
             at_us = crowd.last_us
         return tuple(distances[-KEPT_DISTANCES:])
 
-    def begun(self, first_pane: int | None, windows: Windows) -> "Clock":
+    def begun(self, first_pane: int | None, windows: Windows) -> "StreamClock":
         """Return the clock of a stream whose first open pane is known: no window before it has tuples."""
         if first_pane is None or self.newest_us is None:
             return self
         first = windows.first_of_pane(first_pane)
         return replace(self, next_window=first if self.next_window is None else min(first, self.next_window))
 
-    def flushed(self, windows: Windows, reach_us: int | None = None) -> "Clock":
+    def flushed(self, windows: Windows, reach_us: int | None = None) -> "StreamClock":
         """Return the clock of a stream that has ended: every window up to its newest tuple may come out, or up to `reach_us`."""
         newest = max((time for time in (self.newest_us, reach_us) if time is not None), default=None)
         if newest is None:
@@ -108,11 +108,11 @@ class Clock:
             return range(0)
         return range(self.next_window, max(self.next_window, windows.last_ended_by(self.punctuation_us) + 1))
 
-    def emitted(self, out: range, ahead: Sequence[range] = ()) -> "Clock":
+    def emitted(self, out: range, ahead: Sequence[range] = ()) -> "StreamClock":
         """Return the clock after some windows have come out, and others `ahead` of the stream."""
         next_window = out.stop if out else self.next_window
-        known = [(first, stop) for first, stop in self.out if next_window is None or stop > next_window]
-        stretches = sorted([*known, *((w.start, w.stop) for w in ahead)])
+        still_ahead = [(first, stop) for first, stop in self.out if next_window is None or stop > next_window]
+        stretches = sorted([*still_ahead, *((w.start, w.stop) for w in ahead)])
         last = stretches[MAX_OUT - 1 :]  # as one: windows that are out must not come again
         joined_up = [(last[0][0], max(stop for _, stop in last))] if last else []
         return replace(self, next_window=next_window, out=(*stretches[: MAX_OUT - 1], *joined_up))
@@ -143,9 +143,9 @@ class Clock:
         return {**vars(self), "held": [list(vars(crowd).values()) for crowd in self.held], "out": [list(some) for some in self.out]}
 
     @staticmethod
-    def from_json(values: dict[str, Any]) -> "Clock":
+    def from_json(values: dict[str, Any]) -> "StreamClock":
         """Return the clock for a result of `to_json`; earlier versions noted only a mean distance, and tuples that they dropped for their time."""
-        known = {name: value for name, value in values.items() if name not in ("odd", "spacing_us")}
-        held, out = (Crowd(*crowd) for crowd in known["held"]), ((first, stop) for first, stop in known.get("out", ()))
-        distances = known.get("distances_us", [int(values.get("spacing_us", 0))] * KEPT_DISTANCES)
-        return Clock(**{**known, "held": tuple(held), "out": tuple(out), "distances_us": tuple(distances)})
+        fields = {name: value for name, value in values.items() if name not in ("odd", "spacing_us")}
+        held, out = (Crowd(*crowd) for crowd in fields["held"]), ((first, stop) for first, stop in fields.get("out", ()))
+        distances = fields.get("distances_us", [int(values.get("spacing_us", 0))] * KEPT_DISTANCES)
+        return StreamClock(**{**fields, "held": tuple(held), "out": tuple(out), "distances_us": tuple(distances)})

@@ -117,5 +117,5 @@ def newest_of(newest_us: int | None, crowds: Sequence[Crowd], leap_us: int) -> i
     for crowd in crowds:
         if newest_us is not None and crowd.first_us - newest_us <= leap_us:
             newest_us = max(newest_us, crowd.last_us)
-    known = [time for time in (newest_us, believed_us(crowds)) if time is not None]
-    return max(known, default=None)
+    times_us = [time for time in (newest_us, believed_us(crowds)) if time is not None]
+    return max(times_us, default=None)

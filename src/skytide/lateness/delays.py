@@ -47,21 +47,21 @@ class Arrivals:
         """Return how many tuples show how far the stream has come."""
         return self.tuples - self.behind
 
-    def then(self, later: "Arrivals", leap_us: int) -> "Arrivals":
+    def followed_by(self, later: "Arrivals", leap_us: int) -> "Arrivals":
         """Return these arrivals followed by later ones of the same task."""
         crowds = joined([*went_on(self.crowds, later.passing, later.crowds, leap_us), *later.crowds], leap_us)
         return self._with(later, telling(crowds))
 
-    def beside(self, other: "Arrivals", leap_us: int) -> "Arrivals":
+    def merged(self, other: "Arrivals", leap_us: int) -> "Arrivals":
         """Return the arrivals of two tasks of one batch, neither before the other."""
         return self._with(other, joined([*self.crowds, *other.crowds], leap_us))
 
     def _with(self, other: "Arrivals", crowds: Iterable[Crowd]) -> "Arrivals":
-        known = [newest for newest in (self.newest_us, other.newest_us) if newest is not None]
+        times_us = [newest for newest in (self.newest_us, other.newest_us) if newest is not None]
         return Arrivals(
             tuples=self.tuples + other.tuples,
             late=self.late + other.late,
-            newest_us=max(known, default=None),
+            newest_us=max(times_us, default=None),
             longest_delay_us=max(self.longest_delay_us, other.longest_delay_us),
             far_delays_us=longest((*self.far_delays_us, *other.far_delays_us)),
             delays=tuple(a + b for a, b in zip(self.delays, other.delays, strict=True)),

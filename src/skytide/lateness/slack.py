@@ -13,6 +13,8 @@ from skytide.windows import Duration, duration_us
 
 State = dict[str, Any]
 
+__all__ = ["SLACKS", "DropRatio", "FixedSlack", "KSlack", "Slack", "SlackLogic"]
+
 
 class SlackLogic(ABC):
     """Watches arrivals, and decides how far the punctuation stays behind the newest tuple."""
@@ -32,20 +34,48 @@ class SlackLogic(ABC):
 
 
 class Slack(ABC):
-    """A method to choose the slack."""
+    """A method to choose the slack: how far the stream stays behind its newest tuple, waiting for late ones.
+
+    To write one of your own, derive from this class, and return a `SlackLogic` from `build`.
+
+    Examples
+    --------
+    >>> [slack.__name__ for slack in SLACKS]
+    ['KSlack', 'DropRatio', 'FixedSlack']
+
+    More in [late.md](late.md).
+    """
 
     is_learned: ClassVar[bool] = True
     """Whether it depends on observed delays."""
 
     @abstractmethod
     def build(self, resume: State | None = None) -> SlackLogic:
-        """Return a new logic, or one that continues from a snapshot."""
+        """Return a new logic, or one that continues from a snapshot.
+
+        Parameters
+        ----------
+        resume
+            What `snapshot` of a logic returned.
+        """
 
 
 @dataclass(frozen=True)
 class FixedSlack(Slack):
     """Always the same slack, like Spark's watermark.
 
+    Parameters
+    ----------
+    delay
+        How long to wait, such as "2 s"; 0 for not at all.
+
+    Raises
+    ------
+    InvalidInput
+        If it is not a length of time.
+
+    Examples
+    --------
     >>> FixedSlack("2 s").build().slack_us
     2000000
     """
@@ -82,7 +112,15 @@ class _Fixed(SlackLogic):
 
 @dataclass(frozen=True)
 class KSlack(Slack):
-    """Waits as long as the longest delay so far (K-slack: P0 section 3.1); a very long one has to occur more than a few times."""
+    """Waits as long as the longest delay so far (K-slack: P0 section 3.1); a very long one has to occur more than a few times.
+
+    Examples
+    --------
+    >>> KSlack().build().slack_us
+    0
+
+    More in [late.md](late.md).
+    """
 
     def build(self, resume: State | None = None) -> SlackLogic:
         """Return the logic."""
@@ -134,6 +172,23 @@ class DropRatio(Slack):
     The slack is a quantile of recent delays. Which quantile is corrected by recent drops: tuples are judged against the punctuation of the
     batch before, so fewer are dropped than the quantile suggests, and the slack may be shorter. If all drops so far come near the ratio,
     the longest delay is the slack until it is safe again.
+
+    Parameters
+    ----------
+    ratio
+        The share of tuples that may be dropped as late, between 0 and 1.
+
+    Raises
+    ------
+    InvalidInput
+        If it is not such a share.
+
+    Examples
+    --------
+    >>> DropRatio(0.01).build().slack_us
+    0
+
+    More in [late.md](late.md).
     """
 
     ratio: float
@@ -203,3 +258,7 @@ class _Ratio(SlackLogic):
             "longest": self._longest.snapshot(),
             "boldness": self._boldness,
         }
+
+
+SLACKS: tuple[type[Slack], ...] = (KSlack, DropRatio, FixedSlack)
+"""All methods to choose a slack."""

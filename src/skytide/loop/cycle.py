@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from skytide.control.controller import Controller
 from skytide.control.guard import Guard
-from skytide.errors.checks import is_whole, refused
+from skytide.errors.checks import is_integer, refused
 from skytide.loop.evaluate import RECENT, evaluate
 from skytide.loop.lead_time import patience_s
 from skytide.loop.ports import OnEvent, Plant, StateStore
@@ -78,7 +78,7 @@ class Loop:
         self._history.append(seen)
         evaluation = evaluate(list(self._history), lead_s=self._plant.lead_s, settled=self._settled(seen, now_s))
         decided = self._logic.decide(evaluation, now_s=now_s)
-        if not (isinstance(decided, Decision) and is_whole(decided.allocation.workers)):
+        if not (isinstance(decided, Decision) and is_integer(decided.allocation.workers)):
             raise refused(
                 "decide()", decided, f"{self._identity} returned no decision for a whole number of workers", "return a Decision"
             )

@@ -26,9 +26,9 @@ def missing_column(value: str, name: str, rows: pa.Schema) -> InvalidInput:
     ...
     skytide.errors.InvalidInput: low('prize'): there is no column 'prize'; did you mean 'price'?
     """
-    known = [each for each in rows.names if not each.startswith("__skytide_")]
-    close = difflib.get_close_matches(name, known, n=1)
-    hint = f"did you mean {close[0]!r}?" if close else f"choose one of {', '.join(known)}"
+    names = [own for own in rows.names if not own.startswith("__skytide_")]
+    close = difflib.get_close_matches(name, names, n=1)
+    hint = f"did you mean {close[0]!r}?" if close else f"choose one of {', '.join(names)}"
     return InvalidInput(value=value, reason=f"there is no column {name!r}", remedy=hint)
 
 
@@ -39,18 +39,18 @@ def named_twice(names: Iterable[str], rows: pa.Schema) -> str | None:
     ('k', None)
     """
     cased = len({name.lower() for name in rows.names}) < len(rows.names)
-    known = [name if cased else name.lower() for name in names]
-    return next((name for name in known if known.count(name) > 1), None)
+    compared = [name if cased else name.lower() for name in names]
+    return next((name for name in compared if compared.count(name) > 1), None)
 
 
-def is_ordered(kind: pa.DataType) -> bool:
+def is_ordered(data_type: pa.DataType) -> bool:
     """Return whether values of this type can be preferred low or high."""
     return bool(
-        pa.types.is_floating(kind)
-        or pa.types.is_integer(kind)
-        or pa.types.is_decimal(kind)
-        or pa.types.is_temporal(kind)
-        or pa.types.is_boolean(kind)
+        pa.types.is_floating(data_type)
+        or pa.types.is_integer(data_type)
+        or pa.types.is_decimal(data_type)
+        or pa.types.is_temporal(data_type)
+        or pa.types.is_boolean(data_type)
     )
 
 
@@ -88,25 +88,25 @@ def without_missing(rows: pa.Table, attributes: tuple[Attribute, ...], nulls: Nu
     if nulls == "worst":
         return rows
     for attribute in attributes:
-        found = _missing(rows[attribute.what])
-        if not found.any():
+        absent = _missing(rows[attribute.what])
+        if not absent.any():
             continue
         if nulls == "error":
             raise InvalidInput(
-                value=_found(rows, attribute.what, found),
+                value=_where_missing(rows, attribute.what, absent),
                 reason=f"{attribute} cannot compare it",
                 remedy='pass nulls="drop" to leave such rows out, or nulls="worst" to rank them last',
             )
-        rows = rows.filter(pa.array(~found))
+        rows = rows.filter(pa.array(~absent))
     return rows
 
 
 def missing(rows: pa.Table, attributes: tuple[Attribute, ...]) -> Mask:
     """Return which rows have NULL or NaN in one of the compared columns."""
-    found = np.zeros(rows.num_rows, dtype=np.bool_)
+    absent = np.zeros(rows.num_rows, dtype=np.bool_)
     for attribute in attributes:
-        found |= _missing(rows[attribute.what])
-    return found
+        absent |= _missing(rows[attribute.what])
+    return absent
 
 
 def one_of_equals(rows: pa.Table, points: Points) -> Mask:
@@ -130,11 +130,11 @@ def _sortable(column: pa.ChunkedArray) -> Indices | None:
         return None
 
 
-def _found(rows: pa.Table, column: Expression, missing: Mask) -> str:
+def _where_missing(rows: pa.Table, column: Expression, missing: Mask) -> str:
     """Return what is missing where; the row itself, which may be confidential, is shown only if $SKYTIDE_SHOW_ROWS is set."""
     row = int(np.argmax(missing))
-    kind = "NaN" if rows[column][row].is_valid else "NULL"
-    place = f"{kind} in column {column}, in {int(missing.sum()):,} of {rows.num_rows:,} rows that were processed together"
+    value = "NaN" if rows[column][row].is_valid else "NULL"
+    place = f"{value} in column {column}, in {int(missing.sum()):,} of {rows.num_rows:,} rows that were processed together"
     return f"{place}, first in {rows.slice(row, 1).to_pylist()[0]}" if os.environ.get("SKYTIDE_SHOW_ROWS") else place
 
 
@@ -162,13 +162,13 @@ def _values(rows: pa.Table, attribute: Attribute) -> NDArray[np.float64]:
 
 def _plain(column: pa.ChunkedArray) -> NDArray[np.float64] | None:
     """Return the column as float64, or None where that could change a comparison or bring in infinities."""
-    kind = column.type
-    if pa.types.is_floating(kind):
+    data_type = column.type
+    if pa.types.is_floating(data_type):
         values = np.asarray(column.to_numpy(), dtype=np.float64)
         return values if np.isfinite(values).all() else None
-    if pa.types.is_boolean(kind):
+    if pa.types.is_boolean(data_type):
         return np.asarray(column.to_numpy(), dtype=np.float64)
-    if pa.types.is_decimal(kind):
+    if pa.types.is_decimal(data_type):
         return None
     whole = _integers(column)
     if whole.size and (int(whole.max()) > EXACT_INTEGER or int(whole.min()) < -EXACT_INTEGER):

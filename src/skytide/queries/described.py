@@ -39,9 +39,9 @@ def described(value: object) -> Described:
     >>> described(lambda x: x + 1) == described(lambda x: x + 1), described(lambda x: x + 1) == described(lambda x: x + 2)
     (True, False)
     """
-    found = _Described()
-    text = found.text(value)
-    return Described(text, f"{PYTHON} {_digest(' '.join(found.codes))}" if found.codes else "")
+    description = _Described()
+    text = description.text(value)
+    return Described(text, f"{PYTHON} {_digest(' '.join(description.codes))}" if description.codes else "")
 
 
 class _Described:
@@ -70,7 +70,7 @@ class _Described:
             inside = ", ".join(map(self.text, value))
             return f"({inside})" if type(value) is tuple else f"[{inside}]"
         if type(value) is dict:
-            return "{" + ", ".join(sorted(f"{self.text(key)}: {self.text(each)}" for key, each in value.items())) + "}"
+            return "{" + ", ".join(sorted(f"{self.text(key)}: {self.text(item)}" for key, item in value.items())) + "}"
         if isinstance(value, set | frozenset):
             return f"{_name(type(value))}({', '.join(sorted(map(self.text, value)))})"
         if hasattr(value, "isNotNull") and hasattr(value, "alias"):
@@ -86,17 +86,19 @@ class _Described:
         if isinstance(value, types.FunctionType):
             return self._function(value)
         if is_dataclass(value):
-            kind = type(value)
+            cls = type(value)
             told = {
-                each.name: getattr(value, each.name) for each in fields(value) if self._tells(kind, each, getattr(value, each.name))
+                field.name: getattr(value, field.name)
+                for field in fields(value)
+                if self._tells(cls, field, getattr(value, field.name))
             }
-            return f"{_name(kind)}({self._named(told | _added(value))})"
+            return f"{_name(cls)}({self._named(told | _added(value))})"
         return self._pickled(value)
 
     def _decorated(self, value: Any, wrapped: Any) -> str:
         """Return a decorated function with what its decorator holds; without it if that cannot be described, as a lock, or is a cache or compiled code."""
-        kind: Any = type(value)
-        if isinstance(value, types.FunctionType) or kind.__reduce__ is object.__reduce__:
+        cls: Any = type(value)
+        if isinstance(value, types.FunctionType) or cls.__reduce__ is object.__reduce__:
             inside = _Described(self._open)
             with suppress(InvalidInput):
                 text = inside._single(value)
@@ -108,21 +110,21 @@ class _Described:
         self.codes.append(_digest(_code(function.__code__)))
         captured = dict(zip(function.__code__.co_freevars, map(_content, function.__closure__ or ()), strict=True))
         wrapped = getattr(function, "__wrapped__", None)
-        inside = any(each is wrapped for each in captured.values())
+        inside = any(variable is wrapped for variable in captured.values())
         given = {
             "defaults": function.__defaults__,
             "named": function.__kwdefaults__,
             "captured": captured,
             "wrapped": None if inside else wrapped,
         }
-        return f"{_name(function)}({self._named({name: each for name, each in given.items() if each})})"
+        return f"{_name(function)}({self._named({name: part for name, part in given.items() if part})})"
 
     def _named(self, values: dict[str, Any]) -> str:
-        return ", ".join(f"{name}={self.text(each)}" for name, each in values.items())
+        return ", ".join(f"{name}={self.text(part)}" for name, part in values.items())
 
-    def _tells(self, kind: type, field: "Field[Any]", given: Any) -> bool:
+    def _tells(self, cls: type, field: "Field[Any]", given: Any) -> bool:
         """Return whether a field tells an object from others: not if it is not compared, or is a field of ours and has its default."""
-        if not field.compare or not _is_our_field(kind, field):
+        if not field.compare or not _is_our_field(cls, field):
             return field.compare
         default = field.default if field.default_factory is MISSING else field.default_factory()
         if default is MISSING:
@@ -132,33 +134,32 @@ class _Described:
 
     def _pickled(self, value: Any) -> str:
         """Return what an object would be pickled as."""
-        kind = type(value)
+        cls = type(value)
         try:
-            reduce = copyreg.dispatch_table.get(kind)
+            reduce = copyreg.dispatch_table.get(cls)
             reduced: Any = reduce(value) if reduce else value.__reduce_ex__(4)
         except Exception as error:
             raise InvalidInput(
-                value=f"an object of {_name(kind)} in a query",
+                value=f"an object of {_name(cls)} in a query",
                 reason=f"it cannot be told whether it is the same when the query starts again: {error}",
                 remedy="leave it out, or give the class that holds it a __getstate__ without it",
             ) from None
         if isinstance(reduced, str):
-            return f"{_name(kind)} {reduced}"
+            return f"{_name(cls)} {reduced}"
         make, given, state, items, pairs = (tuple(reduced) + (None,) * 3)[:5]
         if reduce:
             make = _name(make)  # the code of a library, which may change
         if isinstance(state, dict):
             copied = functools.WRAPPER_ASSIGNMENTS if "__wrapped__" in state else ()
-            state = {name: each for name, each in state.items() if name not in copied and not _is_cache(kind, name)} or None
-        is_new = bool(given) and (given[0] == kind) is True  # as most objects are: made empty, then given their attributes
+            state = {name: part for name, part in state.items() if name not in copied and not _is_cache(cls, name)} or None
+        is_new = bool(given) and (given[0] == cls) is True  # as most objects are: made empty, then given their attributes
         content = [(given[1:] or None) if is_new else (make, *given), state, list(items or ()) or None, list(pairs or ()) or None]
-        return f"{_name(kind)}({', '.join(self.text(each) for each in content if each is not None)})"
+        return f"{_name(cls)}({', '.join(self.text(part) for part in content if part is not None)})"
 
 
 def _plainly(value: object) -> str:
-    plain = next((kind for kind in (bool, int, float, complex) if type(value) is kind), None)
-    kind = next((kind for kind in (bool, int, float, complex) if isinstance(value, kind)), None)
-    return repr(value) if plain or kind is None else f"{_name(type(value))}({kind.__repr__(value)})"
+    base = next((base for base in (bool, int, float, complex) if isinstance(value, base)), None)
+    return repr(value) if base is None or base is type(value) else f"{_name(type(value))}({base.__repr__(value)})"
 
 
 def _name(value: Any) -> str:
@@ -173,9 +174,9 @@ def _is_unbound(value: Any) -> bool:
     return isinstance(value, types.BuiltinFunctionType) and isinstance(value.__self__, type | types.ModuleType | None)
 
 
-def _is_our_field(kind: type, field: "Field[Any]") -> bool:
+def _is_our_field(cls: type, field: "Field[Any]") -> bool:
     """Return whether the class that has declared a field is one of ours; yours may be below it."""
-    holders = [each for each in kind.__mro__ if vars(each).get("__dataclass_fields__", {}).get(field.name) is field]
+    holders = [base for base in cls.__mro__ if vars(base).get("__dataclass_fields__", {}).get(field.name) is field]
     return _is_ours(holders[-1].__module__)
 
 
@@ -185,8 +186,13 @@ def _added(value: Any) -> dict[str, Any]:
         return {}
     state = value.__getstate__()
     parts = [part for part in (state if isinstance(state, tuple) else (state,)) if isinstance(part, dict)]  # attributes and slots
-    known = {each.name for each in fields(value)}
-    added = {name: each for part in parts for name, each in part.items() if name not in known and not _is_cache(type(value), name)}
+    own_fields = {field.name for field in fields(value)}
+    added = {
+        name: attribute
+        for part in parts
+        for name, attribute in part.items()
+        if name not in own_fields and not _is_cache(type(value), name)
+    }
     return dict(sorted(added.items()))
 
 
@@ -194,8 +200,8 @@ def _is_ours(module: str) -> bool:
     return module.split(".", maxsplit=1)[0] in ("skytide", "skytide_lab")  # some of ours have moved to the laboratory
 
 
-def _is_cache(kind: type, name: Any) -> bool:
-    return isinstance(getattr(kind, str(name), None), functools.cached_property)
+def _is_cache(cls: type, name: Any) -> bool:
+    return isinstance(getattr(cls, str(name), None), functools.cached_property)
 
 
 def _content(cell: types.CellType) -> Any:

@@ -50,6 +50,17 @@ class _KDominance(PreferenceQuery):
 class KDominant(_KDominance):
     """The rows that no other row beats in any `k` columns.
 
+    Parameters
+    ----------
+    preference
+        What is better: `low`, `high` and `diff` of columns, combined by `*` or `&`.
+    nulls
+        What happens to rows with NULL or NaN there: they are an "error", left out ("drop"), or behind all others ("worst").
+    k
+        How many columns a row has to be at least as good in, and better in one of them, to beat another.
+
+    Examples
+    --------
     >>> from skytide.queries import low
     >>> trio = pa.table({"a": [1, 2, 9], "b": [5, 2, 1], "c": [5, 2, 9]})
     >>> KDominant(low("a") * low("b") * low("c"), k=2).window(trio).to_pylist()
@@ -80,6 +91,17 @@ class TopDelta(_KDominance):
 
     With `diff` columns each group has its own top delta.
 
+    Parameters
+    ----------
+    preference
+        What is better: `low`, `high` and `diff` of columns, combined by `*` or `&`.
+    nulls
+        What happens to rows with NULL or NaN there: they are an "error", left out ("drop"), or behind all others ("worst").
+    delta
+        How many rows there should be at least.
+
+    Examples
+    --------
     >>> from skytide.queries import low
     >>> trio = pa.table({"a": [1, 2, 9], "b": [5, 2, 1], "c": [5, 2, 9]})
     >>> TopDelta(low("a") * low("b") * low("c"), delta=1).window(trio).to_pylist()

@@ -11,9 +11,9 @@ import pyarrow.compute as pc
 _INTEGERS = {pa.float32(): pa.int32(), pa.float64(): pa.int64()}
 
 
-def has_order(kind: pa.DataType) -> bool:
+def has_order(data_type: pa.DataType) -> bool:
     """Return whether values of this type have an order here."""
-    return not pa.types.is_nested(kind)
+    return not pa.types.is_nested(data_type)
 
 
 def comparable(values: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -24,25 +24,25 @@ def comparable(values: pa.ChunkedArray) -> pa.ChunkedArray:
     >>> pc.max(comparable(pa.chunked_array([[math.nan, -0.0, math.inf]]))) == pc.max(comparable(pa.chunked_array([[math.nan]])))
     True
     """
-    kind = values.type
-    if pa.types.is_duration(kind):
+    data_type = values.type
+    if pa.types.is_duration(data_type):
         return values.cast(pa.int64())
-    if kind not in _INTEGERS:
+    if data_type not in _INTEGERS:
         return values
-    bits = _viewed(values, _INTEGERS[kind])
-    lowest = -(2 ** (kind.bit_width - 1))  # the bits of -0.0
+    bits = _viewed(values, _INTEGERS[data_type])
+    lowest = -(2 ** (data_type.bit_width - 1))  # the bits of -0.0
     if pc.min(bits).as_py() != lowest and not math.isnan(pc.sum(values).as_py() or 0.0):
         return values
     # Read as integers, floats from 0.0 up to NaN are in order, and those from -0.0 down in reverse order.
-    bits = _viewed(pc.if_else(pc.is_nan(values), pa.scalar(math.nan, kind), values), _INTEGERS[kind])
+    bits = _viewed(pc.if_else(pc.is_nan(values), pa.scalar(math.nan, data_type), values), _INTEGERS[data_type])
     return _flipped(bits)
 
 
-def original(found: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+def original(values: pa.ChunkedArray, data_type: pa.DataType) -> pa.ChunkedArray:
     """Return the original values, of their original type, from results of `comparable`."""
-    if pa.types.is_floating(kind) and pa.types.is_integer(found.type):
-        return _viewed(_flipped(found), kind)
-    return found.cast(kind)
+    if pa.types.is_floating(data_type) and pa.types.is_integer(values.type):
+        return _viewed(_flipped(values), data_type)
+    return values.cast(data_type)
 
 
 def _flipped(bits: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -50,5 +50,5 @@ def _flipped(bits: pa.ChunkedArray) -> pa.ChunkedArray:
     return pc.if_else(pc.less(bits, pa.scalar(0, bits.type)), pc.bit_wise_xor(bits, highest), bits)
 
 
-def _viewed(values: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
-    return pa.chunked_array([chunk.view(kind) for chunk in values.chunks], kind)
+def _viewed(values: pa.ChunkedArray, data_type: pa.DataType) -> pa.ChunkedArray:
+    return pa.chunked_array([chunk.view(data_type) for chunk in values.chunks], data_type)

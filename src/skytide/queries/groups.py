@@ -51,9 +51,9 @@ class Groups:
 
     def firsts(self, numbers: NDArray[np.float64], among: Mask) -> NDArray[np.float64]:
         """Return the first of the selected numbers of each group, 0 where there is none."""
-        found = np.zeros(self.count)
-        found[self.numbers[among][::-1]] = numbers[among][::-1]
-        return found
+        firsts = np.zeros(self.count)
+        firsts[self.numbers[among][::-1]] = numbers[among][::-1]
+        return firsts
 
     def are_ends(self, values: pa.ChunkedArray, towards: str) -> pa.ChunkedArray:
         """Return for each row whether its value is the "min" or "max" of its group."""
@@ -68,8 +68,8 @@ class Groups:
         if not columns:
             return {}
         rows = pa.table({GROUP: self.numbers, **{name: column for name, (column, _) in columns.items()}})
-        found = rows.group_by(GROUP, use_threads=False).aggregate([(name, function) for name, (_, function) in columns.items()])
-        return {name: found[f"{name}_{function}"] for name, (_, function) in columns.items()}
+        reduced = rows.group_by(GROUP, use_threads=False).aggregate([(name, function) for name, (_, function) in columns.items()])
+        return {name: reduced[f"{name}_{function}"] for name, (_, function) in columns.items()}
 
 
 def normalised(key: pa.ChunkedArray) -> pa.ChunkedArray:

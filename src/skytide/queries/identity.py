@@ -39,13 +39,13 @@ class Identity:
         """Return the identity of an object that is a query or an operator; `short` are its few words, if the wording is not short."""
         exact = described(value)
         whole_code = " ".join(filter(None, (exact.code, code)))
-        others = tuple(described(each).text for each in stricter)
+        others = tuple(described(query).text for query in stricter)
         return Identity(wording, exact.text, measures, whole_code, others, short or without_address(wording))
 
     def over(self, upper: Identity) -> Identity:
         """Return the identity of the query `upper` over the answers of this one."""
         exact, *stricter = (
-            f"{ours} over {each}" for ours in (upper.exact, *upper.stricter) for each in (self.exact, *self.stricter)
+            f"{ours} over {lower}" for ours in (upper.exact, *upper.stricter) for lower in (self.exact, *self.stricter)
         )
         return replace(
             self,
@@ -63,7 +63,7 @@ class Identity:
             wording=f"{self.wording} of {', '.join(keys) or 'all'}",
             short=f"{self.short} of {', '.join(keys) or 'all'}",
             exact=f"{self.exact} of {keys!r}",
-            stricter=tuple(f"{each} of {keys!r}" for each in self.stricter),
+            stricter=tuple(f"{query} of {keys!r}" for query in self.stricter),
         )
 
     def arranged(self, order: tuple[int, ...]) -> Identity:

@@ -120,17 +120,17 @@ class Incremental(Sliding):
         answers = Answers(rows, np.bincount(run, minlength=len(runs) - 1))
         if not self._is_skyline:
             with ThreadPoolExecutor(self.threads) as threads:
-                found = list(threads.map(self._window, answers.tables()))
-            answers = Answers.of(found, self.query.window(rows.slice(0, 0)))
+                windows_out = list(threads.map(self._window, answers.tables()))
+            answers = Answers.of(windows_out, self.query.window(rows.slice(0, 0)))
         return answers.repeated(np.diff(runs))
 
     def _with(self, memory: pa.Table, panes: Panes) -> pa.Table:
         slices = max(1, min(self.threads, memory.num_rows // ROWS_PER_THREAD))
         cuts = list(pairwise(memory.num_rows * at // slices for at in range(slices + 1)))
         with ThreadPoolExecutor(slices) as threads:
-            found = list(threads.map(lambda cut: self.compare(memory.slice(cut[0], cut[1] - cut[0]), panes), cuts))
-        dropped = np.concatenate([killed for killed, _ in found])
-        blocked = np.max([blocks for _, blocks in found], axis=0)
+            compared = list(threads.map(lambda cut: self.compare(memory.slice(cut[0], cut[1] - cut[0]), panes), cuts))
+        dropped = np.concatenate([killed for killed, _ in compared])
+        blocked = np.max([blocks for _, blocks in compared], axis=0)
         killed, blocks = self.among(panes)
         return self.assemble(memory, panes, np.concatenate([dropped, killed]), np.maximum(blocked, blocks))
 

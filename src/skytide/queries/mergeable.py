@@ -7,9 +7,7 @@ from typing import Generic, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from skytide.errors.checks import kind_of, words
 from skytide.queries.groups import Groups
-from skytide.queries.measure import Measure
 
 State = TypeVar("State")
 
@@ -21,6 +19,8 @@ class Mergeable(ABC, Generic[State]):
     States are pickled into checkpoints and for other processes: make them of plain values (numbers, texts, tuples, lists, dicts), or
     override `dump` and `load`.
 
+    Examples
+    --------
     >>> class Span(Mergeable[tuple[float, float]]):
     ...     def start(self):
     ...         return (float("inf"), float("-inf"))
@@ -44,19 +44,50 @@ class Mergeable(ABC, Generic[State]):
 
     @abstractmethod
     def add(self, state: State, values: pa.Array) -> State:
-        """Return the state with more values: at least one, and none of them NULL."""
+        """Return the state with more values.
+
+        Parameters
+        ----------
+        state
+            What `start`, `add` or `merge` returned; it may be changed.
+        values
+            At least one value, and none of them NULL.
+        """
 
     @abstractmethod
     def merge(self, state: State, other: State) -> State:
-        """Return the state of the values of both."""
+        """Return the state of the values of both.
+
+        Parameters
+        ----------
+        state, other
+            What `start`, `add` or `merge` returned.
+        """
 
     @abstractmethod
     def finish(self, state: State) -> object:
-        """Return the result, None for NULL."""
+        """Return the result, None for NULL.
+
+        Parameters
+        ----------
+        state
+            That of all values.
+        """
 
     @abstractmethod
     def kind(self, values: pa.DataType) -> pa.DataType:
-        """Return the Arrow type of results for values of a type; raise InvalidInput if the type is not supported."""
+        """Return the Arrow type of results.
+
+        Parameters
+        ----------
+        values
+            The Arrow type of the values.
+
+        Raises
+        ------
+        InvalidInput
+            If the type is not supported.
+        """
 
     def dump(self, state: State) -> bytes:
         """Return a state as bytes."""
@@ -68,17 +99,17 @@ class Mergeable(ABC, Generic[State]):
 
     def states_of(self, values: pa.ChunkedArray, groups: Groups) -> pa.Array:
         """Return the state of the values of each group, as bytes."""
-        found = []
+        states = []
         for part in groups.divided(values):
             there = part.drop_null()
-            found.append(self.dump(self.add(self.start(), there) if len(there) else self.start()))
-        return pa.array(found, pa.binary())
+            states.append(self.dump(self.add(self.start(), there) if len(there) else self.start()))
+        return pa.array(states, pa.binary())
 
     def merged(self, states: pa.ChunkedArray, groups: Groups) -> pa.Array:
         """Return one state for each group."""
         if groups.count == groups.rows:
             return states.combine_chunks().take(pa.array(np.argsort(groups.numbers)))
-        found = []
+        merged_states = []
         for part in groups.divided(states):
             first, *others = part.to_pylist()
             if others:
@@ -86,23 +117,9 @@ class Mergeable(ABC, Generic[State]):
                 for other in others:
                     state = self.merge(state, self.load(other))
                 first = self.dump(state)
-            found.append(first)
-        return pa.array(found, pa.binary())
+            merged_states.append(first)
+        return pa.array(merged_states, pa.binary())
 
-    def results(self, states: pa.ChunkedArray, kind: pa.DataType) -> pa.Array:
-        """Return the result of each state; `kind` is the type of the values."""
-        return pa.array([self.finish(self.load(state)) for state in states.to_pylist()], self.kind(kind))
-
-
-def collect(function: Mergeable[State], column: str, *, name: str) -> Measure:
-    """Return an aggregate of your own for `.aggregate(...)`: a function of a column or SQL expression, and the name of its result."""
-    kind_of(
-        "function",
-        function,
-        Mergeable,
-        reason="not mergeable",
-        remedy="derive from skytide.Mergeable, and pass an object of your class",
-    )
-    words("column", column, "price")
-    words("name", name, "span")
-    return Measure(type(function).__name__, column, name, function)
+    def results(self, states: pa.ChunkedArray, values: pa.DataType) -> pa.Array:
+        """Return the result of each state; `values` is the type of the values."""
+        return pa.array([self.finish(self.load(state)) for state in states.to_pylist()], self.kind(values))

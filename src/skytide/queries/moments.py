@@ -38,18 +38,17 @@ class Moments:
             squares = groups.added(self.squares) + groups.added(self.counts * apart * apart)
             return Moments(counts, origin + shift, squares)
 
-    def results(self, function: str) -> pa.Array:
-        """Return the result of each part, as in Spark: for a sample of one value there is none."""
-        of_sample = not function.endswith("_pop")
-        none = self.counts <= (1 if of_sample else 0)
+    def results(self, *, root: bool, sample: bool) -> pa.Array:
+        """Return the variance of each part, or its root, as in Spark: for a sample of one value there is none."""
+        none = self.counts <= (1 if sample else 0)
         with np.errstate(invalid="ignore"):
-            variance = self.squares / np.where(none, 1.0, self.counts - of_sample)
-            return pa.array(np.sqrt(variance) if function.startswith("stddev") else variance, mask=none)
+            variance = self.squares / np.where(none, 1.0, self.counts - sample)
+            return pa.array(np.sqrt(variance) if root else variance, mask=none)
 
 
-def can_spread(kind: pa.DataType) -> bool:
+def can_spread(data_type: pa.DataType) -> bool:
     """Return whether values of this type have a variance."""
-    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+    return bool(pa.types.is_integer(data_type) or pa.types.is_floating(data_type) or pa.types.is_decimal(data_type))
 
 
 def from_columns(counts: pa.ChunkedArray, means: pa.ChunkedArray, squares: pa.ChunkedArray) -> Moments:

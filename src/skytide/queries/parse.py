@@ -3,11 +3,10 @@
 import re
 
 from skytide.errors import InvalidInput
-from skytide.errors.checks import brief, words
-from skytide.queries.preferences import Attribute, Preference, combine
+from skytide.errors.checks import brief, check_text
+from skytide.queries.preferences import PREFERENCES, SQL_WORDS, Preference, combine
 
-ITEM = re.compile(r"\s*(?:`((?:[^`]|``)+)`|(\w+))\s+(MIN|MAX|DIFF)\s*(?=,|$)", re.IGNORECASE)
-KINDS = {"MIN": "low", "MAX": "high", "DIFF": "diff"}
+ITEM = re.compile(rf"\s*(?:`((?:[^`]|``)+)`|(\w+))\s+({'|'.join(SQL_WORDS)})\s*(?=,|$)", re.IGNORECASE)
 
 
 def parse_preferences(text: str) -> Preference:
@@ -18,17 +17,17 @@ def parse_preferences(text: str) -> Preference:
     >>> parse_preferences("`a,b` MIN, `c``d` MAX")
     low('a,b') * high('c`d')
     """
-    words("preferences", text, "price MIN, stars MAX, city DIFF")
+    check_text("preferences", text, "price MIN, stars MAX, city DIFF")
     attributes, at = [], 0
     while at <= len(text):
-        found = ITEM.match(text, at)
-        if not found:
+        item = ITEM.match(text, at)
+        if not item:
             raise InvalidInput(
                 value=repr(text[at:].partition(",")[0].strip()),
                 reason=f"not a preference, in {brief(text)}",
                 remedy="write columns with MIN, MAX or DIFF: 'price MIN, stars MAX, city DIFF'",
             )
-        name = found[2] or found[1].replace("``", "`")
-        attributes.append(Attribute(name, KINDS[found[3].upper()]))
-        at = found.end() + 1  # past the comma
+        name = item[2] or item[1].replace("``", "`")
+        attributes.append(PREFERENCES[SQL_WORDS[item[3].upper()]](name))
+        at = item.end() + 1  # past the comma
     return combine(tuple(attributes))

@@ -11,7 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from skytide.errors import InvalidInput
-from skytide.errors.checks import refused, whole
+from skytide.errors.checks import check_integer, refused
 from skytide.kernels import Mask, Points, by_group
 from skytide.queries.columns import NULLS, Nulls, group_numbers, is_ordered, matrix, missing, missing_column, without_missing
 from skytide.queries.preferences import Attribute, Expression, Preference, Prioritised, chains_of, combine, groups_of
@@ -90,7 +90,7 @@ def plain_dimensions(query: PreferenceQuery, why: str) -> int:
 
 def check_count(name: str, value: Any, maximum: int | None = None) -> None:
     """Refuse a count that is not a whole number from 1 to `maximum`."""
-    whole(name, value, 1, maximum)
+    check_integer(name, value, 1, maximum)
 
 
 def _check_column(attribute: Attribute, rows: pa.Schema) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from skytide.errors import InvalidInput
-from skytide.errors.checks import brief, refused, words
+from skytide.errors.checks import brief, check_text, refused
 
 
 class ColumnLike(Protocol):
@@ -30,7 +30,15 @@ Chain = tuple["Attribute", ...]  # a lexicographic order: ties of the first attr
 
 
 class Preference:
-    """The base of all preferences: `a * b` prefers both equally (Pareto), `a & b` prefers `a` first and `b` among equals."""
+    """The base of all preferences: `a * b` prefers both equally (Pareto), `a & b` prefers `a` first and `b` among equals.
+
+    Examples
+    --------
+    >>> low("price") * high("stars") & low("distance")
+    low('price') * high('stars') & low('distance')
+
+    More in [skyline.md](skyline.md).
+    """
 
     def __mul__(self, other: Preference) -> Preference:
         """Return both combined as equals: a row is better if it is better in one and not worse in the other."""
@@ -100,24 +108,84 @@ class Prioritised(_Combined):
 
 
 def low(what: Expression) -> Preference:
-    """Return a preference for low values of a column or expression."""
+    """Return a preference for low values of a column or expression.
+
+    Parameters
+    ----------
+    what
+        The name of a column, an SQL expression, or a Column of Spark.
+
+    Raises
+    ------
+    InvalidInput
+        If `what` is not one of them, or an empty text.
+
+    Examples
+    --------
+    >>> low("price") * high("stars")
+    low('price') * high('stars')
+
+    More in [skyline.md](skyline.md).
+    """
     return Attribute(_column(what), "low")
 
 
 def high(what: Expression) -> Preference:
-    """Return a preference for high values of a column or expression."""
+    """Return a preference for high values of a column or expression.
+
+    Parameters
+    ----------
+    what
+        The name of a column, an SQL expression, or a Column of Spark.
+
+    Raises
+    ------
+    InvalidInput
+        If `what` is not one of them, or an empty text.
+
+    Examples
+    --------
+    >>> high("stars") & low("price / nights")
+    high('stars') & low('price / nights')
+
+    More in [skyline.md](skyline.md).
+    """
     return Attribute(_column(what), "high")
 
 
 def diff(what: Expression) -> Preference:
-    """Return a preference that compares only rows with equal values of a column or expression: each value is a competition of its own."""
+    """Return a preference that compares only rows with equal values of a column or expression: each value is a competition of its own.
+
+    Parameters
+    ----------
+    what
+        The name of a column, an SQL expression, or a Column of Spark.
+
+    Raises
+    ------
+    InvalidInput
+        If `what` is not one of them, or an empty text.
+
+    Examples
+    --------
+    >>> low("price") * diff("city")
+    low('price') * diff('city')
+
+    More in [skyline.md](skyline.md).
+    """
     return Attribute(_column(what), "diff")
+
+
+PREFERENCES: dict[str, Callable[[Expression], Preference]] = {"low": low, "high": high, "diff": diff}
+"""All preferences of one column, by their names."""
+SQL_WORDS = {"MIN": "low", "MAX": "high", "DIFF": "diff"}
+"""What preferences are called in SQL."""
 
 
 def _column(what: Expression) -> Expression:
     """Return a column, or refuse what cannot be one; only Spark knows which Columns exist."""
     if isinstance(what, str):
-        words("what", what, "price")
+        check_text("what", what, "price")
     elif what is None or isinstance(what, Preference | int | float | complex | bytes | type | Collection | Generator):
         raise refused("what", what, "not a column", 'give a column\'s name, an SQL expression or a Column, as low("price")')
     return what
@@ -133,8 +201,8 @@ def combine(preferences: tuple[Preference | str, ...]) -> Preference:
     ...
     skytide.errors.InvalidInput: low('price') and high('price'): one column cannot be preferred twice; keep one of them
     """
-    checked = [high(each) if isinstance(each, str) else _preference(each) for each in preferences]
-    whole = checked[0] if len(checked) == 1 else Pareto(tuple(part for each in checked for part in _flat(each, Pareto)))
+    checked = [high(preference) if isinstance(preference, str) else _preference(preference) for preference in preferences]
+    whole = checked[0] if len(checked) == 1 else Pareto(tuple(part for preference in checked for part in _flat(preference, Pareto)))
     attributes = list(whole.attributes())
     if all(attribute.kind == "diff" for attribute in attributes):
         raise InvalidInput(

@@ -22,6 +22,8 @@ class Query(ABC):
     those together in any order, `merge` some of them if you like; `window` of all of it always returns the same rows.
     Methods are pure: they change neither their arguments nor the query, and may be called from several threads at once.
 
+    Examples
+    --------
     >>> class Cheapest(Query):
     ...     def pane(self, rows):
     ...         return rows.sort_by("price").slice(0, 1)
@@ -29,15 +31,29 @@ class Query(ABC):
     ...         return self.pane(kept)
     >>> Cheapest().window(pa.table({"price": [3, 1, 2]})).to_pylist()
     [{'price': 1}]
+
+    More in [skyline.md](skyline.md).
     """
 
     @abstractmethod
     def pane(self, rows: pa.Table) -> pa.Table:
-        """Return what of some rows of a window may still matter to its answer."""
+        """Return what of some rows of a window may still matter to its answer.
+
+        Parameters
+        ----------
+        rows
+            Some rows of a window; the answer is about all of them.
+        """
 
     @abstractmethod
     def window(self, kept: pa.Table) -> pa.Table:
-        """Return the answer from all that was kept."""
+        """Return the answer of a window.
+
+        Parameters
+        ----------
+        kept
+            All that was kept of its rows, in any order.
+        """
 
     def merge(self, kept: pa.Table) -> pa.Table:
         """Return what would have been kept of several parts together, from what was kept of each."""
@@ -113,9 +129,9 @@ class Query(ABC):
     def windows_of_skyband(self, best: pa.Table, counts: Indices) -> tuple[pa.Table, Indices]:
         """Return the answers of windows from their skybands, one after the other, of which each has so many rows; and how many each answer has."""
         ends = np.cumsum(counts)
-        found = [self.window(best.slice(end - rows, rows)) for end, rows in zip(ends.tolist(), counts.tolist(), strict=True)]
-        answers = pa.concat_tables([self.schema(best.schema).empty_table(), *found])
-        return answers, np.array([answer.num_rows for answer in found], np.int64)
+        windows = [self.window(best.slice(end - rows, rows)) for end, rows in zip(ends.tolist(), counts.tolist(), strict=True)]
+        answers = pa.concat_tables([self.schema(best.schema).empty_table(), *windows])
+        return answers, np.array([answer.num_rows for answer in windows], np.int64)
 
     can_share = False
     share_is_final = True
@@ -145,5 +161,5 @@ def stands_for_window(query: Query, method: str, instead_of: str = "window") -> 
     [True, False]
     """
     classes = type(query).__mro__
-    window, found = (next(kind for kind in classes if name in vars(kind)) for name in (instead_of, method))
-    return found is Query or classes.index(found) <= classes.index(window)  # those of Query itself call `window`
+    window_in, written_in = (next(cls for cls in classes if name in vars(cls)) for name in (instead_of, method))
+    return written_in is Query or classes.index(written_in) <= classes.index(window_in)  # those of Query itself call `window`

@@ -17,8 +17,8 @@ def range_answers(query: Query, rows: pa.Table, begins: Indices, ends: Indices) 
     """Return the answers of ranges of rows; those that slide forward cost little more than their rows and answers.
 
     >>> from skytide.queries import TopK, high
-    >>> found = range_answers(TopK(high("x"), k=1), pa.table({"x": [3, 1, 2]}), np.array([0, 0, 1]), np.array([1, 2, 3]))
-    >>> found.rows["x"].to_pylist(), found.counts.tolist()
+    >>> answers = range_answers(TopK(high("x"), k=1), pa.table({"x": [3, 1, 2]}), np.array([0, 0, 1]), np.array([1, 2, 3]))
+    >>> answers.rows["x"].to_pylist(), answers.counts.tolist()
     ([3, 3, 2], [1, 1, 1])
     """
     band = skyband_of(query)
@@ -29,8 +29,8 @@ def range_answers(query: Query, rows: pa.Table, begins: Indices, ends: Indices) 
     first, last = np.searchsorted(places, begins), np.searchsorted(places, ends)
     few = _reduced(points, first, last, band.k)
     first, last = np.searchsorted(few, first), np.searchsorted(few, last)
-    found, counts, runs = range_bands(points[few], first, last, band.k)
-    best, counts = query.windows_of_skyband(rows.take(pa.array(places[few[found]])), counts)
+    best_places, counts, runs = range_bands(points[few], first, last, band.k)
+    best, counts = query.windows_of_skyband(rows.take(pa.array(places[few[best_places]])), counts)
     return Answers(best, counts).repeated(np.diff(runs, append=len(begins)))
 
 
@@ -39,8 +39,8 @@ def answers_one_by_one(query: Query, rows: pa.Table, begins: Indices, ends: Indi
     same = (begins[1:] == begins[:-1]) & (ends[1:] == ends[:-1])
     first = np.flatnonzero(np.concatenate([np.ones(min(len(begins), 1), np.bool_), ~same]))
     bounds = zip(begins[first].tolist(), ends[first].tolist(), strict=True)
-    found = [query.window(query.pane(rows.slice(begin, end - begin))) for begin, end in bounds]
-    return Answers.of(found, query.schema(rows.schema).empty_table()).repeated(np.diff(first, append=len(begins)))
+    windows_out = [query.window(query.pane(rows.slice(begin, end - begin))) for begin, end in bounds]
+    return Answers.of(windows_out, query.schema(rows.schema).empty_table()).repeated(np.diff(first, append=len(begins)))
 
 
 def needed_later(query: Query, rows: pa.Table, starts: Indices) -> Mask:
@@ -54,9 +54,9 @@ def needed_later(query: Query, rows: pa.Table, starts: Indices) -> Mask:
     places, points = _compared(band, rows, ~_absent(band, rows))
     starts = np.searchsorted(places, starts)
     cuts = np.unique(np.concatenate([starts, np.arange(0, len(places), LARGE), [len(places)]]))
-    found, _, _ = range_bands(points, cuts[:-1], cuts[1:], band.k, later=True)
+    needed_places, _, _ = range_bands(points, cuts[:-1], cuts[1:], band.k, later=True)
     needed = _absent(band, rows)  # these are in no answer, but their windows come out
-    needed[places[found]] = True
+    needed[places[needed_places]] = True
     return needed
 
 

@@ -75,8 +75,8 @@ class Recompute(Sliding):
         start, stop = pane_bounds(windows, wanted)
         held = np.column_stack([np.searchsorted(levels[0].firsts, start), np.searchsorted(levels[0].firsts, stop)])
         runs = np.append(0, np.flatnonzero((held[1:] != held[:-1]).any(axis=1)) + 1)
-        found = [self._answer(levels, int(start[run]), int(stop[run])) for run in runs]
-        answers = Answers.of(found, found[0].slice(0, 0)).repeated(np.diff(runs, append=len(wanted)))
+        windows_out = [self._answer(levels, int(start[run]), int(stop[run])) for run in runs]
+        answers = Answers.of(windows_out, windows_out[0].slice(0, 0)).repeated(np.diff(runs, append=len(wanted)))
         return answers, self.forget(memory, int(start[-1]) + windows.panes_per_slide)
 
     def _answer(self, levels: list[_Parts], start: int, stop: int) -> pa.Table:

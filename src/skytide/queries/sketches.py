@@ -4,6 +4,7 @@ from bisect import bisect_left
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import pyarrow as pa
@@ -11,7 +12,7 @@ import pyarrow.compute as pc
 from datasketches import hll_sketch, hll_union, kll_doubles_sketch, tgt_hll_type
 
 from skytide.errors import InvalidInput
-from skytide.errors.checks import is_finite, whole
+from skytide.errors.checks import check_integer, is_finite
 from skytide.errors.limits import MAX_ACCURACY
 from skytide.queries.extremes import has_order
 from skytide.queries.groups import normalised
@@ -26,14 +27,35 @@ DEFAULT_ACCURACY = 10_000
 """The error of a quantile's rank is at most 1/accuracy, as in Spark, in 99 of 100 cases."""
 
 
+class Sketch(Mergeable[Any]):
+    """A sketch that is written as a function of Spark's: in the table of functions by its name."""
+
+    name: ClassVar[str]
+    """What it is called in SQL, and in checkpoints."""
+    spark: ClassVar[tuple[str, ...]]
+    """The classes of Spark's expressions that mean the same; with DISTINCT, that word comes before."""
+    arguments: ClassVar[int] = 0
+    """How many arguments follow the column."""
+
+    @classmethod
+    def of_arguments(cls, *arguments: object) -> Self:
+        """Return the sketch for the arguments that follow the column."""
+        return cls(*arguments)
+
+
 @dataclass(frozen=True)
-class Distinct(Mergeable[hll_sketch]):
+class Distinct(Sketch):
     """The number of different values (HyperLogLog). The result depends only on the set of values, not on how they were divided.
 
+    Examples
+    --------
     >>> distinct = Distinct()
     >>> distinct.finish(distinct.add(distinct.start(), pa.array(["a", "b", "a", ""])))
     3
     """
+
+    name = "count_distinct"
+    spark = ("HyperLogLogPlusPlus", "DistinctCount")
 
     def start(self) -> hll_sketch:
         """Return an empty sketch."""
@@ -73,12 +95,26 @@ class Distinct(Mergeable[hll_sketch]):
 
 
 @dataclass(frozen=True)
-class Quantile(Mergeable[kll_doubles_sketch]):
+class Quantile(Sketch):
     """The value at a share of all values (KLL): one of them, whose rank is off by at most 1/`accuracy` of their number in 99 of 100 cases.
 
     With few values it is exact, except for whole numbers beyond 2^53 and decimals of more than 15 digits, which are rounded. With more,
     the sketch is randomised: another run may find a neighbour, within the same bound. NaN is ignored.
 
+    Parameters
+    ----------
+    share
+        The share of values that are not above the result: 0.5 for the median.
+    accuracy
+        One over the largest error of its rank; a larger one needs a larger sketch.
+
+    Raises
+    ------
+    InvalidInput
+        If the share is not from 0 to 1, or the accuracy out of range.
+
+    Examples
+    --------
     >>> median = Quantile(0.5)
     >>> median.finish(median.add(median.start(), pa.array([5, 1, 9])))
     5.0
@@ -87,13 +123,26 @@ class Quantile(Mergeable[kll_doubles_sketch]):
     share: float
     accuracy: int = DEFAULT_ACCURACY
 
+    name = "percentile_approx"
+    spark = ("ApproximatePercentile",)
+    arguments = 2
+
     def __post_init__(self) -> None:
         """Refuse values that are not shares, and accuracies beyond what a sketch can reach."""
         if not is_finite(self.share) or not 0 <= self.share <= 1:
             raise InvalidInput(
                 value=f"percentile_approx(..., {self.share})", reason="not a share", remedy="give one from 0.0 to 1.0"
             )
-        whole("accuracy", self.accuracy, 1, MAX_ACCURACY)
+        check_integer("accuracy", self.accuracy, 1, MAX_ACCURACY)
+
+    @classmethod
+    def of_arguments(cls, *arguments: object) -> Self:
+        """Return the sketch for a share and an accuracy."""
+        share, accuracy = arguments
+        if not isinstance(share, float):
+            remedy = "ask for each by itself, with a name of its own"
+            raise InvalidInput(value="percentile_approx(...)", reason="several quantiles at once", remedy=remedy)
+        return cls(share, int(str(accuracy)))
 
     def start(self) -> kll_doubles_sketch:
         """Return an empty sketch."""
@@ -113,16 +162,18 @@ class Quantile(Mergeable[kll_doubles_sketch]):
         """Return the smallest value that is not below the share, or None if there are no values."""
         return None if state.is_empty() else float(state.get_quantile(self.share, True))
 
-    def results(self, states: pa.ChunkedArray, kind: pa.DataType) -> pa.Array:
+    def results(self, states: pa.ChunkedArray, data_type: pa.DataType) -> pa.Array:
         """Return values of the type of the column."""
         values = [self.finish(self.load(state)) for state in states.to_pylist()]
-        found = pa.array(values, pa.float64())
-        if pa.types.is_decimal(kind):
-            return pc.round(found, kind.scale).cast(pa.decimal128(MAX_DIGITS, kind.scale)).cast(kind)
-        if pa.types.is_floating(kind):
-            return found.cast(kind)
-        largest = 2 ** (kind.bit_width - 1) - 1  # as a double it may be one more
-        return pa.array([None if value is None else min(int(value), largest) for value in values], _integer_of(kind)).cast(kind)
+        numbers = pa.array(values, pa.float64())
+        if pa.types.is_decimal(data_type):
+            return pc.round(numbers, data_type.scale).cast(pa.decimal128(MAX_DIGITS, data_type.scale)).cast(data_type)
+        if pa.types.is_floating(data_type):
+            return numbers.cast(data_type)
+        largest = 2 ** (data_type.bit_width - 1) - 1  # as a double it may be one more
+        return pa.array([None if value is None else min(int(value), largest) for value in values], _integer_of(data_type)).cast(
+            data_type
+        )
 
     def kind(self, values: pa.DataType) -> pa.DataType:
         """Return the type of the values."""
@@ -159,22 +210,27 @@ def _union(*sketches: hll_sketch) -> hll_sketch:
 
 def _hashable(values: pa.Array) -> Iterable[int | float | str]:
     """Return values that a sketch accepts, different ones for different values; a sketch ignores empty texts, so these get a prefix."""
-    kind = values.type
-    if pa.types.is_floating(kind):
+    data_type = values.type
+    if pa.types.is_floating(data_type):
         return np.unique(normalised(pa.chunked_array([values])).cast(pa.float64()).to_numpy(), equal_nan=True).tolist()  # type: ignore[no-any-return]
-    if pa.types.is_integer(kind) or pa.types.is_temporal(kind):
-        return values.cast(_integer_of(kind)).to_pylist()  # type: ignore[no-any-return]
-    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+    if pa.types.is_integer(data_type) or pa.types.is_temporal(data_type):
+        return values.cast(_integer_of(data_type)).to_pylist()  # type: ignore[no-any-return]
+    if pa.types.is_binary(data_type) or pa.types.is_large_binary(data_type):
         return (f"b{value.hex()}" for value in values.to_pylist())
     return (f"s{value}" for value in values.to_pylist())
 
 
-def _is_ordered(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind) or pa.types.is_temporal(kind))
+def _is_ordered(data_type: pa.DataType) -> bool:
+    return bool(
+        pa.types.is_integer(data_type)
+        or pa.types.is_floating(data_type)
+        or pa.types.is_decimal(data_type)
+        or pa.types.is_temporal(data_type)
+    )
 
 
-def _integer_of(kind: pa.DataType) -> pa.DataType:
-    return pa.int32() if pa.types.is_date32(kind) or pa.types.is_time32(kind) else pa.int64()
+def _integer_of(data_type: pa.DataType) -> pa.DataType:
+    return pa.int32() if pa.types.is_date32(data_type) or pa.types.is_time32(data_type) else pa.int64()
 
 
 def _as_doubles(values: pa.Array) -> np.ndarray[tuple[int], np.dtype[np.float64]]:

@@ -6,7 +6,7 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
-from skytide.errors.checks import yes_or_no
+from skytide.errors.checks import check_bool
 from skytide.kernels import Indices, Mask, Points, count_dominators, skyline, skyline_levels
 from skytide.queries.columns import group_numbers, one_of_equals
 from skytide.queries.preference_query import PreferenceQuery, check_count
@@ -18,6 +18,17 @@ ALL_LEVELS = 2**62
 class Skyline(PreferenceQuery):
     """The rows that no other row dominates; `distinct` keeps one of those that are equal in all preferred columns.
 
+    Parameters
+    ----------
+    preference
+        What is better: `low`, `high` and `diff` of columns, combined by `*` or `&`.
+    nulls
+        What happens to rows with NULL or NaN there: they are an "error", left out ("drop"), or behind all others ("worst").
+    distinct
+        Whether to keep only one of the rows that are equal in all preferred columns.
+
+    Examples
+    --------
     >>> from skytide.queries import high, low
     >>> hotels = pa.table({"price": [50, 60, 70], "stars": [3, 5, 4]})
     >>> Skyline(low("price") * high("stars")).window(hotels).to_pylist()
@@ -30,7 +41,7 @@ class Skyline(PreferenceQuery):
     def __post_init__(self) -> None:
         """Refuse values that are not booleans."""
         super().__post_init__()
-        yes_or_no("distinct", self.distinct)
+        check_bool("distinct", self.distinct)
 
     def pane(self, rows: pa.Table) -> pa.Table:
         """Return the skyline of the rows: a row that is dominated here is dominated in every window."""
@@ -76,6 +87,17 @@ class Skyline(PreferenceQuery):
 class Skyband(PreferenceQuery):
     """The rows that fewer than `k` other rows dominate; k = 1 is the skyline.
 
+    Parameters
+    ----------
+    preference
+        What is better: `low`, `high` and `diff` of columns, combined by `*` or `&`.
+    nulls
+        What happens to rows with NULL or NaN there: they are an "error", left out ("drop"), or behind all others ("worst").
+    k
+        How many rows must dominate a row for it to be left out.
+
+    Examples
+    --------
     >>> from skytide.queries import low
     >>> Skyband(low("price"), k=2).window(pa.table({"price": [50, 60, 70]})).to_pylist()
     [{'price': 50}, {'price': 60}]
@@ -117,6 +139,17 @@ class Skyband(PreferenceQuery):
 class Levels(PreferenceQuery):
     """Every row with its level: 1 for the skyline, 2 for the skyline of the rest, and so on, to `up_to` if given.
 
+    Parameters
+    ----------
+    preference
+        What is better: `low`, `high` and `diff` of columns, combined by `*` or `&`.
+    nulls
+        What happens to rows with NULL or NaN there: they are an "error", left out ("drop"), or behind all others ("worst").
+    up_to
+        The last level to return; without it, all rows.
+
+    Examples
+    --------
     >>> from skytide.queries import low
     >>> Levels(low("price"), up_to=2).window(pa.table({"price": [60, 50, 70]})).to_pylist()
     [{'price': 60, 'level': 2}, {'price': 50, 'level': 1}]

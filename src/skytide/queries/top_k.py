@@ -19,6 +19,17 @@ class TopK(PreferenceQuery):
     Ties are kept because which of them comes first would depend on how the rows were divided. With `diff` columns each group
     has its own k.
 
+    Parameters
+    ----------
+    preference
+        What is better: `low`, `high` and `diff` of columns, combined by `*` or `&`.
+    nulls
+        What happens to rows with NULL or NaN there: they are an "error", left out ("drop"), or behind all others ("worst").
+    k
+        How many rows.
+
+    Examples
+    --------
     >>> from skytide.queries import high
     >>> TopK(high("score"), k=2).window(pa.table({"score": [8, 7, 9, 8]})).to_pylist()
     [{'score': 9}, {'score': 8}, {'score': 8}]

@@ -21,9 +21,9 @@ class Printed:
 
     def __str__(self) -> str:
         """Return a line for each label that has a text."""
-        known = [(label, text) for label, text in self.lines() if text]
-        width = max((len(label) for label, _ in known), default=0)
-        return "\n".join(f"{label:<{width}}  {text}" for label, text in known)
+        lines = [(label, text) for label, text in self.lines() if text]
+        width = max((len(label) for label, _ in lines), default=0)
+        return "\n".join(f"{label:<{width}}  {text}" for label, text in lines)
 
     def _repr_html_(self) -> str:
         """Return the same as a table for a notebook."""
@@ -68,8 +68,8 @@ def moment(time_us: int) -> str:
     """
     whole, rest_us = divmod(time_us, 1_000_000)
     cycles, in_cycle_s = divmod(whole, CALENDAR_S)  # Python's calendar ends with the year 9999
-    known = EPOCH + timedelta(seconds=in_cycle_s)
-    text = f"{known.year + CALENDAR_YEARS * cycles:04}-{known:%m-%d %H:%M:%S}"
+    in_cycle = EPOCH + timedelta(seconds=in_cycle_s)
+    text = f"{in_cycle.year + CALENDAR_YEARS * cycles:04}-{in_cycle:%m-%d %H:%M:%S}"
     return f"{text}.{rest_us:06}".rstrip("0").rstrip(".") if rest_us else text
 
 

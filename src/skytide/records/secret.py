@@ -82,12 +82,12 @@ class Address:
         >>> Address.of("redis://:p@ss/w?rd@host").password.reveal(), Address.of("/data/me@home")
         ('p@ss/w?rd', Address(plain='/data/me@home', password=None))
         """
-        scheme, found, rest = text.partition("://")
+        scheme, separator, rest = text.partition("://")
         if scheme.lower() == "file" and "@" in rest.partition("/")[0]:
             raise _refused("a folder of this machine has no user and password", "write file:///data/name")
-        if scheme.lower() == "file" or not (found or _NO_FOLDER.match(text)):
+        if scheme.lower() == "file" or not (separator or _NO_FOLDER.match(text)):
             return Address(text)
-        if not found or not _SCHEME.fullmatch(scheme):
+        if not separator or not _SCHEME.fullmatch(scheme):
             raise _refused(
                 "not an address", "write redis://host/0 with two slashes; a folder with such a name is file:///data/name"
             )

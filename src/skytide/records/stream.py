@@ -14,7 +14,9 @@ class WindowRow:
     """One window that came out, empty ones included."""
 
     window_start_us: int
+    """Where it begins, in microseconds since 1970."""
     window_end_us: int
+    """Where it ends, which is not part of it."""
     tuples: int
     """Tuples that fell into it, not counting late ones."""
     kept: int
@@ -54,6 +56,7 @@ class Status(Printed):
     failure: str = ""
     """Why it failed."""
     batch: int = -1
+    """The number of the latest batch."""
     input_rate_hz: float = 0.0
     """Tuples per second that came in with the latest batch, since the batch before."""
     processing_rate_hz: float = 0.0
@@ -65,16 +68,23 @@ class Status(Printed):
     newest_us: int | None = None
     """The time of the newest tuple, as far as it is believed."""
     open_panes: int = 0
+    """Panes of which windows are still to come."""
     slack_us: int = 0
+    """How far the stream stays behind its newest tuple, waiting for late ones."""
     tuples: int = 0
+    """Tuples that have come so far."""
     late: int = 0
+    """Tuples that came too late, and were dropped."""
     windows_out: int = 0
+    """Windows that have come out."""
     last_window: WindowRow | None = None
+    """The latest of them."""
     invalid: int = 0
     """Tuples that belong to no window: without a time, too many too far ahead, or with values that the query refuses."""
     held: int = 0
     """Tuples so far ahead of the others that their time is not believed yet; their windows come out when the stream gets there."""
     pane_slots: int = 0
+    """Tasks of the pane level."""
     pane_utilisation: float | None = None
     """What came to the pane slots over what they could have served (SPEC S8); above 1 they are the bottleneck."""
     splitting_factor: float = 1.0
@@ -82,6 +92,7 @@ class Status(Printed):
     threshold: float = float("inf")
     """The number of tuples of a pane that one slot gets before the next one is used."""
     window_slots: int = 1
+    """Tasks of the window level."""
     window_plan: str = ""
     """How the window level spreads its work, and why; for an operator on keys, why its keys lie where they do."""
     notice: str = ""

@@ -20,10 +20,10 @@ class Frequencies:
     tuples: int = 0
     counts: tuple[tuple[int, int], ...] = ()
 
-    def beside(self, other: "Frequencies") -> "Frequencies":
+    def merged(self, other: "Frequencies") -> "Frequencies":
         """Return the frequencies of the tuples of both.
 
-        >>> Frequencies(10, ((7, 5), (8, 2))).beside(Frequencies(4, ((8, 4),)))
+        >>> Frequencies(10, ((7, 5), (8, 2))).merged(Frequencies(4, ((8, 4),)))
         Frequencies(tuples=14, counts=((8, 6), (7, 5)))
         """
         total = dict(self.counts)
@@ -37,7 +37,7 @@ class Frequencies:
 
     def to_json(self) -> list[Any]:
         """Return plain values."""
-        return [self.tuples, [list(each) for each in self.counts]]
+        return [self.tuples, [list(count) for count in self.counts]]
 
     @staticmethod
     def from_json(values: list[Any]) -> "Frequencies":
@@ -72,9 +72,9 @@ class KeyCounter:
 
     def frequencies(self) -> Frequencies:
         """Return the most frequent keys, without those that the sketch cannot distinguish from rare ones."""
-        found = self._sketch.get_frequent_items(frequent_items_error_type.NO_FALSE_POSITIVES)
-        return Frequencies(self._tuples, _descending((key, count) for key, count, *_ in found))
+        items = self._sketch.get_frequent_items(frequent_items_error_type.NO_FALSE_POSITIVES)
+        return Frequencies(self._tuples, _descending((key, count) for key, count, *_ in items))
 
 
 def _descending(counts: Any) -> tuple[tuple[int, int], ...]:
-    return tuple(sorted(counts, key=lambda each: (-each[1], each[0])))
+    return tuple(sorted(counts, key=lambda item: (-item[1], item[0])))

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from skytide.errors.checks import real, whole
+from skytide.errors.checks import check_integer, check_number
 from skytide.errors.limits import MAX_DIVIDED_KEYS
 from skytide.routing.counting import Frequencies
 from skytide.routing.hashing import GOLDEN, Codes, Hashes, Keys, mixed
@@ -44,8 +44,8 @@ class FrequencyAware:
 
     def __post_init__(self) -> None:
         """Refuse values that are out of range."""
-        whole("heaviest", self.heaviest, 0, MAX_DIVIDED_KEYS)
-        real("interval_s", self.interval_s, above=0, meaning="seconds, more than 0")
+        check_integer("heaviest", self.heaviest, 0, MAX_DIVIDED_KEYS)
+        check_number("interval_s", self.interval_s, above=0, meaning="seconds, more than 0")
 
     @property
     def remembered(self) -> int:
@@ -118,7 +118,7 @@ class KeyRouting:
 
     def learn(self, seen: Frequencies, at_s: float) -> None:
         """Take in what others sent up to a time; at the end of an interval, divide its most frequent keys, if it had any."""
-        self._seen = self._seen.beside(seen).top(self.config.remembered)
+        self._seen = self._seen.merged(seen).top(self.config.remembered)
         if self._until_s is None:
             self._until_s = at_s + self.config.interval_s
         over = not self._until_s - self.config.interval_s <= at_s < self._until_s
@@ -143,7 +143,7 @@ class KeyRouting:
     def snapshot(self) -> State:
         """Return the state, as plain values."""
         divided = self.divided
-        keys = [list(each) for each in zip(divided.hashes.tolist(), divided.parts.tolist(), strict=True)]
+        keys = [list(pair) for pair in zip(divided.hashes.tolist(), divided.parts.tolist(), strict=True)]
         seen = self._seen.to_json()
         return {"divided": keys, "begun": self.begun, "seen": seen, "until_s": self._until_s, "settled": self._settled}
 

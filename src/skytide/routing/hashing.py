@@ -108,13 +108,13 @@ def _codes(encoded: pa.DictionaryArray) -> Codes:
 
 def _hashed(values: pa.Array, seed: np.uint64) -> Hashes:
     """Return the hash of each value."""
-    kind = values.type
-    if pa.types.is_null(kind):
+    value_type = values.type
+    if pa.types.is_null(value_type):
         return np.full(len(values), mixed(np.array([NULL]))[0])
-    if pa.types.is_floating(kind):
+    if pa.types.is_floating(value_type):
         floats = np.asarray(values.cast(pa.float64()).to_numpy(zero_copy_only=False)) + 0.0  # one zero
         hashes = mixed(np.where(np.isnan(floats), np.nan, floats).view(np.uint64) + (GOLDEN ^ seed))
-    elif pa.types.is_integer(kind) or pa.types.is_boolean(kind) or pa.types.is_temporal(kind):
+    elif pa.types.is_integer(value_type) or pa.types.is_boolean(value_type) or pa.types.is_temporal(value_type):
         hashes = mixed(_integers(values).view(np.uint64) + (GOLDEN ^ seed))
     else:
         hashes = _of_bytes(values, seed)
@@ -124,10 +124,10 @@ def _hashed(values: pa.Array, seed: np.uint64) -> Hashes:
 
 
 def _integers(values: pa.Array) -> Codes:
-    kind = values.type
-    if pa.types.is_date32(kind) or pa.types.is_time32(kind):
+    value_type = values.type
+    if pa.types.is_date32(value_type) or pa.types.is_time32(value_type):
         values = values.cast(pa.int32())
-    if pa.types.is_uint64(kind):
+    if pa.types.is_uint64(value_type):
         values = values.view(pa.int64())
     return np.asarray(values.cast(pa.int64()).fill_null(0))
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import isinf
 
-from skytide.errors.checks import kind_of, one_of
+from skytide.errors.checks import check_choice, check_type
 from skytide.routing.frequency import FrequencyAware
 from skytide.routing.pid import Pid, PidLogic
 from skytide.routing.router import Given, Queued, Router, Splitting
@@ -31,10 +31,10 @@ class TuplesInTurn(Splitting):
     def send(self, router: "Router", pane: int, tuples: int, queued: Queued) -> Given:
         """Send equally many tuples to each slot, and one more to those whose turn it is; return how many each gets."""
         n = len(router.slots)
-        each, more = divmod(tuples, n)
+        share, more = divmod(tuples, n)
         first = router.turn % n
         router.turn = (first + tuples) % n
-        shares = [each + (1 if (place - first) % n < more else 0) for place in range(n)]
+        shares = [share + (1 if (place - first) % n < more else 0) for place in range(n)]
         return router.give(pane, {slot: share for slot, share in zip(router.slots, shares, strict=True) if share}, queued)
 
     def shares(self, router: "Router", pane: int, tuples: int) -> Given:
@@ -124,7 +124,7 @@ class ByKey(RateAware):
     def __post_init__(self) -> None:
         """Refuse objects that do not divide keys."""
         remedy = "pass FrequencyAware(), for instance with another number of keys to divide"
-        kind_of("keys", self.keys, FrequencyAware, reason="not a way to divide keys", remedy=remedy)
+        check_type("keys", self.keys, FrequencyAware, reason="not a way to divide keys", remedy=remedy)
 
     def key_routing(self) -> FrequencyAware:
         """Return the frequency-aware hashing."""
@@ -142,7 +142,7 @@ class LeastLoaded(Splitting):
 
     def __post_init__(self) -> None:
         """Refuse objects that are not a PID."""
-        kind_of("pid", self.pid, (Pid, type(None)), reason="not a PID regulator", remedy="pass Pid(), or None for none")
+        check_type("pid", self.pid, (Pid, type(None)), reason="not a PID regulator", remedy="pass Pid(), or None for none")
 
     @property
     def name(self) -> str:  # type: ignore[override]
@@ -182,5 +182,5 @@ def strategy_of(name: object) -> Splitting:
     """Return a strategy by its name; a strategy is returned as it is."""
     if isinstance(name, Splitting):
         return name
-    one_of("splitting", name, STRATEGIES)
+    check_choice("splitting", name, STRATEGIES)
     return STRATEGIES[str(name)]

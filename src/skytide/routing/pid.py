@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from skytide.errors.checks import is_finite, is_whole, kind_of, refused
+from skytide.errors.checks import check_type, is_finite, is_integer, refused
 
 State = dict[str, Any]
 
@@ -44,12 +44,14 @@ class Pid:
         """Refuse values that cannot regulate anything."""
         if not (is_finite(self.setpoint) and self.setpoint > 0):
             raise refused("setpoint", self.setpoint, "not a utilisation", "choose one above 0, as 0.9")
-        kind_of("gains", self.gains, (Gains, type(None)), reason="not gains", remedy="pass Gains(kp, ki, kd), or None to find them")
+        check_type(
+            "gains", self.gains, (Gains, type(None)), reason="not gains", remedy="pass Gains(kp, ki, kd), or None to find them"
+        )
         if not (is_finite(self.low) and is_finite(self.high) and 0 < self.low < self.high):
             raise refused("low, high", (self.low, self.high), "not the ends of a range of factors", "choose 0 < low < high")
         if not (is_finite(self.relay_step) and 0 < self.relay_step < 1):
             raise refused("relay_step", self.relay_step, "not a share of the factor", "choose one between 0 and 1, as 0.3")
-        if not is_whole(self.relay_samples, 1):
+        if not is_integer(self.relay_samples, 1):
             raise refused("relay_samples", self.relay_samples, "not a number of samples", "choose at least 1")
 
     def build(self, resume: State | None = None) -> "PidLogic":

@@ -33,10 +33,10 @@ class HashRing:
     @staticmethod
     def of(nodes: Iterable[int]) -> "HashRing":
         """Return the ring of some nodes, in any order."""
-        known = tuple(sorted(set(nodes)))
-        if not known:
+        different = tuple(sorted(set(nodes)))
+        if not different:
             raise InvalidInput(value="no nodes", reason="keys must go somewhere", remedy="give at least 1")
-        return HashRing(known)
+        return HashRing(different)
 
     def owners(self, hashes: Hashes) -> Nodes:
         """Return the node of each key."""

@@ -283,9 +283,9 @@ class Router:
     def restore(self, state: State) -> None:
         """Continue from a snapshot."""
         self.turn, self.filled = state["turn"], state.get("filled", 0)
-        for pane, known in state["open"].items():
-            sent = {int(slot): n for slot, n in known["sent"].items()}
-            self.open[int(pane)] = OpenPane(known["owner"], sent, list(known["given_up"]))
+        for pane, pane_state in state["open"].items():
+            sent = {int(slot): n for slot, n in pane_state["sent"].items()}
+            self.open[int(pane)] = OpenPane(pane_state["owner"], sent, list(pane_state["given_up"]))
         self.sizes, self.whole = (RecentSizes(self.recent, state[name]) for name in ("sizes", "whole"))
         self._closed_panes, self._closed_partitions = state["closed"]
         self._chosen = {int(slot): times for slot, times in state["chosen"].items()}

@@ -42,29 +42,29 @@ def violated(seen: Observation, bound_s: float | None) -> bool:
 
 def recorded(seen: Sequence[Observation], bound_s: float | None = None) -> Saso:
     """Return the measures of what really happened."""
-    return saso(Step(each.allocation, violated(each, bound_s), each.interval_s, each.power_w) for each in seen)
+    return saso(Step(interval.allocation, violated(interval, bound_s), interval.interval_s, interval.power_w) for interval in seen)
 
 
 def plant_of(seen: Sequence[Observation], *, lead_s: float, cold_s: float) -> Operator:
     """Return a plant with the recorded input and time per tuple, interval by interval."""
     if not seen:
         raise InvalidInput(value="an empty recording", reason="nothing can be replayed", remedy="record at least one interval")
-    costs = [_cost_s(each) for each in seen]
-    known = sorted(cost for cost in costs if cost is not None)
-    if not known:
+    costs = [_cost_s(interval) for interval in seen]
+    measured = sorted(cost for cost in costs if cost is not None)
+    if not measured:
         raise InvalidInput(
             value="the recording",
             reason="the time per tuple is unknown: no interval has service_s, or a utilisation and an input rate",
             remedy="record a time with some load",
         )
-    usual = known[len(known) // 2]
-    interval_s = sorted(each.interval_s for each in seen)[len(seen) // 2]
+    usual = measured[len(measured) // 2]
+    interval_s = sorted(interval.interval_s for interval in seen)[len(seen) // 2]
     step_s = min(1.0, interval_s)
     rates: list[float] = []
     services: list[float] = []
-    for each, cost in zip(seen, costs, strict=True):
-        count = max(1, round(each.interval_s / step_s))
-        rates += [each.arrival_rate_hz] * count
+    for interval, cost in zip(seen, costs, strict=True):
+        count = max(1, round(interval.interval_s / step_s))
+        rates += [interval.arrival_rate_hz] * count
         services += [cost if cost is not None else usual] * count
     return Operator(
         rates,

@@ -5,7 +5,7 @@ import threading
 from collections.abc import Iterable
 
 from skytide.errors import SkytideError
-from skytide.errors.checks import whole
+from skytide.errors.checks import check_integer
 from skytide.errors.limits import MAX_PORT
 from skytide.watch.listening import IDLE_S, MAX_CONNECTIONS, WAITING, bound, is_loopback, names_loopback, url_of
 from skytide.watch.metrics import families
@@ -38,7 +38,7 @@ class Exporter(Collector):
 
     def __init__(self, watch: Watch, port: int, address: str = "127.0.0.1") -> None:
         """Start to listen."""
-        whole("port", port, 0, MAX_PORT)
+        check_integer("port", port, 0, MAX_PORT)
         self._watch, self._registry = watch, CollectorRegistry()
         self._registry.register(self)
         self._sock = bound(address, (port,))

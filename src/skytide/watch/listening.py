@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from skytide.errors import InvalidInput
-from skytide.errors.checks import words
+from skytide.errors.checks import check_text
 
 WAITING = (
     32  # connections that the system holds before they are accepted; asyncio accepts as many at once, before any of them is counted
@@ -20,7 +20,7 @@ IDLE_S = 5.0
 
 def bound(address: str, ports: Sequence[int]) -> socket.socket:
     """Return a socket that listens on the first free one of some ports."""
-    words("address", address, "127.0.0.1")
+    check_text("address", address, "127.0.0.1")
     for tried in ports:
         sock = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_STREAM)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

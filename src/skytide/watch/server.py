@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import quote
 
 from skytide.errors import SkytideError
-from skytide.errors.checks import refused, whole
+from skytide.errors.checks import check_integer, refused
 from skytide.errors.limits import MAX_PORT
 from skytide.watch.listening import IDLE_S, MAX_CONNECTIONS, WAITING, bound, is_loopback, names_loopback, url_of
 from skytide.watch.watch import Watch
@@ -121,7 +121,7 @@ class Page:
     def __init__(self, watch: Watch, address: str = "127.0.0.1", port: int | None = None, token: str | None = None) -> None:
         """Serve at an address; without a port, on the first free one from 4090 on."""
         if port is not None:
-            whole("port", port, 0, MAX_PORT)
+            check_integer("port", port, 0, MAX_PORT)
         if token is not None and (
             not isinstance(token, str) or len(token) < MIN_TOKEN or not token.isascii() or not token.isprintable()
         ):

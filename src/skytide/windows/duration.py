@@ -4,7 +4,7 @@ import re
 from datetime import timedelta
 from fractions import Fraction
 
-from skytide.errors.checks import is_whole, refused
+from skytide.errors.checks import is_integer, refused
 from skytide.errors.limits import MAX_DURATION_US
 
 Duration = str | timedelta
@@ -37,16 +37,16 @@ def duration_us(value: object, name: str, *, or_none: bool = False) -> int:
     ...
     skytide.errors.InvalidInput: trigger='fast': not a length of time; write a number and a unit, for instance "200 ms"
     """
-    if or_none and is_whole(value, 0, 0):
+    if or_none and is_integer(value, 0, 0):
         return 0
     if isinstance(value, timedelta):
         exact = Fraction(value // timedelta(microseconds=1))
     elif (
         isinstance(value, str)
-        and (found := re.fullmatch(r"\s*(\d{1,40}(?:\.\d{1,40})?)\s*([a-z]+)\s*", value.lower()))
-        and (unit := UNITS_US.get(found[2]) or UNITS_US.get(found[2].removesuffix("s")))
+        and (written := re.fullmatch(r"\s*(\d{1,40}(?:\.\d{1,40})?)\s*([a-z]+)\s*", value.lower()))
+        and (unit := UNITS_US.get(written[2]) or UNITS_US.get(written[2].removesuffix("s")))
     ):
-        exact = Fraction(found[1]) * unit
+        exact = Fraction(written[1]) * unit
     else:
         raise refused(name, value, "not a length of time", 'write a number and a unit, for instance "200 ms"')
     if exact.denominator != 1 or exact < 0 or (exact == 0 and not or_none):

@@ -40,14 +40,14 @@ def columns(kind: str, random: np.random.Generator, n: int, d: int) -> Points:
     """
     if kind == "independent":
         return _independent(random, n, d)
-    found, missing, ask = [np.empty((d, 0))], n, n
+    batches, missing, ask = [np.empty((d, 0))], n, n
     while missing > 0:
         drawn = CLOUDS[kind](random, ask, d)
         inside = np.flatnonzero(((drawn >= 0) & (drawn <= 1)).all(axis=0))[:missing]
-        found.append(drawn[:, inside])
+        batches.append(drawn[:, inside])
         missing -= len(inside)
         ask = 16 + 2 * missing  # in 8 dimensions at least two thirds are inside, in 16 half of them
-    return np.concatenate(found, axis=1)
+    return np.concatenate(batches, axis=1)
 
 
 MIDDLE, ALONG, ACROSS = 0.5, 0.15, 0.05  # of points near a line or plane: its place, and standard deviations along and across it

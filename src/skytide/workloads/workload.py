@@ -10,7 +10,16 @@ import numpy as np
 import pyarrow as pa
 
 from skytide.errors import InvalidInput
-from skytide.errors.checks import given_if, one_of, positive_us, read_real, read_whole, real, whole, words
+from skytide.errors.checks import (
+    check_choice,
+    check_integer,
+    check_number,
+    check_text,
+    given_if,
+    positive_us,
+    read_integer,
+    read_number,
+)
 from skytide.errors.limits import MAX_DELAY_US, MAX_DIMENSIONS, MAX_SEED, MAX_STREAMS
 from skytide.workloads.arrivals import SECOND_US, Arrivals, Counts
 from skytide.workloads.delays import DELAYS, Delays
@@ -66,11 +75,11 @@ class Workload:
         if self.delays is None:
             default = "replay" if self.delay_series else "none" if self.delay_us is None else "uniform"
             object.__setattr__(self, "delays", default)
-        one_of("arrivals", self.arrivals, ARRIVALS)
-        one_of("delays", self.delays, DELAYS)
-        one_of("points", self.points, (*CLOUDS, DRIFTING))
-        whole("dimensions", self.dimensions, 1, MAX_DIMENSIONS)
-        whole("seed", self.seed, 0, MAX_SEED)
+        check_choice("arrivals", self.arrivals, ARRIVALS)
+        check_choice("delays", self.delays, DELAYS)
+        check_choice("points", self.points, (*CLOUDS, DRIFTING))
+        check_integer("dimensions", self.dimensions, 1, MAX_DIMENSIONS)
+        check_integer("seed", self.seed, 0, MAX_SEED)
         positive_us("tick", self.tick_us, 3600 * SECOND_US)
         self._check_arrivals()
         self._check_delays()
@@ -80,18 +89,18 @@ class Workload:
         for name in sorted({name for _, fields in ARRIVALS.values() for name in fields}):
             given_if(name in needed, name, getattr(self, name), because=f"arrivals={self.arrivals!r}")
         if self.rate is not None:
-            real("rate", self.rate, above=0, meaning="tuples per second, more than 0")
+            check_number("rate", self.rate, above=0, meaning="tuples per second, more than 0")
         if self.dispersion is not None:
-            real("dispersion", self.dispersion, above=1, meaning="a number above 1, which is the one of Poisson arrivals")
+            check_number("dispersion", self.dispersion, above=1, meaning="a number above 1, which is the one of Poisson arrivals")
         if self.hurst is not None:
-            real("hurst", self.hurst, above=ABOVE_HURST, up_to=MAX_HURST, meaning="a number from 0.5 to 0.99")
+            check_number("hurst", self.hurst, above=ABOVE_HURST, up_to=MAX_HURST, meaning="a number from 0.5 to 0.99")
         for name, length_us in (("on", self.on_us), ("off", self.off_us)):
             if length_us is not None:
                 positive_us(name, length_us, 3600 * SECOND_US)
         if self.series is not None:
-            words("series", self.series, "rates.parquet")
+            check_text("series", self.series, "rates.parquet")
         if self.streams is not None:
-            whole("streams", self.streams, 1, MAX_STREAMS)
+            check_integer("streams", self.streams, 1, MAX_STREAMS)
         peak = self.process.peak_hz
         if peak * self.tick_us / SECOND_US > MAX_PER_TICK:
             raise InvalidInput(
@@ -105,10 +114,10 @@ class Workload:
         given_if(replayed, "delay_series", self.delay_series, because=f"delays={self.delays!r}")
         given_if(self.delays != "none" and not replayed, "delay", self.delay_us, because=f"delays={self.delays!r}")
         if self.delay_series is not None:
-            words("delay_series", self.delay_series, "delays.parquet")
+            check_text("delay_series", self.delay_series, "delays.parquet")
         if self.delay_us is not None:
             positive_us("delay", self.delay_us, MAX_DELAY_US)
-        real("late_share", self.late_share, above=0, up_to=1, meaning="a share of the tuples, above 0 and up to 1")
+        check_number("late_share", self.late_share, above=0, up_to=1, meaning="a share of the tuples, above 0 and up to 1")
         if self.delays == "none" and self.late_share != 1:
             raise InvalidInput(value=f"late_share={self.late_share}", reason="nothing is late", remedy="say how late: give a delay")
         if replayed and self.late_share != 1:
@@ -228,7 +237,7 @@ class Workload:
         """
         fields = [field.name for field in dataclasses.fields(cls)]
         for name in texts:
-            one_of("field", name, fields)
+            check_choice("field", name, fields)
         values: dict[str, Any] = {name: typed(name, text) for name, text in texts.items()}
         return cls(**values)
 
@@ -236,7 +245,7 @@ class Workload:
 def typed(name: str, text: str) -> str | float:
     """Return the number for the text of a field, or of an option of that name; other fields stay texts."""
     if name in ("rate", "dispersion", "late_share", "hurst"):
-        return read_real(name, text)
+        return read_number(name, text)
     if name in ("dimensions", "seed", "partitions", "delay_us", "tick_us", "on_us", "off_us", "streams"):
-        return read_whole(name, text)
+        return read_integer(name, text)
     return text

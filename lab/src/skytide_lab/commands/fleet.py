@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from skytide.cli.options import add_out
+from skytide_lab.commands.options import add_out
 
 HELP = "windows over hundreds of streams that come and go, watched live, and as a picture"
 

@@ -2,7 +2,7 @@
 
 import argparse
 
-from skytide.cli.options import add_out
+from skytide_lab.commands.options import add_out
 
 HELP = "the skyline of 100,000 made-up hotels, as a table and a picture"
 

@@ -2,7 +2,7 @@
 
 import argparse
 
-from skytide.cli.options import add_out
+from skytide_lab.commands.options import add_out
 
 HELP = "what the papers measured, measured again"
 

@@ -2,7 +2,8 @@
 
 import argparse
 
-from skytide.cli.options import add_out, add_serve
+from skytide.cli.options import add_serve
+from skytide_lab.commands.options import add_out
 
 HELP = "a continuous skyline of a bursty, late stream, watched live, and as a picture"
 

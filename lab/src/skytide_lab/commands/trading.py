@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from skytide.cli.options import add_out
+from skytide_lab.commands.options import add_out
 
 HELP = "a price forecast for each symbol of a trading day, watched live, and as a picture"
 

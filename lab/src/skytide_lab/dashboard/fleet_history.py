@@ -41,7 +41,7 @@ class FleetHistory:
         """Return the history after one more look; nothing is new until the fleet or its query has done something."""
         if not fleet.streams + fleet.missing or (self.looks and (fleet, status) == (self.looks[-1].fleet, self.looks[-1].query)):
             return self
-        loads = tuple(SplitLoad(each.split, len(each.streams), each.rate_hz, each.buffered) for each in splits)
+        loads = tuple(SplitLoad(split.split, len(split.streams), split.rate_hz, split.buffered) for split in splits)
         look = FleetLook(at_s, fleet, loads, status)
         return replace(self, looks=(*self.looks, look), query=self.query.after(status, windows))
 

@@ -46,7 +46,7 @@ def line(history: FleetHistory, *, progress: str) -> str:
     fleet = latest.fleet
     latency = f"latency {window.latency_s:.2f} s" if window else "no window yet"
     return (
-        f"{progress}: {fleet.streams:,} streams ({standing(fleet)}), {latest.query.input_rate_hz:,.0f} tuples/s, "
+        f"{progress}: {fleet.streams:,} streams ({by_state(fleet)}), {latest.query.input_rate_hz:,.0f} tuples/s, "
         f"{fleet.expected_hz:,.0f} expected, "
         f"{fleet.splits:,} {plural(fleet.splits, 'split')} ({_loads(latest)}), {fleet.redirections:,} redirections, "
         f"{fleet.buffered:,} buffered, planning {fleet.planning_s * 1e3:,.0f} ms, {latest.query.windows_out:,} windows, {latency}, "
@@ -61,10 +61,10 @@ def _loads(look: FleetLook) -> str:
     )
 
 
-def standing(fleet: FleetStatus) -> str:
+def by_state(fleet: FleetStatus) -> str:
     """Return how many streams deliver nothing.
 
-    >>> standing(FleetStatus(streams=9, silent=2, missing=1))
+    >>> by_state(FleetStatus(streams=9, silent=2, missing=1))
     '2 silent, 0 suspended, 1 missing'
     """
     return f"{fleet.silent:,} silent, {fleet.suspended:,} suspended, {fleet.missing:,} missing"
@@ -105,7 +105,7 @@ def _numbers(history: FleetHistory, latest: FleetLook, bars: int) -> RenderableT
     def spark(values: Sequence[float], colour: str) -> Text:
         return Text(sparkline(values, bars), style=colour)
 
-    add("streams", f"{fleet.streams:,}", "there", Text(standing(fleet), style="dim"))
+    add("streams", f"{fleet.streams:,}", "there", Text(by_state(fleet), style="dim"))
     rates = spark([batch.input_rate_hz for batch in history.query.batches], "cyan")
     add("input", f"{query.input_rate_hz:,.0f}", "tuples/s", rates, f"{query.tuples:,} tuples so far")
     add("expected", f"{fleet.expected_hz:,.0f}", "tuples/s", spark([look.fleet.expected_hz for look in looks], "blue"))

@@ -62,11 +62,11 @@ def _first_batch_s(history: FleetHistory) -> float:
 
 def _first_looks(history: FleetHistory) -> list[FleetLook]:
     """Return the first look after each batch of the query."""
-    found: dict[int, FleetLook] = {}
+    by_batch: dict[int, FleetLook] = {}
     for look in history.looks:
         if look.query.batch >= 0:
-            found.setdefault(look.query.batch, look)
-    return list(found.values())
+            by_batch.setdefault(look.query.batch, look)
+    return list(by_batch.values())
 
 
 def _splits(panel: Axes, times: Any, history: FleetHistory) -> None:

@@ -76,16 +76,16 @@ def accuracy(windows: Windows, ahead_us: int) -> Accuracy | None:
     """Return how predictions compare with the close of the first window that ended at or after the time they were made for."""
     then = windows.ends_us + ahead_us
     at = np.searchsorted(windows.ends_us, then)
-    known = at < len(windows)
-    known[known] = windows.ends_us[at[known]] - then[known] <= ahead_us  # a symbol that fell silent says nothing
-    known &= np.isfinite(windows.numbers["predicted"])
-    if not known.any():
+    is_judged = at < len(windows)
+    is_judged[is_judged] = windows.ends_us[at[is_judged]] - then[is_judged] <= ahead_us  # a symbol that fell silent says nothing
+    is_judged &= np.isfinite(windows.numbers["predicted"])
+    if not is_judged.any():
         return None
-    came = windows.numbers["close"][at[known]]
+    came = windows.numbers["close"][at[is_judged]]
     off, unchanged = (
-        float(np.median(np.abs(windows.numbers[name][known] - came) / came)) * 1e4 for name in ("predicted", "fitted")
+        float(np.median(np.abs(windows.numbers[name][is_judged] - came) / came)) * 1e4 for name in ("predicted", "fitted")
     )
-    return Accuracy(int(known.sum()), off, unchanged)
+    return Accuracy(int(is_judged.sum()), off, unchanged)
 
 
 @dataclass(frozen=True)
@@ -128,11 +128,11 @@ class TradingHistory:
 
     def liveliest(self, count: int) -> list[tuple[str, Windows]]:
         """Return the symbols with the most windows, most first."""
-        return sorted(self.symbols.items(), key=lambda each: (-len(each[1]), each[0]))[:count]
+        return sorted(self.symbols.items(), key=lambda symbol: (-len(symbol[1]), symbol[0]))[:count]
 
     def signals(self) -> dict[str, int]:
         """Return how many windows gave a signal to buy, and how many to sell."""
-        return {signal: sum(int((each.signals == signal).sum()) for each in self.symbols.values()) for signal in SIGNALS}
+        return {signal: sum(int((windows.signals == signal).sum()) for windows in self.symbols.values()) for signal in SIGNALS}
 
 
 class ResultFolder:

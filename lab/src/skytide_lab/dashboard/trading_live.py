@@ -88,8 +88,8 @@ def _numbers(history: TradingHistory, latest: TradingLook, bars: int) -> Rendera
 
     table.add_row("input", f"{query.input_rate_hz:,.0f}", "quotes/s", spark([batch.input_rate_hz for batch in batches], "cyan"))
     signals = history.signals()
-    found = f"{signals['buy']:,} signals to buy, {signals['sell']:,} to sell"
-    table.add_row("windows", f"{query.windows_out:,}", "fitted", note(found))
+    counted = f"{signals['buy']:,} signals to buy, {signals['sell']:,} to sell"
+    table.add_row("windows", f"{query.windows_out:,}", "fitted", note(counted))
     windows = [window.latency_s for window in history.query.windows if window.window_end_us >= (history.query.out_us or 0)]
     steady = history.query.latency()
     last = f"{history.query.windows[-1].latency_s:.2f}" if history.query.windows else "-"

@@ -105,8 +105,8 @@ def _draw(panel: Axes, drawn: Candles, alpha: float = 1.0) -> None:
 
 def _close_up(panel: Axes, symbol: str, windows: Windows, length: int, ahead: str, ahead_us: int) -> None:
     """Draw the latest candlesticks, one per window, and what was predicted meanwhile."""
-    known = accuracy(windows, ahead_us)
-    off = f"off by {known.off_bp:.1f} bp, without change {known.unchanged_bp:.1f}" if known else "not known yet"
+    judged = accuracy(windows, ahead_us)
+    off = f"off by {judged.off_bp:.1f} bp, without change {judged.unchanged_bp:.1f}" if judged else "not known yet"
     title(panel, f"{ahead} ahead: {off}")
     apart = windows.side_by_side(length)[-CLOSE_UP:]
     _draw(panel, candles(apart, CLOSE_UP), alpha=0.35)

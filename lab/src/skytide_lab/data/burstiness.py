@@ -14,17 +14,17 @@ def index_of_dispersion(counts: NDArray[np.int64], tolerance: float = 0.05) -> f
     >>> index_of_dispersion(np.random.default_rng(0).poisson(50, 100_000)) < 1.2
     True
     """
-    found = 0.0
+    dispersion = 0.0
     length = 1
     while len(counts) // length >= MIN_INTERVALS:
         sums = counts[: len(counts) // length * length].reshape(-1, length).sum(axis=1)
         mean = sums.mean()
         ratio = float(sums.var(ddof=1) / mean) if mean else 0.0
-        if length > 1 and ratio < found * (1 + tolerance):
-            return max(found, ratio)
-        found = ratio
+        if length > 1 and ratio < dispersion * (1 + tolerance):
+            return max(dispersion, ratio)
+        dispersion = ratio
         length *= 2
-    return found
+    return dispersion
 
 
 def hurst(counts: NDArray[np.int64]) -> float:

@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from skytide.errors.checks import real, whole
+from skytide.errors.checks import check_integer, check_number
 from skytide.workloads.arrivals import SECOND_US
 from skytide.workloads.identity import derive
 
@@ -63,8 +63,8 @@ class QuoteDay:
 
     def __post_init__(self) -> None:
         """Refuse days that cannot be generated."""
-        whole("symbols", self.symbols, 1, MAX_SYMBOLS)
-        real("rate_hz", self.rate_hz, above=0, up_to=1e6, meaning="quotes per second, more than 0")
+        check_integer("symbols", self.symbols, 1, MAX_SYMBOLS)
+        check_number("rate_hz", self.rate_hz, above=0, up_to=1e6, meaning="quotes per second, more than 0")
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -94,8 +94,8 @@ class QuoteDay:
         blocks = range(max(begin_us, 0) // (BLOCK_S * SECOND_US), min(-(-end_us // (BLOCK_S * SECOND_US)), LENGTH_S // BLOCK_S))
         parts = [self._block(block) for block in blocks]
         times, symbols, prices, volumes = (
-            np.concatenate([part[place] for part in parts] or [np.zeros(0, kind)])
-            for place, kind in enumerate((np.int64, np.int64, np.float64, np.int64))
+            np.concatenate([part[place] for part in parts] or [np.zeros(0, dtype)])
+            for place, dtype in enumerate((np.int64, np.int64, np.float64, np.int64))
         )
         wanted = slice(*np.searchsorted(times, [begin_us, end_us]).tolist())
         return Quotes(times[wanted] + OPEN_S * SECOND_US, symbols[wanted], prices[wanted], volumes[wanted])

@@ -13,7 +13,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 from skytide.errors import InvalidInput
-from skytide.errors.checks import real
+from skytide.errors.checks import check_number
 from skytide.workloads.arrivals import SECOND_US
 from skytide_lab.data.quote_day import LENGTH_S, OPEN_S, QuoteDay
 from skytide_lab.data.traffic import Traffic
@@ -36,7 +36,7 @@ class TradingDay(Traffic):
 
     def __post_init__(self) -> None:
         """Refuse a speed that nobody could follow."""
-        real(
+        check_number(
             "speed",
             self.speed,
             above=0,
@@ -82,7 +82,7 @@ class MadeUpDay(TradingDay):
     def __post_init__(self) -> None:
         """Refuse a rate or symbols that cannot be made up."""
         super().__post_init__()
-        real("rate", self.rate_hz, above=0, up_to=MAX_RATE_HZ, meaning="quotes per second, more than 0")
+        check_number("rate", self.rate_hz, above=0, up_to=MAX_RATE_HZ, meaning="quotes per second, more than 0")
         _ = self._day
 
     @property
@@ -96,10 +96,10 @@ class MadeUpDay(TradingDay):
 
     def rows(self, begin_us: int, end_us: int) -> pa.Table:
         """Return the made-up quotes between two times since the opening."""
-        found = self._day.quotes(begin_us, end_us)
-        times = pa.array(found.times_us + MADE_UP_US, COLUMNS["ts"])
-        symbols = pa.array(np.array(self._day.names)[found.symbols], pa.string())
-        return pa.table([times, symbols, found.prices, found.volumes], schema=pa.schema(COLUMNS.items()))
+        quotes = self._day.quotes(begin_us, end_us)
+        times = pa.array(quotes.times_us + MADE_UP_US, COLUMNS["ts"])
+        symbols = pa.array(np.array(self._day.names)[quotes.symbols], pa.string())
+        return pa.table([times, symbols, quotes.prices, quotes.volumes], schema=pa.schema(COLUMNS.items()))
 
 
 @dataclass(frozen=True)

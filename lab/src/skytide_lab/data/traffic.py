@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from skytide.errors import InvalidInput
-from skytide.errors.checks import real, whole
+from skytide.errors.checks import check_integer, check_number
 from skytide.records import WindowRow
 from skytide.workloads.fleet import PERIOD_S, Tfvar
 from skytide.workloads.identity import derive
@@ -89,8 +89,8 @@ class Generated(FleetTraffic):
 
     def __post_init__(self) -> None:
         """Refuse what cannot be written."""
-        whole("streams", self.streams, 1, 100_000)
-        real("rate", self.rate_hz, above=0, up_to=1e7, meaning="tuples per second, more than 0")
+        check_integer("streams", self.streams, 1, 100_000)
+        check_number("rate", self.rate_hz, above=0, up_to=1e7, meaning="tuples per second, more than 0")
 
     @property
     def title(self) -> str:  # type: ignore[override]
@@ -172,7 +172,9 @@ class Cabs(FleetTraffic):
 
     def __post_init__(self) -> None:
         """Refuse a file that holds something else."""
-        real("speed", self.speed, above=0, up_to=1e5, meaning="how many times faster than they were, above 0 and up to 100000")
+        check_number(
+            "speed", self.speed, above=0, up_to=1e5, meaning="how many times faster than they were, above 0 and up to 100000"
+        )
         if not len(self._times_us):
             raise self._refused("it has no rows")
 

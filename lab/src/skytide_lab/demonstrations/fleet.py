@@ -11,14 +11,15 @@ from typing import Any
 from rich.console import Console
 from rich.live import Live
 
-from skytide import DropRatio, fleet, stream
+from skytide import fleet, stream
 from skytide.admission import Admission
-from skytide.errors.checks import real
+from skytide.errors.checks import check_number
+from skytide.slacks import DropRatio
 from skytide.spark.clock import now_us
 from skytide.spark.session.interrupt import Interrupt
 from skytide.spark.session.local import local_session
 from skytide_lab.dashboard.fleet_history import FleetHistory
-from skytide_lab.dashboard.fleet_live import line, lost, plural, standing, view
+from skytide_lab.dashboard.fleet_live import by_state, line, lost, plural, view
 from skytide_lab.dashboard.fleet_picture import draw
 from skytide_lab.dashboard.history import read_windows
 from skytide_lab.dashboard.live import WARMING_UP
@@ -38,7 +39,7 @@ Show = Callable[[FleetHistory, str], None]
 
 def run(*, seconds: float, streams: int, rate: float, cabs: Path | None, speed: float, capacity: float, out: Path) -> None:
     """Read streams for some seconds, show what happens, and leave results, a picture and a summary."""
-    real("seconds", seconds, above=0, meaning="a time to stream, more than 0")
+    check_number("seconds", seconds, above=0, meaning="a time to stream, more than 0")
     traffic = Generated(streams, rate, seconds) if cabs is None else Cabs(cabs if cabs.exists() else data(str(cabs)), speed)
     folder, picture = out / "fleet", out / "fleet.png"
     make_room(folder, picture)
@@ -167,7 +168,7 @@ def _conclude(console: Console, traffic: FleetTraffic, history: FleetHistory, fo
     seen, steady, most = latest.fleet, history.query.latency(), max(look.fleet.splits for look in history.looks)
     latency = f"mean {steady.mean_s:.2f} s, p99 {steady.p99_s:.2f} s" if steady else "not known"
     console.print(
-        f"Streams:  {seen.streams:,} ({standing(seen)})\n"
+        f"Streams:  {seen.streams:,} ({by_state(seen)})\n"
         f"Splits:   up to {most:,}, and {seen.redirections:,} {plural(seen.redirections, 'redirection')} of streams to another one\n"
         f"Tuples:   {latest.query.tuples:,}, {lost(seen, latest.query)}; up to {max(look.fleet.buffered for look in history.looks):,} "
         f"waited to be let in\n"

@@ -10,10 +10,11 @@ from typing import Any
 from rich.console import Console
 from rich.live import Live
 
-from skytide import DropRatio, low, stream, workload
-from skytide.cli.place import Place
+from skytide import low, stream, workload
+from skytide.cli.endpoint import Endpoint
 from skytide.errors import SkytideError
-from skytide.errors.checks import real
+from skytide.errors.checks import check_number
+from skytide.slacks import DropRatio
 from skytide.spark.clock import now_us
 from skytide.spark.session.failure import reason
 from skytide.spark.session.interrupt import Interrupt
@@ -37,9 +38,9 @@ ENDING = "ending ..."
 Show = Callable[[History, str], None]
 
 
-def run(*, seconds: float, rate: float, out: Path, serve: Place | None = None) -> None:
+def run(*, seconds: float, rate: float, out: Path, serve: Endpoint | None = None) -> None:
     """Stream for some seconds, show what happens, and leave results, a picture and a summary."""
-    real("seconds", seconds, above=0, meaning="a time to stream, more than 0")
+    check_number("seconds", seconds, above=0, meaning="a time to stream, more than 0")
     check_installed(page=serve is not None, metrics=False)
     source, first = _source(rate), _source(rate, pace="fast", batch="1 s", duration="2 s")
     folder, picture = out / "run", out / "run.png"
@@ -92,12 +93,12 @@ def _warm_up(source: WorkloadStream, folder: Path, interrupt: Interrupt, show: S
     shutil.rmtree(folder)
 
 
-def _server(console: Console, place: Place | None) -> Callable[[Any], None]:
+def _server(console: Console, endpoint: Endpoint | None) -> Callable[[Any], None]:
     """Return a function that shows a query on a page, if a page is wanted."""
 
     def serve(running: Any) -> None:
-        if place is not None:
-            console.print(f"Page:     {running.serve(place.address, place.port).url}")
+        if endpoint is not None:
+            console.print(f"Page:     {running.serve(endpoint.address, endpoint.port).url}")
 
     return serve
 

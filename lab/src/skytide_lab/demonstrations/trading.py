@@ -14,8 +14,9 @@ from typing import Any
 from rich.console import Console
 from rich.live import Live
 
-from skytide import Guard, Mpc, autoscale, fleet, stream
-from skytide.errors.checks import real, whole
+from skytide import Guard, autoscale, fleet, stream
+from skytide.controllers import Mpc
+from skytide.errors.checks import check_integer, check_number
 from skytide.errors.limits import MAX_SLOTS
 from skytide.spark.clock import now_us
 from skytide.spark.session.interrupt import Interrupt
@@ -47,8 +48,8 @@ Show = Callable[[TradingHistory, str], None]
 
 def run(*, seconds: float, quotes: Path | None, symbols: int, rate: float, speed: float, slots: int, out: Path) -> None:
     """Trade for some seconds, show what happens, and leave results, a picture and a summary."""
-    real("seconds", seconds, above=0, meaning="a time to stream, more than 0")
-    whole("slots", slots, 1, MAX_SLOTS)
+    check_number("seconds", seconds, above=0, meaning="a time to stream, more than 0")
+    check_integer("slots", slots, 1, MAX_SLOTS)
     day: TradingDay = MadeUpDay(symbols, rate, speed) if quotes is None else RealDay(_found(quotes), speed)
     folder, picture = out / "trading", out / "trading.png"
     make_room(folder, picture)
@@ -201,9 +202,9 @@ def _conclude(console: Console, day: TradingDay, history: TradingHistory, folder
 
 def _summary(history: TradingHistory, ahead_us: int) -> str:
     """Return a line about how far predictions were off."""
-    found = [(symbol, accuracy(windows, ahead_us)) for symbol, windows in history.liveliest(SYMBOLS_JUDGED)]
-    each = [f"{symbol} {known.off_bp:.1f} bp ({known.unchanged_bp:.1f})" for symbol, known in found if known]
-    return f"{AHEAD} on:   off by {', '.join(each)}; in brackets: if no change had been predicted\n" if each else ""
+    judged = [(symbol, accuracy(windows, ahead_us)) for symbol, windows in history.liveliest(SYMBOLS_JUDGED)]
+    texts = [f"{symbol} {result.off_bp:.1f} bp ({result.unchanged_bp:.1f})" for symbol, result in judged if result]
+    return f"{AHEAD} on:   off by {', '.join(texts)}; in brackets: if no change had been predicted\n" if texts else ""
 
 
 def _slots(history: TradingHistory) -> str:

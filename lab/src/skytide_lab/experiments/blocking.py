@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from skytide.batch import Rules
+from skytide.batch import BatchRules
 from skytide.keyed import Chunk, Loads, Moves, Rebalancer, RebalancerLogic, RoutingTable, SlotReport, gathered
 from skytide.keyed.chunk import all_keys
 from skytide.keyed.state import ROWS, STATES
@@ -121,13 +121,13 @@ class BlockingJobs(SparkJobs):
         before, self.handover.table = self.handover.table, task.instruction.keyed.table
         if before is None or before == task.instruction.keyed.table:
             return super().keys(task)
-        known = {name: getattr(task, name) for name in ("spec", "files", "instruction", "sink")}
-        handed = Handed(**known, before=before)
+        fields = {name: getattr(task, name) for name in ("spec", "files", "instruction", "sink")}
+        handed = Handed(**fields, before=before)
         self.slot_tasks(before.count, handed.save)
         if self.protocol == S_BLK:
             self.slot_tasks(task.slots, handed.load)
             return super().keys(task)
-        return super().keys(_LoadsFirst(**known, before=before))
+        return super().keys(_LoadsFirst(**fields, before=before))
 
 
 @dataclass(frozen=True)
@@ -143,7 +143,7 @@ class Compared(ContinuousQuery):
         """Return the same query with a given protocol."""
         return Compared(**vars(asked), protocol=protocol, forced=Forced(seed=seed))
 
-    def _rules(self, spec: QuerySpec, **chosen: Any) -> Rules:
+    def _rules(self, spec: QuerySpec, **chosen: Any) -> BatchRules:
         rules = super()._rules(spec, **chosen)
         return replace(rules, keying=rules.keying and replace(rules.keying, rebalancer=self.forced))
 

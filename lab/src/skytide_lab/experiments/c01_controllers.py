@@ -125,9 +125,9 @@ class Comparison(Experiment):
                 seed=seed,
             )
             guard = Guard(1, PEAK, scale_down_after=timedelta(seconds=load.down_after_s) if load.down_after_s else 0)
-            found = play(plant, controller, guard, interval_s=load.interval_s, bound_s=BOUND_S).saso
-            saved = 1 - found.worker_seconds / (PEAK * len(rates_hz) * load.step_s)
-            rows.append({"load": name, "contestant": contestant, "seed": seed, "saved": saved, **asdict(found)})
+            measured = play(plant, controller, guard, interval_s=load.interval_s, bound_s=BOUND_S).saso
+            saved = 1 - measured.worker_seconds / (PEAK * len(rates_hz) * load.step_s)
+            rows.append({"load": name, "contestant": contestant, "seed": seed, "saved": saved, **asdict(measured)})
         return rows
 
     def conclude(self, rows: Sequence[Row]) -> Findings:

@@ -21,7 +21,7 @@ KERNELS: dict[str, Callable[[Points], Any]] = {"bnl": block_nested_loops, "skyti
 MERGED = 10_000  # tuples behind each of the two results that are merged
 
 
-def calibrate(algorithm: str, tell: Callable[[str], None], out: Path | None = None) -> Costs:
+def calibrate(algorithm: str, report: Callable[[str], None], out: Path | None = None) -> Costs:
     """Measure and return the costs of "bnl", the papers' algorithm, or of "skytide", the kernels of this package; the best of three."""
     if algorithm not in KERNELS:
         raise InvalidInput(value=f"{algorithm=}", reason="not known", remedy=f"choose one of {', '.join(KERNELS)}")
@@ -35,7 +35,7 @@ def calibrate(algorithm: str, tell: Callable[[str], None], out: Path | None = No
             kept.append(float(np.count_nonzero(skyline(sample))))
             busy.append(_best_s(lambda sample=sample: kernel(sample)))  # type: ignore[misc]
         curves[cloud] = Curve(SIZES, tuple(kept), tuple(np.maximum.accumulate(busy).tolist()))
-        tell(
+        report(
             f"{algorithm}, {cloud}: {busy[-2] / SIZES[-2] * 1e6:.1f} us per tuple, {kept[-2] / SIZES[-2]:.0%} kept, of {SIZES[-2]:,}"
         )
     origin = f"{algorithm}, d = {DIMENSIONS}, best of {REPEATS}, measured on {platform.machine()} with Python {platform.python_version()}"
@@ -43,7 +43,7 @@ def calibrate(algorithm: str, tell: Callable[[str], None], out: Path | None = No
     if out:
         out.mkdir(parents=True, exist_ok=True)
         costs.save(out / f"{algorithm}.json")
-        tell(f"written to {out / algorithm}.json")
+        report(f"written to {out / algorithm}.json")
     return costs
 
 

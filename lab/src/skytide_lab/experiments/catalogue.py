@@ -39,6 +39,6 @@ def experiment(name: str) -> Experiment:
         raise InvalidInput(
             value=f"experiment {name!r}", reason="there is no such experiment", remedy=f"choose one of {', '.join(MODULES)}"
         )
-    found = import_module(f"skytide_lab.experiments.{MODULES[name]}").EXPERIMENT
-    assert isinstance(found, Experiment)
-    return found
+    wanted = import_module(f"skytide_lab.experiments.{MODULES[name]}").EXPERIMENT
+    assert isinstance(wanted, Experiment)
+    return wanted

@@ -129,7 +129,7 @@ CALIBRATED_ON = STREAMS[1]
 
 def stream(name: str) -> Stream:
     """Return a stream by its name."""
-    return next(known for known in STREAMS if known.name == name)
+    return next(stream for stream in STREAMS if stream.name == name)
 
 
 def with_rows(costs: Costs, tuples: int, kept: float) -> Costs:
@@ -146,14 +146,14 @@ def p0_costs(query: str = "skyline") -> Costs:
     The shape of the cost curve is as measured here. Its speed is chosen so that the row's number of pane threads is at the setpoint when
     panes are split as many ways as in the row; the cost of a pair of rows, so that its number of window threads is at the setpoint too.
     """
-    known, pane_s = CALIBRATED_ON, WINDOWS.slide_us / 1e6
-    row, table = (known.skyline, "Tab. 4") if query == "skyline" else (known.top_delta, "Tab. 5")
-    measured, came = kernel_costs(WHOLE), known.traffic(length_s=CALIBRATION_S)
-    size = int(known.workload().process.mean_hz * pane_s / row.splitting_factor)
+    stream, pane_s = CALIBRATED_ON, WINDOWS.slide_us / 1e6
+    row, table = (stream.skyline, "Tab. 4") if query == "skyline" else (stream.top_delta, "Tab. 5")
+    measured, came = kernel_costs(WHOLE), stream.traffic(length_s=CALIBRATION_S)
+    size = int(stream.workload().process.mean_hz * pane_s / row.splitting_factor)
     work_s = measured.curves["independent"].busy_by_size[size] * row.splitting_factor
     costs = measured.faster(
         work_s / pane_s / (row.pane_threads * TABLES_SETPOINT),
-        f"scaled to P0 {table}, {known.name}: {row.pane_threads} pane threads, panes split {row.splitting_factor} ways, {row.window_threads} window threads",
+        f"scaled to P0 {table}, {stream.name}: {row.pane_threads} pane threads, panes split {row.splitting_factor} ways, {row.window_threads} window threads",
     )
     _, panes = run_panes(came, costs, p0_splitting(TABLES_SETPOINT), round(row.pane_threads), period_s=PERIOD_S)
     _, windows = run_windows(panes.results, costs, WINDOWS, TABLES_THREADS, "WIN_FB_MERGE", came.length_s)
@@ -172,12 +172,12 @@ def p0_pane_costs(kernel: str = WHOLE) -> Costs:
     curve = costs.curves["independent"]
     pane_s = PANES.slide_us / 1e6
     first = curve.busy_by_size[int(PANES_RATE_HZ * pane_s / EVEN_WORKERS)] / pane_s
-    found = costs.faster(first, text)
+    scaled = costs.faster(first, text)
     for _ in range(CALIBRATION_ROUNDS):
-        used = run_panes(stream, found, TB_RR, EVEN_WORKERS, period_s=PERIOD_S, warm_up_s=CATCH_UP_S)[0].utilisation
+        used = run_panes(stream, scaled, TB_RR, EVEN_WORKERS, period_s=PERIOD_S, warm_up_s=CATCH_UP_S)[0].utilisation
         first *= used / EVEN_UTILISATION
-        found = costs.faster(first, text)
-    return found
+        scaled = costs.faster(first, text)
+    return scaled
 
 
 CALIBRATION_SEED, CALIBRATION_ROUNDS = 1_000, 5
@@ -186,16 +186,16 @@ CALIBRATION_SEED, CALIBRATION_ROUNDS = 1_000, 5
 def summary(plant: ElasticPlant, cycles: Sequence[Cycle], length_s: float, *, threads: int) -> dict[str, float]:
     """Return the columns of P0's tables for a run: means over the stream's length, utilisations without the time needed to catch up."""
     seen = [cycle.evaluation.seen for cycle in cycles if cycle.evaluation and cycle.at_s <= length_s]
-    settled = [each for each in seen if each.at_s > CATCH_UP_S] or seen
+    settled = [interval for interval in seen if interval.at_s > CATCH_UP_S] or seen
     out = plant.windows_per_second()
     return {
-        "pane_threads": fmean(each.allocation.pane_slots or each.allocation.workers for each in seen),
-        "window_threads": fmean(each.allocation.window_slots or 0 for each in seen),
-        "splitting_factor": fmean(each.splitting_factor or 1.0 for each in seen),
+        "pane_threads": fmean(interval.allocation.pane_slots or interval.allocation.workers for interval in seen),
+        "window_threads": fmean(interval.allocation.window_slots or 0 for interval in seen),
+        "splitting_factor": fmean(interval.splitting_factor or 1.0 for interval in seen),
         "sampled_utilisation": plant.sampled_utilisation(int(CATCH_UP_S / plant.period_s)) or 0.0,
-        "window_utilisation": fmean(each.window_utilisation or 0.0 for each in settled),
+        "window_utilisation": fmean(interval.window_utilisation or 0.0 for interval in settled),
         "longer": plant.completed_s / length_s - 1,
         "cv": float(out.std() / out.mean()) if out.any() else 0.0,
-        "at_maximum": fmean(each.allocation.workers >= threads for each in seen),
+        "at_maximum": fmean(interval.allocation.workers >= threads for interval in seen),
         "changes": sum(one.allocation != two.allocation for one, two in pairwise(seen)),
     }

@@ -58,9 +58,9 @@ class Sensitivity(Experiment):
         for period_s in self.periods_s:
             plant = ElasticPlant(came, p0_costs(), WINDOWS, period_s=period_s, strategy=p0_splitting(setpoint))
             cycles = run_elastic(plant, Fuzzy(maximum=TABLES_THREADS), came.length_s, interval_s=interval_s, threads=TABLES_THREADS)
-            found = summary(plant, cycles, came.length_s, threads=TABLES_THREADS)
+            measured = summary(plant, cycles, came.length_s, threads=TABLES_THREADS)
             labels = {"seed": seed, "setpoint": setpoint, "interval_s": interval_s, "period_s": period_s}
-            rows.append({**labels, "error": abs(found["sampled_utilisation"] / setpoint - 1), **found})
+            rows.append({**labels, "error": abs(measured["sampled_utilisation"] / setpoint - 1), **measured})
         return rows
 
     def conclude(self, rows: Sequence[Row]) -> Findings:

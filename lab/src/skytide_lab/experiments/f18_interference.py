@@ -47,10 +47,15 @@ class Interference(Experiment):
         slowdown = 1 + per_load * load
         plant = ElasticPlant(came, p0_costs(), WINDOWS, slowdown=lambda _: slowdown, strategy=p0_splitting())
         cycles = run_elastic(plant, Fuzzy(maximum=TABLES_THREADS), self.length_s, threads=TABLES_THREADS)
-        found = summary(plant, cycles, self.length_s, threads=TABLES_THREADS)
+        measured = summary(plant, cycles, self.length_s, threads=TABLES_THREADS)
         out = len(plant.windows.released_s) if plant.windows else 0
-        labels = {"seed": seed, "load": load, "per_load": per_load, "threads": found["pane_threads"] + found["window_threads"]}
-        return [{**labels, "throughput": out / max(plant.completed_s, self.length_s), **found}]
+        labels = {
+            "seed": seed,
+            "load": load,
+            "per_load": per_load,
+            "threads": measured["pane_threads"] + measured["window_threads"],
+        }
+        return [{**labels, "throughput": out / max(plant.completed_s, self.length_s), **measured}]
 
     def conclude(self, rows: Sequence[Row]) -> Findings:
         """Compare each load with none, and return the findings."""

@@ -58,11 +58,11 @@ class Scale(Experiment):
         """Play the day under a controller, and return the rows."""
         name = piece[0]
         began = time.perf_counter()
-        found, total = play(CONTROLLERS[name], busiest_day()[1][: self.minutes])
+        by_minute, total = play(CONTROLLERS[name], busiest_day()[1][: self.minutes])
         took_s = time.perf_counter() - began
         return [
             {"controller": name, "figure": "day", **total, "took_s": took_s},
-            *({"controller": name, "figure": "minute", **row} for row in found),
+            *({"controller": name, "figure": "minute", **row} for row in by_minute),
         ]
 
     def conclude(self, rows: Sequence[Row]) -> Findings:
@@ -145,13 +145,13 @@ def play(controller: Controller, rates_hz: Sequence[float]) -> tuple[list[Row], 
             rows.append(
                 {"end_s": cycle.at_s, "workers": seen.allocation.workers, "arrival_hz": seen.arrival_rate_hz, "wait_s": waits_s}
             )
-    found = saso(steps)
+    measured = saso(steps)
     return rows, {
         "worker_hours": plant.worker_s / 3600,
-        "mean_workers": found.mean_workers,
+        "mean_workers": measured.mean_workers,
         "max_workers": max(step.allocation.workers for step in steps),
-        "violations": found.violation_share,
-        "changes": found.reconfigurations,
+        "violations": measured.violation_share,
+        "changes": measured.reconfigurations,
         "wait_s": wait_s,
     }
 

@@ -64,9 +64,9 @@ class Remaining(ProgressColumn):
 
 
 def run(
-    experiments: Sequence[Experiment], out: Path, tell: Callable[[Outcome, float], None], *, cores: int | None = None
+    experiments: Sequence[Experiment], out: Path, on_outcome: Callable[[Outcome, float], None], *, cores: int | None = None
 ) -> list[Outcome]:
-    """Run experiments, call `tell` with each outcome as soon as it is known, and return all outcomes in the order of the experiments."""
+    """Run experiments, call `on_outcome` with each outcome as soon as it is known, and return all outcomes in the order of the experiments."""
     cores = cores or os.cpu_count() or 1
     outcomes: dict[str, Outcome] = {}
     pace = Pace(sum(each.seconds + cores * each.alone_seconds for each in experiments), cores)
@@ -78,7 +78,7 @@ def run(
 
         def end(experiment: Experiment, rows: list[Row], seconds: float) -> None:
             outcomes[experiment.id] = finish(experiment, rows, out, seconds)
-            tell(outcomes[experiment.id], seconds)
+            on_outcome(outcomes[experiment.id], seconds)
 
         def step(experiment: Experiment, expected_s: float, took_s: float) -> None:
             pace.done(expected_s, took_s)
@@ -101,21 +101,19 @@ def _side_by_side(
     experiments: Sequence[Experiment], cores: int, step: Callable[[Experiment, float, float], None]
 ) -> Iterator[tuple[Experiment, list[Row], float]]:
     """Run all pieces of all experiments on `cores` cores, and yield each experiment when its last piece is done."""
-    pieces = {each.id: list(each.pieces()) for each in experiments}
-    yield from ((each, [], 0.0) for each in experiments if not pieces[each.id])
-    experiments = [each for each in experiments if pieces[each.id]]
+    pieces = {one.id: list(one.pieces()) for one in experiments}
+    yield from ((one, [], 0.0) for one in experiments if not pieces[one.id])
+    experiments = [one for one in experiments if pieces[one.id]]
     if not experiments:
         return
-    found: dict[str, dict[int, list[Row]]] = {each.id: {} for each in experiments}
+    found: dict[str, dict[int, list[Row]]] = {one.id: {} for one in experiments}
     spent = dict.fromkeys(pieces, 0.0)
     work = sorted(
-        experiments, key=lambda each: -each.seconds / len(pieces[each.id])
+        experiments, key=lambda one: -one.seconds / len(pieces[one.id])
     )  # long pieces first: at the end, the other cores would wait for them
     with ProcessPoolExecutor(cores) as processes:
         asked: dict[Future[tuple[list[Row], float]], tuple[Experiment, int]] = {
-            processes.submit(_played, each, [piece]): (each, number)
-            for each in work
-            for number, piece in enumerate(pieces[each.id])
+            processes.submit(_played, one, [piece]): (one, number) for one in work for number, piece in enumerate(pieces[one.id])
         }
         try:
             for done in as_completed(asked):

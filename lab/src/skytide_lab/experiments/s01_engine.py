@@ -69,14 +69,14 @@ class SimulatorAgainstEngine(Experiment):
         rows: list[Row] = []
         for name, rate, dispersion, strategy in ASKED:
             source = source_of(int(rate * self.scale), dispersion)
-            found = self._run(source, strategy)
+            ran = self._run(source, strategy)
             length_s = self.warm_up_s + self.measured_s
             expected = run_batches(
                 source.workload, WINDOWS, costs, strategy, slots=SLOTS, cores=CORES, trigger_s=TRIGGER_S, length_s=length_s
             )
             row: Row = {"stream": f"{name} {int(rate * self.scale):,}/s", "strategy": strategy.name, "costs": str(costs)}
             for what in PREDICTED:
-                predicted, measured = getattr(expected, what), found[what]
+                predicted, measured = getattr(expected, what), ran[what]
                 row |= {f"{what}_predicted": predicted, f"{what}_measured": measured, f"{what}_error": predicted / measured - 1}
             rows.append(row)
         return rows
@@ -127,9 +127,9 @@ class SimulatorAgainstEngine(Experiment):
             shutil.rmtree(folder, ignore_errors=True)
         batches = after["batch"] - before["batch"]
         took_s = float(np.mean(took))
-        each = {name: (after[name] - before[name]) / batches for name in before}
+        per_batch = {name: (after[name] - before[name]) / batches for name in before}
         return {
-            **each,
+            **per_batch,
             "batch_s": took_s,
             "utilisation": took_s * batches / measured_s,
             "latency_mean_s": float(np.mean(latencies)),
@@ -140,8 +140,8 @@ class SimulatorAgainstEngine(Experiment):
         """Draw predictions next to measurements."""
         for axis, what in zip(figure.subplots(1, 3), ("utilisation", "latency_mean_s", "latency_p99_s"), strict=True):
             places = np.arange(len(rows))
-            for shift, kind in ((-0.2, "predicted"), (0.2, "measured")):
-                axis.bar(places + shift, [row[f"{what}_{kind}"] for row in rows], width=0.38, label=kind)
+            for shift, source in ((-0.2, "predicted"), (0.2, "measured")):
+                axis.bar(places + shift, [row[f"{what}_{source}"] for row in rows], width=0.38, label=source)
             axis.set_xticks(places, [f"{row['stream']}\n{row['strategy']}" for row in rows], fontsize="small", rotation=30)
             axis.set(title=what.replace("_", " "))
             axis.legend(frameon=False)
@@ -156,16 +156,16 @@ def source_of(rate: int, dispersion: float | None) -> WorkloadStream:
 
 def fit(seen: list[dict[str, float]]) -> BatchCosts:
     """Return the costs given by straight lines through the measurements at two loads."""
-    tuples = [each["tuples"] for each in seen]
+    tuples = [run["tuples"] for run in seen]
 
     def line(values: list[float]) -> tuple[float, float]:
         slope = max((values[1] - values[0]) / (tuples[1] - tuples[0]), 0.0)
         return max(values[0] - slope * tuples[0], 0.0), slope
 
-    task_s, tuple_s = line([each["pane_s"] for each in seen])
-    window_s, window_tuple_s = line([each["window_s"] for each in seen])
-    slides = float(np.mean([each["windows"] for each in seen]))
-    around = float(np.mean([each["batch_s"] - each["pane_s"] / SLOTS - each["window_s"] for each in seen]))
+    task_s, tuple_s = line([run["pane_s"] for run in seen])
+    window_s, window_tuple_s = line([run["window_s"] for run in seen])
+    slides = float(np.mean([run["windows"] for run in seen]))
+    around = float(np.mean([run["batch_s"] - run["pane_s"] / SLOTS - run["window_s"] for run in seen]))
     return BatchCosts("measured on this machine", around, tuple_s, task_s / SLOTS, window_s / slides, window_tuple_s)
 
 
@@ -180,7 +180,7 @@ def _until(run: Run, reached: Callable[[], object]) -> None:
 def _took_s(run: Run, before: dict[str, float]) -> list[float]:
     """Return how long each batch took that was done later."""
     done = range(int(before["batch"]) + 1, run.status().batch + 1)  # Spark also reports batches that are still to come
-    return [each["durationMs"]["triggerExecution"] / 1e3 for each in run.recentProgress if each["batchId"] in done]
+    return [batch["durationMs"]["triggerExecution"] / 1e3 for batch in run.recentProgress if batch["batchId"] in done]
 
 
 def _latencies_s(run: Run, began: float) -> list[float]:

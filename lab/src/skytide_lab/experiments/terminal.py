@@ -19,8 +19,8 @@ def show_list() -> int:
     """Print the experiments, one per line."""
     console = Console(highlight=False, soft_wrap=True)
     for name in MODULES:
-        known = experiment(name)
-        console.print(f"{known.id:4} {known.title} ({known.source})", markup=False)
+        listed = experiment(name)
+        console.print(f"{listed.id:4} {listed.title} ({listed.source})", markup=False)
     return 0
 
 
@@ -32,10 +32,10 @@ def run(names: list[str], out: Path) -> int:
     writable(out)
     console = Console(highlight=False, soft_wrap=True)
 
-    def tell(outcome: Outcome, seconds: float) -> None:
-        known = experiment(outcome.id)
+    def on_outcome(outcome: Outcome, seconds: float) -> None:
+        finished = experiment(outcome.id)
         console.print(
-            f"[bold]{known.id}[/]: {known.title} ({known.source}), {seconds:.0f} s of work; {out / known.id}.csv and .png"
+            f"[bold]{finished.id}[/]: {finished.title} ({finished.source}), {seconds:.0f} s of work; {out / finished.id}.csv and .png"
         )
         for claim in outcome.claims:
             console.print(f"  [{COLOURS[claim.verdict]}]{claim.verdict}[/]: {claim.paper}", markup=True)
@@ -43,7 +43,7 @@ def run(names: list[str], out: Path) -> int:
         if outcome.notes:
             console.print(f"  note: {outcome.notes}", markup=False)
 
-    outcomes = run_experiments(wanted, out, tell)
+    outcomes = run_experiments(wanted, out, on_outcome)
     for outcome in outcomes:
         print(outcome)
     return 0 if all(outcome.verdict is HOLDS for outcome in outcomes) else 1

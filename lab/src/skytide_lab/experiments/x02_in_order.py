@@ -88,7 +88,7 @@ class InOrderOrNot(Experiment):
         """Compare both ways, with several costs of sorting, and return the findings."""
 
         def less(delay_ms: int, way: str, name: str = "latency_s") -> Mean:
-            one, two = (column(rows, name, delay_ms=delay_ms, way=each) for each in (OOP, way))
+            one, two = (column(rows, name, delay_ms=delay_ms, way=compared) for compared in (OOP, way))
             return mean_of(1 - a / b for a, b in zip(one, two, strict=True))
 
         delays_ms = sorted({row["delay_ms"] for row in rows})

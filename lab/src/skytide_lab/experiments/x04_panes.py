@@ -50,7 +50,7 @@ class PanesOrTuples(Experiment):
         self._run(query, cloud, 1)  # the first run of a query is slower, and does not count
         for panes in self.panes_per_window:
             rounds = [[self._run(asked, cloud, panes) for asked in (query, Unshared(query))] for _ in range(self.rounds)]
-            paned_s, plain_s = (min(way) for way in zip(*([busy_s for busy_s, _ in each] for each in rounds), strict=True))
+            paned_s, plain_s = (min(way) for way in zip(*([busy_s for busy_s, _ in times] for times in rounds), strict=True))
             (_, one), (_, two) = rounds[0]
             if not one.equals(two):
                 raise AssertionError(f"{cloud}, {panes} panes: the two ways return different windows")

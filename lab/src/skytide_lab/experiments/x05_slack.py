@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from skytide.lateness import Clock, DropRatio, FixedSlack, KSlack, Slack, observe
+from skytide.lateness import DropRatio, FixedSlack, KSlack, Slack, StreamClock, observe
 from skytide.windows import Windows
 from skytide.workloads.workload import Workload
 from skytide_lab.data.real_data import data
@@ -177,7 +177,7 @@ def best_fixed(ts: Times, arrival: Times, ratio: float) -> float:
 
 def play(ts: Times, arrival: Times, slack: Slack) -> tuple[float, float]:
     """Return the mean latency of windows, and the share of tuples that were dropped."""
-    logic, clock = slack.build(), Clock()
+    logic, clock = slack.build(), StreamClock()
     starts = np.arange(arrival[0], arrival[-1] + STEP_US, STEP_US)
     cuts = np.searchsorted(arrival, np.append(starts, arrival[-1] + 1))
     first_arrival: dict[int, int] = {}

@@ -53,14 +53,14 @@ class MergeTasks(Experiment):
             {
                 "variant": variant,
                 "seed": seed,
-                "end_s": each.at_s,
-                "slots": each.allocation.window_slots,
-                "utilisation": each.window_utilisation,
-                "idle": 1 - fmean(load for slot, load in each.loads if slot.startswith("window")),
+                "end_s": interval.at_s,
+                "slots": interval.allocation.window_slots,
+                "utilisation": interval.window_utilisation,
+                "idle": 1 - fmean(load for slot, load in interval.loads if slot.startswith("window")),
                 "merges": merges,
                 "updates": len(tasks) - merges,
             }
-            for each in seen
+            for interval in seen
         ]
 
     def conclude(self, rows: Sequence[Row]) -> Findings:

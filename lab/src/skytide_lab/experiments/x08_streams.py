@@ -54,23 +54,23 @@ class TwelveStreams(Experiment):
     def play(self, *piece: Any) -> list[Row]:
         """Play a stream with both queries, from one thread per level on, until the last window is out, and return the rows."""
         name, seed = piece
-        known = stream(name)
-        came = known.traffic(seed, self.length_s)
+        source = stream(name)
+        came = source.traffic(seed, self.length_s)
         rows: list[Row] = []
         for query in QUERIES:
             plant = ElasticPlant(came, p0_costs(query), WINDOWS, strategy=p0_splitting(TABLES_SETPOINT))
             cycles = run_elastic(plant, Fuzzy(maximum=TABLES_THREADS), came.length_s, threads=TABLES_THREADS)
-            table = known.skyline if query == SKYLINE else known.top_delta
+            table = source.skyline if query == SKYLINE else source.top_delta
             theirs = {f"p0_{column}": value for column, value in vars(table).items()}
-            found = summary(plant, cycles, came.length_s, threads=TABLES_THREADS)
+            measured = summary(plant, cycles, came.length_s, threads=TABLES_THREADS)
             labels = {
                 "stream": name,
-                "real": known.delay_ms is not None,
+                "real": source.delay_ms is not None,
                 "query": query,
                 "seed": seed,
                 "late": came.late / max(came.tuples, 1),
             }
-            rows.append({**labels, **found, **theirs})
+            rows.append({**labels, **measured, **theirs})
         return rows
 
     def conclude(self, rows: Sequence[Row]) -> Findings:
@@ -87,7 +87,7 @@ class TwelveStreams(Experiment):
             n: [mean(n, *case).mean / column(rows, f"p0_{n}", stream=case[0], query=case[1])[0] for case in others]
             for n in COLUMNS[:2]
         }
-        near = [0.75 <= ratio <= 4 / 3 for found in ratios.values() for ratio in found]
+        near = [0.75 <= ratio <= 4 / 3 for values in ratios.values() for ratio in values]
         rising = {
             (query, one, two): mean("cv", one, query).mean < mean("cv", two, query).mean
             for query in QUERIES
@@ -111,7 +111,7 @@ class TwelveStreams(Experiment):
                 Claim(
                     "(ours) the threads of the other streams follow from costs calibrated on one: most are within a third of P0's",
                     "; ".join(
-                        f"{n.replace('_', ' ')} {min(found):.2f} to {max(found):.2f} times P0's" for n, found in ratios.items()
+                        f"{n.replace('_', ' ')} {min(values):.2f} to {max(values):.2f} times P0's" for n, values in ratios.items()
                     )
                     + f"; {sum(near)} of {len(near)} within a third",
                     sum(near) >= 0.75 * len(near),
@@ -133,8 +133,8 @@ class TwelveStreams(Experiment):
         for axes, query in zip(figure.subplots(2, len(COLUMNS), sharey=True), QUERIES, strict=True):
             places = np.arange(len(names))
             for axis, name in zip(axes, COLUMNS, strict=True):
-                means = [mean_of(column(rows, name, stream=each, query=query)) for each in names]
-                theirs = [column(rows, f"p0_{name}", stream=each, query=query)[0] for each in names]
+                means = [mean_of(column(rows, name, stream=source, query=query)) for source in names]
+                theirs = [column(rows, f"p0_{name}", stream=source, query=query)[0] for source in names]
                 axis.barh(places - 0.2, [m.mean for m in means], 0.38, xerr=[m.half for m in means], label="here")
                 axis.barh(places + 0.2, theirs, 0.38, color="0.7", label="P0")
                 axis.set_title(f"{name.replace('_', ' ')}, {query}", fontsize="small")

@@ -103,7 +103,7 @@ def _claims(rows: Sequence[Row]) -> list[Claim]:
     by = {(row["costs"], row["horizon"]): row for row in rows}
     same = all(row["same"] for row in rows if "same" in row)
     shares = {costs: [by[costs, h]["share"] for h in P2_EXPLORED] for costs in COSTS}
-    text = "; ".join(f"{costs} {', '.join(f'{share:.1%}' for share in found)}" for costs, found in shares.items())
+    text = "; ".join(f"{costs} {', '.join(f'{share:.1%}' for share in parts)}" for costs, parts in shares.items())
     slowest = {h: max(by[costs, h]["dp_ms"] for costs in COSTS) for h in sorted({row["horizon"] for row in rows})}
     return [
         Claim(
@@ -114,7 +114,7 @@ def _claims(rows: Sequence[Row]) -> list[Claim]:
         Claim(
             "it explores a part of the states, and a smaller share the longer the horizon",
             f"share explored at h = 1, 2, 3: {text}",
-            of_all(found[0] == 1 and found[0] > found[1] > found[2] for found in shares.values()),
+            of_all(parts[0] == 1 and parts[0] > parts[1] > parts[2] for parts in shares.values()),
         ),
         Claim(
             "the share is 21.75 % at h = 2 and 5.72 % at h = 3 (2,537 and 72,055 states)",
@@ -138,12 +138,12 @@ def _claims(rows: Sequence[Row]) -> list[Claim]:
 
 def _searched(problems: list[Problem]) -> Row:
     """Run the other searches, and return how they compare."""
-    found = [(plan(problem).cost, *branch_and_bound(problem), exhaustive(problem)) for problem in problems]
+    searched = [(plan(problem).cost, *branch_and_bound(problem), exhaustive(problem)) for problem in problems]
     return {
-        "explored": float(np.mean([explored for _, _, explored, _ in found])),
+        "explored": float(np.mean([explored for _, _, explored, _ in searched])),
         "bb_ms": _median_ms(branch_and_bound, problems[:3]),
         "exhaustive_ms": _median_ms(exhaustive, problems[:3]),
-        "same": all(abs(cost - least) <= SAME * least >= abs(bounded.cost - least) for cost, bounded, _, least in found),
+        "same": all(abs(cost - least) <= SAME * least >= abs(bounded.cost - least) for cost, bounded, _, least in searched),
     }
 
 

@@ -85,8 +85,8 @@ def measure(repeats: int = REPEATS, setup: Setup = FULL) -> list[Row]:
         _warm_up(spark, place / "warm", setup)
         for repeat in range(repeats):
             for protocol in np.roll((MP, R_BLK, S_BLK), repeat).tolist():
-                found, tables, costs = _play(spark, place, protocol, repeat, setup)
-                rows += _rows(found, tables, protocol, repeat, costs, setup)
+                results, tables, costs = _play(spark, place, protocol, repeat, setup)
+                rows += _rows(results, tables, protocol, repeat, costs, setup)
     return rows
 
 
@@ -98,9 +98,9 @@ def _asked(spark: Any, feed: Path, protocol: str, seed: int, setup: Setup) -> Co
 
 def _warm_up(spark: Any, place: Path, setup: Setup) -> None:
     (place / "in").mkdir(parents=True)
-    each = -(-setup.keys * setup.length // setup.warm_files)
+    per_file = -(-setup.keys * setup.length // setup.warm_files)
     for number in range(setup.warm_files):
-        keys = np.arange(number * each, min((number + 1) * each, setup.keys * setup.length)) % setup.keys
+        keys = np.arange(number * per_file, min((number + 1) * per_file, setup.keys * setup.length)) % setup.keys
         _write(
             place / "in",
             number,
@@ -146,9 +146,9 @@ def _play(
         run.stop()
         for file in sorted(feed.glob("*.parquet"))[setup.warm_files :]:
             file.unlink()
-    found = _results(own / "out", began_s, Store(str(own / "c" / "skytide")).key_seed())
+    results = _results(own / "out", began_s, Store(str(own / "c" / "skytide")).key_seed())
     shutil.rmtree(own, ignore_errors=True)
-    return found, (before, after), {"service_ms": 1e3 * busy_s / max(windows, 1)}
+    return results, (before, after), {"service_ms": 1e3 * busy_s / max(windows, 1)}
 
 
 def _feed(feed: Path, run: Run, began_s: float, seed: int, setup: Setup) -> None:
@@ -184,23 +184,23 @@ def _results(out: Path, began_s: float, key_seed: int) -> Results:
     batch, done = (np.repeat([part[place] for part in parts], counts) for place in (3, 2))
     out_s = {number: max(part[2] for part in parts if part[3] == number) for number in set(batch.tolist())}
     came_s = np.concatenate([part[1] for part in parts])
-    found = Results(
+    results = Results(
         np.concatenate([part[0] for part in parts]), came_s, done, np.array([out_s[number] for number in batch.tolist()]), batch
     )
     live = came_s > 0
-    return Results(*(getattr(found, name)[live] for name in ("hashes", "came_s", "done_s", "out_s", "batch")))
+    return Results(*(getattr(results, name)[live] for name in ("hashes", "came_s", "done_s", "out_s", "batch")))
 
 
 def _rows(
-    found: Results, tables: tuple[RoutingTable, RoutingTable], protocol: str, seed: int, costs: Row, setup: Setup
+    results: Results, tables: tuple[RoutingTable, RoutingTable], protocol: str, seed: int, costs: Row, setup: Setup
 ) -> list[Row]:
     """Return the measures of a run, and its latency and results over time; the change shows in the first batch that began after it."""
-    moved = tables[0].slots_of(found.hashes) != tables[1].slots_of(found.hashes)
-    latency_ms, done_ms = 1e3 * (found.out_s - found.came_s), 1e3 * (found.done_s - found.came_s)
+    moved = tables[0].slots_of(results.hashes) != tables[1].slots_of(results.hashes)
+    latency_ms, done_ms = 1e3 * (results.out_s - results.came_s), 1e3 * (results.done_s - results.came_s)
     # the table changes at the end of the batch that was running when slots were requested: the next batch uses it
-    later = sorted(set(found.batch[found.came_s > setup.change + 1].tolist()))
-    at = found.batch == later[0]
-    before = (found.came_s > 1) & (found.came_s < setup.jump - 1)
+    later = sorted(set(results.batch[results.came_s > setup.change + 1].tolist()))
+    at = results.batch == later[0]
+    before = (results.came_s > 1) & (results.came_s < setup.jump - 1)
     row = {
         "figure": "engine",
         "protocol": protocol,
@@ -212,11 +212,11 @@ def _rows(
         "moving_ms": float(latency_ms[at & moved].mean()),
         "staying_done_ms": float(done_ms[at & ~moved].mean()),
         "moving_done_ms": float(done_ms[at & moved].mean()),
-        "after_ms": float(latency_ms[found.came_s > setup.change + 3].mean()),
+        "after_ms": float(latency_ms[results.came_s > setup.change + 3].mean()),
     }
     rows: list[Row] = [row]
     for second in range(1, setup.end):
-        mine = (found.out_s > second) & (found.out_s <= second + 1)
+        mine = (results.out_s > second) & (results.out_s <= second + 1)
         if mine.any():
             rows.append(
                 {
@@ -237,13 +237,17 @@ def _mean(rows: Sequence[Row], protocol: str, what: str) -> float:
 
 def claims(rows: Sequence[Row]) -> list[Claim]:
     """Return the claims about the engine: how much later results come at the change than before it in the same run."""
-    of = {each: {what: _mean(rows, each, what) for what in ("before_ms", "staying_ms", "moving_ms")} for each in (MP, R_BLK, S_BLK)}
+    of = {
+        protocol: {what: _mean(rows, protocol, what) for what in ("before_ms", "staying_ms", "moving_ms")}
+        for protocol in (MP, R_BLK, S_BLK)
+    }
     later = {
-        each: {what: values[f"{what}_ms"] - values["before_ms"] for what in ("staying", "moving")} for each, values in of.items()
+        protocol: {what: values[f"{what}_ms"] - values["before_ms"] for what in ("staying", "moving")}
+        for protocol, values in of.items()
     }
     text = "; ".join(
-        f"{each}: {of[each]['before_ms']:.0f} ms before, {values['staying']:+.0f} (stay) and {values['moving']:+.0f} (move) at the change"
-        for each, values in later.items()
+        f"{protocol}: {of[protocol]['before_ms']:.0f} ms before, {values['staying']:+.0f} (stay) and {values['moving']:+.0f} (move) at the change"
+        for protocol, values in later.items()
     )
     return [
         Claim(
@@ -254,7 +258,7 @@ def claims(rows: Sequence[Row]) -> list[Claim]:
         Claim(
             "(ours) on the engine, keys wait longer with the blocking protocols",
             f"on the engine, mean latency of {len({row['seed'] for row in rows if row['figure'] == 'engine'})} runs: {text}",
-            of_all(later[each][what] > later[MP][what] for each in (R_BLK, S_BLK) for what in ("staying", "moving")),
+            of_all(later[protocol][what] > later[MP][what] for protocol in (R_BLK, S_BLK) for what in ("staying", "moving")),
         ),
     ]
 

@@ -159,8 +159,8 @@ def simulate(plan: tuple[str, int]) -> list[Row]:
         run = {"protocol": protocol, "seed": seed}
         moved = {"moved_keys": float(played.moved.mean()), "moved_load": float(played.shares[played.moved].sum())}
         for variant, interval_s in {name: values.interval_s, **(INTERVALS if name == CHOSEN else {})}.items():
-            found = measures(played, tuples, outcome, first_s, interval_s)
-            rows.append({"figure": "measures", "variant": variant, **run, **moved, **found})
+            measured = measures(played, tuples, outcome, first_s, interval_s)
+            rows.append({"figure": "measures", "variant": variant, **run, **moved, **measured})
         if name == CHOSEN:
             at, means, counts = _over_time(tuples, outcome, values.interval_s)
             over_time = zip((CUT_S + at).tolist(), (1e3 * means).tolist(), counts.tolist(), strict=True)
@@ -213,8 +213,8 @@ def _mean(rows: Sequence[Row], variant: str, protocol: str, what: str) -> float:
 
 def significantly_more(more: Floats, less: Floats) -> bool:
     """Return whether `more` is above `less` on the same tuples by more than two standard errors of the differences."""
-    apart = more - less
-    return bool(apart.mean() > 2 * apart.std(ddof=1) / np.sqrt(len(apart)))
+    differences = more - less
+    return bool(differences.mean() > 2 * differences.std(ddof=1) / np.sqrt(len(differences)))
 
 
 def claims(rows: Sequence[Row]) -> list[Claim]:
@@ -244,30 +244,32 @@ def _compared(rows: Sequence[Row], paper: str, what: str, more: str, less: Seque
     fails = [
         name
         for name in variants
-        if not all(significantly_more(_values(rows, name, more, what), _values(rows, name, each, what)) for each in less)
+        if not all(significantly_more(_values(rows, name, more, what), _values(rows, name, protocol, what)) for protocol in less)
     ]
-    found = ", ".join(f"{_mean(rows, CHOSEN, each, what):,.0f} ({each})" for each in (MP, R_BLK, S_BLK))
+    means = ", ".join(f"{_mean(rows, CHOSEN, protocol, what):,.0f} ({protocol})" for protocol in (MP, R_BLK, S_BLK))
     where = f"in {len(variants) - len(fails)} of {len(variants)} variants" + (f", not: {', '.join(fails)}" if fails else "")
-    return Claim(paper, f"{WORDS[what].format(found)}; this holds {where}", of_all(name not in fails for name in variants))
+    return Claim(paper, f"{WORDS[what].format(means)}; this holds {where}", of_all(name not in fails for name in variants))
 
 
 def _ours(rows: Sequence[Row]) -> Claim:
-    peaks = {each: (_mean(rows, REBALANCED, each, "peak_ms"), _mean(rows, CHOSEN, each, "peak_ms")) for each in PROTOCOLS}
-    pairs = [(_values(rows, REBALANCED, each, "peak_ms"), _values(rows, CHOSEN, each, "peak_ms")) for each in PROTOCOLS]
+    peaks = {
+        protocol: (_mean(rows, REBALANCED, protocol, "peak_ms"), _mean(rows, CHOSEN, protocol, "peak_ms")) for protocol in PROTOCOLS
+    }
+    pairs = [(_values(rows, REBALANCED, protocol, "peak_ms"), _values(rows, CHOSEN, protocol, "peak_ms")) for protocol in PROTOCOLS]
     return Claim(
         "(ours) with the routing of our rebalancer less load moves, and no protocol has a higher peak",
         f"{_mean(rows, REBALANCED, MP, 'moved_load'):.0%} of the load moves instead of "
         f"{_mean(rows, CHOSEN, MP, 'moved_load'):.0%}; peaks "
-        + ", ".join(f"{few:.0f} instead of {many:.0f} ms ({each})" for each, (few, many) in peaks.items()),
+        + ", ".join(f"{few:.0f} instead of {many:.0f} ms ({protocol})" for protocol, (few, many) in peaks.items()),
         not any(significantly_more(few, many) for few, many in pairs),
     )
 
 
 def notes(rows: Sequence[Row]) -> str:
     """Return which values P2 leaves open, and what else was observed."""
-    worst = ", ".join(f"{_mean(rows, CHOSEN, each, 'worst_ms'):.0f} ms ({each})" for each in PROTOCOLS)
-    copied = ", ".join(f"{_mean(rows, COPIED, each, 'peak_ms'):.0f} ms ({each})" for each in PROTOCOLS)
-    faster = ", ".join(f"{_mean(rows, FASTER, each, 'peak_ms'):.0f} ms ({each})" for each in PROTOCOLS)
+    worst = ", ".join(f"{_mean(rows, CHOSEN, protocol, 'worst_ms'):.0f} ms ({protocol})" for protocol in PROTOCOLS)
+    copied = ", ".join(f"{_mean(rows, COPIED, protocol, 'peak_ms'):.0f} ms ({protocol})" for protocol in PROTOCOLS)
+    faster = ", ".join(f"{_mean(rows, FASTER, protocol, 'peak_ms'):.0f} ms ({protocol})" for protocol in PROTOCOLS)
     return (
         "P2 prints no numbers besides Fig. 10. It leaves open the capacity of a replica, the costs of moving a state, of the splitter and of a "
         "computation, the frequencies of keys, the monitoring interval, and over what latency is averaged. "

@@ -76,11 +76,11 @@ class Strategies(Experiment):
             controller = strategy(name, real=stream == REAL, horizon=max(1, horizon), switching=horizon > 0, chosen=chosen)
             rates = real_rates() if stream == REAL else walk_rates(seed)
             rates = rates[: self.seconds_played and self.seconds_played * 10]
-            found = play(rates, controller, bound_s=controller.bound_s, chosen=chosen, seed=seed)
+            played = play(rates, controller, bound_s=controller.bound_s, chosen=chosen, seed=seed)
             row: Row = {"setting": setting, "stream": stream, "strategy": name, "way": way, "seed": seed}
             for measure in ("reconfigurations", "violations", "amplitude", "mean_workers", "mean_power_w"):
-                row[measure] = float(getattr(found.saso, measure) or 0.0)
-            row["amplitude_per_step"] = row["amplitude"] * row["reconfigurations"] / max(1, len(found.seconds))
+                row[measure] = float(getattr(played.saso, measure) or 0.0)
+            row["amplitude_per_step"] = row["amplitude"] * row["reconfigurations"] / max(1, len(played.seconds))
             row["used"] = row["mean_power_w"] if name.endswith("Power") else row["mean_workers"]
             rows.append(row)
         return rows
@@ -89,7 +89,7 @@ class Strategies(Experiment):
         """Judge the chosen values, note what other choices change, and return the findings."""
         claims = {setting: _claims([row for row in rows if row["setting"] == setting]) for setting in SETTINGS}
         base = claims["chosen"]
-        turned = "; ".join(f"{setting}: {flips(base, found)}" for setting, found in claims.items() if setting != "chosen")
+        turned = "; ".join(f"{setting}: {flips(base, verdicts)}" for setting, verdicts in claims.items() if setting != "chosen")
         return Findings(base, f"{NOTES}. With other choices: {turned}")
 
     def draw(self, rows: Sequence[Row], figure: Figure) -> None:
@@ -173,18 +173,18 @@ def _compared(rows: Sequence[Row], sign: int) -> Callable[[str, str, str, str], 
     """Return a function that judges whether a measure is larger (smaller for -1) in one way than in another, for all strategies and streams."""
 
     def claim(paper: str, measure: str, one: str, other: str) -> Claim:
-        found: dict[str, int] = {}
+        signs: dict[str, int] = {}
         text = []
         for stream, name in product(STREAMS, ALPHAS):
             a, b = (column(rows, measure, stream=stream, strategy=name, way=way) for way in (one, other))
             case = f"{name} {'walk' if stream == WALK else stream}"
-            found[case] = sign * beyond([x - y for x, y in zip(a, b, strict=True)])
+            signs[case] = sign * beyond([x - y for x, y in zip(a, b, strict=True)])
             text.append(f"{case} {fmean(a):.3g} / {fmean(b):.3g}")
-        ties, contrary = ([case for case, way in found.items() if way == which] for which in (0, -1))
+        ties, contrary = ([case for case, way in signs.items() if way == which] for which in (0, -1))
         why = "; ".join(
             f"{words} for {', '.join(cases)}" for words, cases in (("no difference", ties), ("the opposite", contrary)) if cases
         )
-        verdict: Verdict = of_all(way > 0 for way in found.values())
+        verdict: Verdict = of_all(way > 0 for way in signs.values())
         return Claim(paper, f"{measure.replace('_', ' ')}, {one} / {other}: {', '.join(text)}", verdict, why)
 
     return claim

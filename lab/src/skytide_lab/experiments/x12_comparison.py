@@ -75,7 +75,7 @@ class Comparison(Experiment):
         )
         rows: list[Row] = []
         for seed in self.seeds:
-            found = play(
+            measured = play(
                 rates, controller, interval_s=interval_s, chosen=chosen, start=START, blocking=name == "SPL", seed=seed
             ).saso
             theirs = {f"p2_{measure}": value for measure, value in zip(MEASURES, P2_TABLE[name], strict=True)}
@@ -84,7 +84,7 @@ class Comparison(Experiment):
                     "controller": name,
                     "capacity_hz": capacity_hz,
                     "seed": seed,
-                    **{m: float(getattr(found, m)) for m in MEASURES},
+                    **{m: float(getattr(measured, m)) for m in MEASURES},
                     **theirs,
                 }
             )

@@ -56,15 +56,15 @@ def fitted(workload: str, seconds: float = SECONDS) -> Holt:
     counts = fleet_traffic(workload, STREAMS, RATE_HZ, seconds, HISTORY).counts
     ticks = round(period_s / TICK_S)
     rates = counts[:, : counts.shape[1] // ticks * ticks].reshape(STREAMS, -1, ticks).sum(axis=2).T / period_s
-    found = []
+    tried = []
     for weights in product((0.1, 0.3, 0.5, 0.7, 0.9, 1.0), (0.02, 0.1, 0.3, 0.5, 0.7, 0.9)):
         holt, level, trend, error = Holt(*weights), np.zeros(STREAMS), np.zeros(STREAMS), 0.0
         for seen, rate in enumerate(rates):
             if seen >= 2:
                 error += float(np.square(ahead(level, trend, 1) - rate).sum())
             level, trend = holt.step(rate, level, trend, seen)
-        found.append((error, weights))
-    return Holt(*min(found)[1])
+        tried.append((error, weights))
+    return Holt(*min(tried)[1])
 
 
 def simulate(run: Run) -> Row:
@@ -75,7 +75,7 @@ def simulate(run: Run) -> Row:
         early=run.overloaded == EARLY,
         holt=fitted(run.workload, run.seconds),
     )
-    found = [
+    outcomes = [
         run_fleet(admission, fleet_traffic(run.workload, STREAMS, RATE_HZ, run.seconds, seed), redirect_s=REDIRECT_S)
         for seed in run.seeds
     ]
@@ -85,10 +85,10 @@ def simulate(run: Run) -> Row:
         "strategy": run.strategy,
         "overloaded": run.overloaded,
         "level": run.level,
-        "seeds": len(found),
+        "seeds": len(outcomes),
     }
-    means = {name: fmean(getattr(outcome, name) for outcome in found) for name in names}
-    errors = {f"{name}_error": _error([getattr(outcome, name) for outcome in found]) for name in MEASURES}
+    means = {name: fmean(getattr(outcome, name) for outcome in outcomes) for name in names}
+    errors = {f"{name}_error": _error([getattr(outcome, name) for outcome in outcomes]) for name in MEASURES}
     return labels | means | errors | {"holt_level": admission.holt.level, "holt_trend": admission.holt.trend}
 
 

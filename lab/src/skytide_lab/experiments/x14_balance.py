@@ -110,14 +110,14 @@ def _panes(seeds: Sequence[int], seconds: int) -> Iterator[Row]:
     for name, strategy in PANES.items():
         loads = [pane_loads(jumping_rates(seconds, seed), strategy, NODES) for seed in seeds]
         for measured_s in MEASURED_S:
-            ratios = [recent_ratios(each, measured_s)[min(WARM_UP_S, seconds // 3) :] for each in loads]
+            ratios = [recent_ratios(by_slot, measured_s)[min(WARM_UP_S, seconds // 3) :] for by_slot in loads]
             yield {
                 "figure": "Fig. 12",
                 "keys": name,
                 "measured_s": measured_s,
                 "ratio": float(np.mean(ratios)),
                 "highest": float(np.max(ratios)),
-                "partitions": float(np.mean([(each > 0).sum(axis=1) for each in loads])),
+                "partitions": float(np.mean([(by_slot > 0).sum(axis=1) for by_slot in loads])),
             }
         for second, ratio in enumerate(recent_ratios(loads[0], ROUND_S).tolist()):
             yield {"figure": "over time", "keys": name, "at_s": second + ROUND_S, "ratio": ratio}
@@ -129,22 +129,22 @@ def simulate(name: str, seeds: Sequence[int], tuples: int) -> list[Row]:
     if name.startswith("Zipf"):
         kinds = {"10 s": [zipf_keys(KEYS, float(name.split()[1]), tuples, 3, seed) for seed in seeds]}
     else:
-        kinds = {kind: [real_keys(name, kind)] for kind in (HALVES, HOURS)}
+        kinds = {intervals: [real_keys(name, intervals)] for intervals in (HALVES, HOURS)}
     return [
         {
             "figure": "Fig. 15",
             "keys": name,
-            "intervals": kind,
+            "intervals": intervals,
             "different": int(np.mean([len(keys.hashes) for run in runs for keys in run])),
             "heaviest": heaviest,
             "ratio": fmean(ratio for run in runs for ratio in key_ratios(run, heaviest, NODES)),
         }
-        for kind, runs in kinds.items()
+        for intervals, runs in kinds.items()
         for heaviest in HEAVIEST
     ]
 
 
-def real_keys(name: str, kind: str) -> list[Keys]:
+def real_keys(name: str, intervals: str) -> list[Keys]:
     """Return the keys of a real stream, per half day or per hour."""
     what, by = name.split(" by ")
     if what == "cabs":
@@ -159,8 +159,8 @@ def real_keys(name: str, kind: str) -> list[Keys]:
         of_day_s = table["ts"].cast("int64").to_numpy() / 1e6 % DAY_S
         open_ = pa.array((of_day_s >= OPEN_S) & (of_day_s < CLOSE_S))
         columns, of_day_s = [table[by].filter(open_)], of_day_s[open_.to_numpy(zero_copy_only=False)]
-    number = np.arange(len(of_day_s)) * 2 // len(of_day_s) if kind == HALVES else (of_day_s - of_day_s[0]) // HOUR_S
-    return [Keys.of([column.filter(pa.array(number == each)) for column in columns]) for each in np.unique(number)]
+    number = np.arange(len(of_day_s)) * 2 // len(of_day_s) if intervals == HALVES else (of_day_s - of_day_s[0]) // HOUR_S
+    return [Keys.of([column.filter(pa.array(number == interval)) for column in columns]) for interval in np.unique(number)]
 
 
 def _rate_claims(rows: Sequence[Row]) -> list[Claim]:

@@ -113,7 +113,7 @@ def simulate(name: str, headroom: float, seed: int, length_s: float, *, over_tim
     labels = {"strategy": name, "headroom": headroom, "seed": seed}
     later = [moment for moment in moments if moment.at_s > min(SPIKE_S, length_s / 4)]
     latency_s = [moment.latency_s for moment in later]
-    found: Row = {
+    summary: Row = {
         "figure": "Fig. 14",
         **labels,
         "latency_s": fmean(latency_s),
@@ -128,13 +128,13 @@ def simulate(name: str, headroom: float, seed: int, length_s: float, *, over_tim
         "max_processing": max(moment.processing for moment in later),
     }
     if not over_time:
-        return [found]
+        return [summary]
     second = round(1 / (moments[1].at_s - moments[0].at_s))
     by_second = [
-        {"figure": "over time", **labels, **asdict(moment), "latency_s": max(each.latency_s for each in moments[at : at + second])}
+        {"figure": "over time", **labels, **asdict(moment), "latency_s": max(one.latency_s for one in moments[at : at + second])}
         for at, moment in list(enumerate(moments))[::second]
     ]
-    return [found, *by_second]
+    return [summary, *by_second]
 
 
 def _keys(nodes: list[int]) -> list[Row]:
@@ -202,7 +202,7 @@ def _latency_claims(rows: Sequence[Row], seeds: Sequence[int]) -> list[Claim]:
             "DRF-M keeps the latency below 5 s, except for short violations at the highest load",
             f"above 5 s for {', '.join(f'{late[ours, room]:.1%}' for room in HEADROOMS)} of the time, at most "
             f"{', '.join(f'{most_s[room]:.1f}' for room in HEADROOMS)} s, with a headroom of {rooms}; "
-            f"per seed {', '.join(f'{each:.0%}' for each in _of(rows, 'violations', ours, USUAL))} with {USUAL:g}",
+            f"per seed {', '.join(f'{share:.0%}' for share in _of(rows, 'violations', ours, USUAL))} with {USUAL:g}",
             late["DRF-M", USUAL] <= SHORT,
         ),
         Claim(
@@ -242,7 +242,7 @@ def _notes(seeds: Sequence[int]) -> str:
         f"run; a split and a node process {machines.capacity_hz:,.0f} tuples per second; the load asks for {MIN_NODES} to {MAX_NODES} nodes at each headroom; a redirected stream waits "
         f"{machines.redirect_s:g} s and nothing passes for {machines.choke_s:g} s while nodes are added or removed. The number of nodes (eq. 1a, 1b) follows from what the strategy expects in the next period or 15 s "
         "later, whichever is more. P1 assigns streams at random at first; the planner assigns them by what is declared, if anything. Tuples go to nodes by frequency-aware hashing of 16,000 keys by Zipf's law (exponent 1), and the loads of nodes deviate by "
-        f"{', '.join(f'{each:.1%}' for each in ratio)} (4, 8, 16, 32 nodes): eq. 1a assumes equal loads, and with little headroom the queue of the "
+        f"{', '.join(f'{share:.1%}' for share in ratio)} (4, 8, 16, 32 nodes): eq. 1a assumes equal loads, and with little headroom the queue of the "
         f"most loaded node makes results late. A window is {WINDOW_S} s, sliding by 1 s, and every key occurs in every second"
     )
 

@@ -66,9 +66,9 @@ class Run:
 
 def runs() -> Iterator[Run]:
     """Yield all runs."""
-    for figure, (name, kind) in zip(("Fig. 4", "Fig. 5", "Fig. 6"), TECHNIQUES.items(), strict=True):
+    for figure, (name, technique) in zip(("Fig. 4", "Fig. 5", "Fig. 6"), TECHNIQUES.items(), strict=True):
         for setting, (lower, upper) in SETTINGS.items():
-            yield Run(figure, name, setting, "day 1", kind(lower=lower, upper=upper))
+            yield Run(figure, name, setting, "day 1", technique(lower=lower, upper=upper))
     for figure, name in (("Fig. 7", "local"), ("Fig. 8", "Sarsa")):
         for day in DAYS:
             yield Run(figure, name, "default", day, TECHNIQUES[name]())
@@ -159,8 +159,8 @@ def simulate(run: Run, seeds: Sequence[int], points: int) -> Row:
     """Play a run with all seeds, and return the means as a row."""
     day = day_of(run.day, run.calm)
     day = replace(day, rate_hz=day.rate_hz[:points])
-    found = [run_fugu(day, run.plan, seed, run.fill)[0] for seed in seeds]
-    means = {field.name: mean_of(float(getattr(outcome, field.name)) for outcome in found) for field in fields(FuguOutcome)}
+    outcomes = [run_fugu(day, run.plan, seed, run.fill)[0] for seed in seeds]
+    means = {field.name: mean_of(float(getattr(outcome, field.name)) for outcome in outcomes) for field in fields(FuguOutcome)}
     labels: Row = {"figure": run.figure, "technique": run.technique, "setting": run.setting, "day": run.day, "seeds": len(seeds)}
     peak = float(np.max([operators(day, seed).load.sum(axis=1).max() for seed in seeds]))
     return {

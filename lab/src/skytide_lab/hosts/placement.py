@@ -87,8 +87,10 @@ def best_fit(items: Sequence[Item], bins: Sequence[Bin]) -> Packing:
 def _pack(items: Sequence[Item], bins: Sequence[Bin], rank: Callable[[Item, _Open], tuple[bool, float]]) -> Packing:
     """Return a packing of the items by descending CPU load, each in the bin with the lowest rank, the first of them if there are several."""
     _distinct([item.name for item in items])
-    _distinct([known.name for known in bins])
-    open_bins = [_Open(known, known.cpu, known.network, known.memory, set(known.holds), not known.spare) for known in bins]
+    _distinct([present.name for present in bins])
+    open_bins = [
+        _Open(present, present.cpu, present.network, present.memory, set(present.holds), not present.spare) for present in bins
+    ]
     places: dict[str, str] = {}
     left = []
     for item in sorted(items, key=lambda item: (-item.cpu, item.name)):
@@ -121,13 +123,13 @@ def leaving(items: Sequence[Item], target: float) -> list[str]:
     _distinct([item.name for item in items])
     sums = {0: _Sum(0.0)}
     for item in sorted(items, key=lambda item: (-item.cpu, item.name)):  # large operators first, so that few have to leave
-        for known in list(sums.values()):
-            cpu = known.cpu + item.cpu
+        for reached in list(sums.values()):
+            cpu = reached.cpu + item.cpu
             step = int(cpu * RESOLUTION)
             if cpu <= target and (step not in sums or cpu < sums[step].cpu):
-                sums[step] = _Sum(cpu, item, known)
+                sums[step] = _Sum(cpu, item, reached)
     stay = {item.name for item in items if item.cpu == 0}
-    best = max(sums.values(), key=lambda known: known.cpu)
+    best = max(sums.values(), key=lambda reached: reached.cpu)
     while best.last is not None and best.before is not None:
         stay.add(best.last.name)
         best = best.before

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from skytide.errors.checks import positive_us, whole
+from skytide.errors.checks import check_integer, positive_us
 from skytide.kernels.compiled import compiled
 from skytide.kernels.order import Indices
 from skytide.kernels.ranges import check_ranges
@@ -73,7 +73,7 @@ def fit_windows(
     >>> fits.coefficients.round(9).tolist(), fits.predicted.round(9).tolist(), fits.points.tolist()
     ([[14.0, 8.0, 4.0]], [46.0], [5])
     """
-    whole("degree", degree, 0, MAX_DEGREE)
+    check_integer("degree", degree, 0, MAX_DEGREE)
     positive_us("time ahead", ahead_us, MAX_KERNEL_US)
     positive_us("resolution", resolution_us, MAX_KERNEL_US)
     begins, ends = check_ranges(begins, ends, len(times_us), len(prices))
@@ -82,11 +82,11 @@ def fit_windows(
     falls = np.zeros(len(buckets), np.int64)  # how often time went backwards up to each row
     np.cumsum(buckets[1:] < buckets[:-1], out=falls[1:])
     coefficients = np.full((len(begins), degree + 1), np.nan)
-    found = np.full((len(begins), 6), np.nan)
+    fits = np.full((len(begins), 6), np.nan)
     counts = np.zeros((len(begins), 2), np.int64)
-    _fit(buckets, clean, falls, begins, ends, ahead_us / resolution_us, coefficients, found, counts)
-    found[:, :2] *= resolution_us
-    return Fits(coefficients, *found.T, *counts.T)
+    _fit(buckets, clean, falls, begins, ends, ahead_us / resolution_us, coefficients, fits, counts)
+    fits[:, :2] *= resolution_us
+    return Fits(coefficients, *fits.T, *counts.T)
 
 
 @compiled
@@ -98,10 +98,10 @@ def _fit(
     ends: Indices,
     ahead: float,
     coefficients: Floats,
-    found: Floats,
+    fits: Floats,
     counts: Indices,
 ) -> None:
-    """Fit each window; `found` gets middle, half, fitted, predicted, error and residual, `counts` points and steps."""
+    """Fit each window; `fits` gets middle, half, fitted, predicted, error and residual, `counts` points and steps."""
     longest = 0
     for w in range(len(begins)):
         longest = max(longest, ends[w] - begins[w])
@@ -120,8 +120,8 @@ def _fit(
         if points == 0:
             continue
         span = at[points - 1] - at[0]
-        found[w, 0] = at[0] + 0.5 * span
-        found[w, 1] = 0.5 * span
+        fits[w, 0] = at[0] + 0.5 * span
+        fits[w, 1] = 0.5 * span
         later = 1.0 + 2.0 * ahead / span if span > 0 else 0.0
         terms = min(coefficients.shape[1], points)
         if terms <= matrix.shape[0] - 2:
@@ -133,11 +133,11 @@ def _fit(
             continue
         coefficients[w, :] = 0.0
         counts[w, 1], left = _marquardt(matrix, terms, coefficients[w])
-        found[w, 2] = base + _value(coefficients[w], 1.0 if span > 0 else 0.0)
-        found[w, 3] = base + _value(coefficients[w], later)
+        fits[w, 2] = base + _value(coefficients[w], 1.0 if span > 0 else 0.0)
+        fits[w, 3] = base + _value(coefficients[w], later)
         if points > terms:
-            found[w, 4] = np.sqrt((left + tail) / (points - terms)) * _leverage(matrix, terms, later)
-        found[w, 5] = np.sqrt((left + tail) / points)
+            fits[w, 4] = np.sqrt((left + tail) / (points - terms)) * _leverage(matrix, terms, later)
+        fits[w, 5] = np.sqrt((left + tail) / points)
         coefficients[w, 0] += base
 
 
@@ -214,7 +214,7 @@ def _reduce(matrix: Floats, length: int) -> None:
 
 
 @compiled
-def _marquardt(matrix: Floats, terms: int, found: Floats) -> tuple[int, float]:
+def _marquardt(matrix: Floats, terms: int, fit: Floats) -> tuple[int, float]:
     """Find the coefficients for a triangle R and its right side, starting from 0; return the steps and the remaining squared error.
 
     A step solves min |R d - (q - R c)|² + damping |D d|², with D the norms of the Jacobian's columns, as Marquardt scales them. Damping
@@ -233,19 +233,19 @@ def _marquardt(matrix: Floats, terms: int, found: Floats) -> tuple[int, float]:
         for j in range(terms):
             stacked[j, : j + 1] = matrix[j, : j + 1]
             stacked[j, terms + j] = np.sqrt(damping) * scales[j]
-        _remaining(matrix, right, terms, found, stacked[terms])
+        _remaining(matrix, right, terms, fit, stacked[terms])
         _reduce(stacked, 2 * terms)
         _solve(stacked, terms, step)
-        tried[:] = found[:terms] + step
+        tried[:] = fit[:terms] + step
         _remaining(matrix, right, terms, tried, stacked[terms])
         left = _dot(stacked[terms, :terms], stacked[terms, :terms])
         if left < cost:
-            found[:terms] = tried
+            fit[:terms] = tried
             cost = left
             damping /= FACTOR
         else:
             damping *= FACTOR
-        if _norm(scales * step) <= SMALL_STEP * _norm(scales * found[:terms]):
+        if _norm(scales * step) <= SMALL_STEP * _norm(scales * fit[:terms]):
             break
     return steps, cost
 

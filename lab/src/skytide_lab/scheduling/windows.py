@@ -83,11 +83,11 @@ class WindowScheduler:
         """Take in the result of a partition, and return its number from now on, and the tasks that begin."""
         number, last = self._new_result(), self._complete.on(pane, partitions)
         for window in range(self._layout.first_of_pane(pane), self._layout.last_of_pane(pane) + 1):
-            known = self._windows.get(window)
-            if known is None:
-                known = self._windows[window] = _Window(panes_missing=self._layout.panes_per_window)
-            known.waiting.append(number)
-            known.panes_missing -= last
+            state = self._windows.get(window)
+            if state is None:
+                state = self._windows[window] = _Window(panes_missing=self._layout.panes_per_window)
+            state.waiting.append(number)
+            state.panes_missing -= last
         return number, self._begin_all()
 
     def on_finished(self, slot: int, task: Task) -> list[Begin]:
@@ -127,10 +127,10 @@ class WindowScheduler:
     def _begin_all(self) -> list[Begin]:
         begun: list[Begin] = []
         for slot in list(self.idle):
-            found = self._begin(slot)
-            if not found and self.policy != "WIN_RR":
+            started = self._begin(slot)
+            if not started and self.policy != "WIN_RR":
                 break  # if one idle slot finds no task, no other does
-            begun += found
+            begun += started
         return begun
 
     def _begin(self, slot: int, prefer: int | None = None) -> list[Begin]:

@@ -56,7 +56,7 @@ class Costs:
 
     def faster(self, factor: float, origin: str) -> "Costs":
         """Return the costs of a machine that is `factor` times as fast."""
-        curves = {kind: replace(curve, busy_s=tuple(s / factor for s in curve.busy_s)) for kind, curve in self.curves.items()}
+        curves = {cloud: replace(curve, busy_s=tuple(s / factor for s in curve.busy_s)) for cloud, curve in self.curves.items()}
         return Costs(f"{self.origin}; {origin}", curves, self.pair_s / factor)
 
     def scanning_all(self) -> "Costs":
@@ -65,9 +65,9 @@ class Costs:
         The kernel that P0 and P3 publish does so: "proportional to the number of tuples per pane" (P3 §4.3.3).
         """
         curves = {}
-        for kind, curve in self.curves.items():
+        for cloud, curve in self.curves.items():
             pairs = np.cumsum(curve.kept_by_size)
-            curves[kind] = replace(curve, busy_s=tuple(float(pairs[n]) * self.pair_s for n in curve.tuples))
+            curves[cloud] = replace(curve, busy_s=tuple(float(pairs[n]) * self.pair_s for n in curve.tuples))
         return Costs(f"{self.origin}; every tuple compared with the whole result", curves, self.pair_s)
 
     def save(self, path: Path) -> None:
@@ -78,9 +78,9 @@ class Costs:
     def load(path: Path) -> "Costs":
         """Return the costs that `save` wrote to a file."""
         try:
-            known = json.loads(path.read_text())
-            curves = {kind: Curve(**{name: tuple(v) for name, v in curve.items()}) for kind, curve in known["curves"].items()}
-            return Costs(known["origin"], curves, known["pair_s"])
+            values = json.loads(path.read_text())
+            curves = {cloud: Curve(**{name: tuple(v) for name, v in curve.items()}) for cloud, curve in values["curves"].items()}
+            return Costs(values["origin"], curves, values["pair_s"])
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise InvalidInput(value=f"costs {path}", reason=str(error), remedy="make them with `skytide lab calibrate`") from None
 

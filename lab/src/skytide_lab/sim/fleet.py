@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skytide.admission import Admission, Profile, Sample, admit
-from skytide.errors.checks import one_of, real, refused
+from skytide.errors.checks import check_choice, check_number, refused
 from skytide.workloads.arrivals import BLOCK, OnOff
 from skytide.workloads.fleet import FLEETS, PERIOD_S
 from skytide.workloads.identity import derive
@@ -46,7 +46,7 @@ def fleet_traffic(workload: str, streams: int, rate_hz: float, seconds: float, s
 
     Profiles have what P1 §6.2.1 declared for DRF-M: peak rates, whether rates jump or have a trend, and the lengths of bursts.
     """
-    one_of("workload", workload, WORKLOADS)
+    check_choice("workload", workload, WORKLOADS)
     draw = _bursts if workload == "bursty" else _fluctuations
     counts, profiles = draw(workload, streams, rate_hz, round(seconds / TICK_S), seed)
     return FleetTraffic(counts, dict(zip(_names(streams), profiles, strict=True)))
@@ -70,11 +70,11 @@ def _bursts(workload: str, streams: int, rate_hz: float, ticks: int, seed: int) 
     rates = FLEETS["constw"](rate_hz, streams).rates_hz(np.zeros(1), seed)[:, 0].tolist()
     bursts = [OnOff(rate, round(BURST_S * 1e6), round(IDLE_S * 1e6)) for rate in rates]
     blocks = -(-ticks // BLOCK) * BLOCK
-    expected = [each.expected(0, blocks, tick_us=TICK_US, seed=seed * streams + row) for row, each in enumerate(bursts)]
+    expected = [burst.expected(0, blocks, tick_us=TICK_US, seed=seed * streams + row) for row, burst in enumerate(bursts)]
     first = derive(seed, "fleet", "tuples", workload).random((streams, 1))
     come = np.floor(np.cumsum(np.array(expected)[:, :ticks], axis=1) + first).astype(np.int64)
     lengths = {"high": f"{BURST_S} s", "low": f"{IDLE_S} s", "transition": "jump"}
-    return np.diff(come, axis=1, prepend=0), [Profile(max_hz=each.peak_hz, **lengths) for each in bursts]  # type: ignore[arg-type]
+    return np.diff(come, axis=1, prepend=0), [Profile(max_hz=burst.peak_hz, **lengths) for burst in bursts]  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ class Clients:
 
 def run_fleet(admission: Admission, traffic: FleetTraffic, *, redirect_s: float = 1.0, warm_up_s: float = PERIOD_S) -> FleetOutcome:
     """Play a fleet, and return its outcome without the first seconds, in which rates are learned."""
-    real("redirect_s", redirect_s, above=0, meaning="seconds, more than 0")
+    check_number("redirect_s", redirect_s, above=0, meaning="seconds, more than 0")
     planner, clients, suspended = admission.build(), Clients(len(traffic.counts)), np.zeros(len(traffic.counts), np.bool_)
     names, capacity_hz, ticks = traffic.names, admission.capacity_hz, round(admission.period_s / TICK_S)
     periods = range(0, traffic.counts.shape[1] - ticks + 1, ticks)

@@ -9,7 +9,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from skytide.batch import Piece, RunKeys
-from skytide.errors.checks import real, whole
+from skytide.errors.checks import check_integer, check_number
 from skytide.keyed import RoutingTable, SlotReport, hashes_of
 from skytide.keyed.state import heaviest
 from skytide.workloads.identity import derive
@@ -32,8 +32,8 @@ class ZipfKeys:
 
     def __post_init__(self) -> None:
         """Refuse no keys at all, and keys that all come equally often or the later ones more often."""
-        whole("count", self.count, 1)
-        real("exponent", self.exponent, above=0, meaning="a number above 0")
+        check_integer("count", self.count, 1)
+        check_number("exponent", self.exponent, above=0, meaning="a number above 0")
 
     def of_tick(self, tick: int, n: int) -> Numbers:
         """Return the keys of the tuples of a tick."""

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from skytide.batch import (
+    BatchEvent,
+    BatchRules,
     BatchStarted,
     Commit,
     Committed,
     Emit,
-    Event,
     InSource,
     Instruction,
     Keying,
@@ -24,7 +25,6 @@ from skytide.batch import (
     Piece,
     ReadAgain,
     Record,
-    Rules,
     RunKeys,
     RunPanes,
     RunWindows,
@@ -83,7 +83,7 @@ class BatchOutcome:
 class BatchPlant:
     """Carries out what a `Machine` decides about a stream, with the given costs."""
 
-    def __init__(self, workload: Workload, costs: BatchCosts, rules: Rules, cores: int, keys: ZipfKeys | None = None) -> None:
+    def __init__(self, workload: Workload, costs: BatchCosts, rules: BatchRules, cores: int, keys: ZipfKeys | None = None) -> None:
         """Start at time 0 without tuples; with `keys`, the query is an operator on keys."""
         if (keys is None) != (rules.keying is None):
             raise InvalidInput(
@@ -104,23 +104,23 @@ class BatchPlant:
         """Play a batch with all tuples of some ticks, and return how long it took."""
         began_s, self._ticks = self.now_s, ticks
         self.now_s += self._costs.batch_s
-        events: deque[Event] = deque([BatchStarted(self.state.batch + 1, self.state, began_s)])
+        events: deque[BatchEvent] = deque([BatchStarted(self.state.batch + 1, self.state, began_s)])
         while events:
             for instruction in self.machine.on(events.popleft()):
                 events.extend(self._carry_out(instruction))
         self.pane_utilisations.append(self.machine.status.pane_utilisation or 0.0)
         return self.now_s - began_s
 
-    def _carry_out(self, instruction: Instruction) -> list[Event]:
+    def _carry_out(self, instruction: Instruction) -> list[BatchEvent]:
         match instruction:
             case RunPanes():
                 report = self._panes(instruction)
                 self.now_s += _makespan([task.busy_s for task in report.tasks], self._cores, self._costs.driver_task_s)
                 return [PanesReported(report, self.now_s)]
             case RunWindows():
-                found = self._windows(instruction)
-                self.now_s += found.busy_s
-                return [WindowsReported(found, self.now_s)]
+                windows = self._windows(instruction)
+                self.now_s += windows.busy_s
+                return [WindowsReported(windows, self.now_s)]
             case ReadAgain():
                 return []  # nothing is cut off here
             case RunKeys():
@@ -140,7 +140,7 @@ class BatchPlant:
                 return [Committed(state, self.now_s)]
 
     def _panes(self, plan: RunPanes) -> PaneReport:
-        workload, windows, splitting = self._workload, self._rules.windows, self._rules.way.splitting
+        workload, windows, splitting = self._workload, self._rules.windows, self._rules.delivery.splitting
         router = splitting.build(plan.slots, plan.router)
         router.renumber(plan.slots)
         counts = workload.counts(self._ticks.start, self._ticks.stop).tolist()
@@ -169,9 +169,9 @@ class BatchPlant:
 
     def _windows(self, work: RunWindows) -> WindowReport:
         tuples = sum(work.tuples.values())
-        found = tuple(WindowFound(window, 1, 1) for window in work.ended)
+        ended = tuple(WindowFound(window, 1, 1) for window in work.ended)
         busy_s = len(work.ended) * self._costs.window_s + tuples * self._costs.window_tuple_s
-        return WindowReport(found, "results", "memory", 1, busy_s)
+        return WindowReport(ended, "results", "memory", 1, busy_s)
 
 
 def run_batches(
@@ -191,7 +191,7 @@ def run_batches(
 
     With keys, it is an operator on them, which `keying` spreads over slots; the windows are then the ticks in which tuples are let in.
     """
-    rules = Rules(windows, FixedSlack(0), InSource(strategy), pane_slots=slots, trigger_s=trigger_s, keying=keying)
+    rules = BatchRules(windows, FixedSlack(0), InSource(strategy), pane_slots=slots, trigger_s=trigger_s, keying=keying)
     plant = BatchPlant(workload, costs, rules, cores, keys)
     tick_s = workload.tick_us / SECOND_US
     ticks, taken = int(length_s / tick_s), 0
@@ -208,7 +208,7 @@ def run_batches(
         batches=len(took),
         utilisation=sum(took) / length_s,
         pane_utilisation=sum(plant.pane_utilisations) / max(len(took), 1),
-        overruns=sum(each > trigger_s for each in took) / max(len(took), 1),
+        overruns=sum(batch_s > trigger_s for batch_s in took) / max(len(took), 1),
         latency_mean_s=sum(latencies) / max(len(latencies), 1),
         latency_p99_s=latencies[int(0.99 * (len(latencies) - 1))] if latencies else 0.0,
         moved_groups=plant.state.keyed.moved if plant.state.keyed else 0,

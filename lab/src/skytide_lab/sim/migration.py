@@ -209,7 +209,7 @@ class NobodyBlocks(Protocol):
     ) -> float:
         """Serve each replica's queue; between tuples, and when it is idle, a replica checks which states have come. Return when all had moved."""
         of = scene.after[tuples.key[new]]
-        return max(_serve(scene, tuples, sent_s, new[of == each.number], each, done_s) for each in replicas)
+        return max(_serve(scene, tuples, sent_s, new[of == replica.number], replica, done_s) for replica in replicas)
 
 
 class SplitterBlocks(NobodyBlocks):
@@ -245,9 +245,9 @@ def _serve(scene: Scene, tuples: Tuples, sent_s: Floats, mine: Numbers, replica:
         while coming and coming[-1][0] <= max(now_s, until_s):
             saved_s, key = coming.pop()
             now_s = had_s = max(now_s, saved_s) + scene.costs.acquire_s
-            for each in pending.pop(key):
-                now_s += cost_s[each]
-                done_s[each] = now_s
+            for tuple_ in pending.pop(key):
+                now_s += cost_s[tuple_]
+                done_s[tuple_] = now_s
 
     for index, ready_s, key in zip(mine.tolist(), sent_s[mine].tolist(), tuples.key[mine].tolist(), strict=True):
         if not coming:

@@ -97,8 +97,8 @@ class PaneStage:
         """When the last result of each closed pane was out."""
         self._queued: dict[int, int] = dict.fromkeys(self.slots, 0)
         self._traffic, self._period_s = traffic, period_s
-        self._busy = {kind: curve.busy_by_size for kind, curve in costs.curves.items()}
-        self._kept = {kind: curve.kept_by_size for kind, curve in costs.curves.items()}
+        self._busy = {cloud: curve.busy_by_size for cloud, curve in costs.curves.items()}
+        self._kept = {cloud: curve.kept_by_size for cloud, curve in costs.curves.items()}
         self._done: dict[tuple[int, int], float] = {}  # when the last tuple of each partition is done
         self._next_sample_s = period_s
         self.open_panes: list[int] = []
@@ -130,14 +130,14 @@ class PaneStage:
 
     def resize(self, slots: int, now_s: float) -> list[Result]:
         """Change the number of slots, and return the results of partitions that removed slots give up; these finish their queues."""
-        wanted, known = set(range(slots)), set(self.router.slots)
-        for number in sorted(wanted - known):
+        wanted, present = set(range(slots)), set(self.router.slots)
+        for number in sorted(wanted - present):
             self.slots.setdefault(number, _Slot(free_s=now_s)).use(
                 now_s
             )  # what it did before it was removed does not belong to this period
             self._queued.setdefault(number, 0)
-        self.router.add(sorted(wanted - known))
-        going = sorted(known - wanted)
+        self.router.add(sorted(wanted - present))
+        going = sorted(present - wanted)
         return [self._result(partition, now_s) for partition in self.router.remove(going, self._queued)] if going else []
 
     def _work(self, number: int, pane: int, tuples: int, seconds: float, now_s: float) -> None:
@@ -179,7 +179,9 @@ class PaneStage:
         measured = slot_utilisation(uses, self._period_s)
         self.router.sample(measured)
         kept = sum(
-            self._kept[self._traffic.cloud(pane)][n] for pane, known in self.router.open.items() for n in known.sent.values()
+            self._kept[self._traffic.cloud(pane)][n]
+            for pane, open_pane in self.router.open.items()
+            for n in open_pane.sent.values()
         )
         self.open_panes.append(len(self.router.open))
         done = sum(use.processed for use in uses)

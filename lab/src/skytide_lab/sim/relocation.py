@@ -40,9 +40,9 @@ class ByRemainder(Placement):
 
     def present(self, nodes: int, width: int) -> Presence:
         """Return one node per key."""
-        found = np.zeros((len(self.hashes), width), np.bool_)
-        found[np.arange(len(self.hashes)), self.places(nodes)] = True
-        return found
+        holds = np.zeros((len(self.hashes), width), np.bool_)
+        holds[np.arange(len(self.hashes)), self.places(nodes)] = True
+        return holds
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,13 +73,13 @@ class Consistent(Placement):
     def present(self, nodes: int, width: int) -> Presence:
         """Return the nodes of all sub-keys of each key."""
         ring, divided = HashRing.of(range(nodes)), self.routing.divided
-        found = np.zeros((len(self.hashes), width), np.bool_)
-        found[np.arange(len(self.hashes)), ring.owners(self.hashes)] = True
+        holds = np.zeros((len(self.hashes), width), np.bool_)
+        holds[np.arange(len(self.hashes)), ring.owners(self.hashes)] = True
         rows = np.empty(len(divided), np.int64)
         which = divided.find(self.hashes)
         rows[which[which >= 0]] = np.flatnonzero(which >= 0)
-        found[np.repeat(rows, divided.parts), ring.owners(divided.positions())] = True
-        return found
+        holds[np.repeat(rows, divided.parts), ring.owners(divided.positions())] = True
+        return holds
 
     def node_shares(self, nodes: int) -> NDArray[np.float64]:
         """Return the share of the tuples that each node gets."""
@@ -118,12 +118,12 @@ def partial_results(placement: Placement, nodes: Sequence[int], window: int) -> 
     [6, 6, 10]
     """
     width = max(nodes)
-    known = {count: placement.present(count, width) for count in set(nodes)}
+    present = {count: placement.present(count, width) for count in set(nodes)}
     by_sizes: dict[frozenset[int], int] = {}
-    found = []
+    counts = []
     for end in range(1, len(nodes) + 1):
         sizes = frozenset(nodes[max(0, end - window) : end])
         if sizes not in by_sizes:
-            by_sizes[sizes] = int(np.logical_or.reduce([known[size] for size in sizes]).sum())
-        found.append(by_sizes[sizes])
-    return found
+            by_sizes[sizes] = int(np.logical_or.reduce([present[size] for size in sizes]).sum())
+        counts.append(by_sizes[sizes])
+    return counts

@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from skytide.lateness import Clock, KSlack, Slack, observe
+from skytide.lateness import KSlack, Slack, StreamClock, observe
 from skytide.windows import Windows
 from skytide.workloads.arrivals import SECOND_US
 from skytide.workloads.identity import derive
@@ -68,7 +68,7 @@ def traffic(
     buffer = np.zeros(0, np.int64)
     tick_us, last = workload.tick_us, int(length_s * SECOND_US) // workload.tick_us
     come = _arrivals(workload, last) if bursts == "of arrivals" else _of_events(workload, last)
-    logic, clock = (slack or KSlack()).build(), Clock()
+    logic, clock = (slack or KSlack()).build(), StreamClock()
     steps: list[Step] = []
     first_arrival: dict[int, float] = {}
     for tick, ts in enumerate(come):
@@ -92,14 +92,14 @@ def traffic(
     open_from = windows.pane_of(clock.newest_us) + 1 if clock.newest_us is not None else 0
     end_s = steps[-1].end_s if steps else 0.0
     end = Step(end_s, _by_pane(windows.pane_of(buffer)), open_from, 0)
-    kind = workload.points
+    points = workload.points
     return Traffic(
         (*steps, end),
         windows.slide_us / windows.panes_per_slide / SECOND_US,
         length_s,
         clock.tuples,
         clock.late,
-        cloud or (lambda _: kind),
+        cloud or (lambda _: points),
         first_arrival,
     )
 
@@ -122,12 +122,12 @@ def _of_events(workload: Workload, last: int) -> Iterator[Times]:
         counts = workload.counts(first, min(after, last)) if first < last else EMPTY
         random = derive(workload.seed, "events", first)
         ts = np.repeat(np.arange(first, first + len(counts)) * tick_us, counts) + random.integers(0, tick_us, int(counts.sum()))
-        known = np.concatenate([waiting, [ts, ts + workload.lateness.draw(random, len(ts))]], axis=1)
-        known = known[:, np.argsort(known[1], kind="stable")]
-        ends = np.searchsorted(known[1], np.arange(first + 1, after + 1) * tick_us)
+        events = np.concatenate([waiting, [ts, ts + workload.lateness.draw(random, len(ts))]], axis=1)
+        events = events[:, np.argsort(events[1], kind="stable")]
+        ends = np.searchsorted(events[1], np.arange(first + 1, after + 1) * tick_us)
         for begin, end in zip([0, *ends[:-1].tolist()], ends.tolist(), strict=True):
-            yield known[0, begin:end]
-        waiting, first = known[:, ends[-1] :], after
+            yield events[0, begin:end]
+        waiting, first = events[:, ends[-1] :], after
 
 
 def _moved(buffer: Times, coming: Times) -> int:
@@ -143,5 +143,5 @@ def _by_pane(panes: NDArray[np.int64]) -> tuple[tuple[int, int], ...]:
     if not len(panes):
         return ()
     first = int(panes.min())
-    found = np.bincount(panes - first)
-    return tuple((first + int(at), int(found[at])) for at in np.flatnonzero(found))
+    counts = np.bincount(panes - first)
+    return tuple((first + int(at), int(counts[at])) for at in np.flatnonzero(counts))

@@ -73,11 +73,11 @@ class WindowStage:
 
     def resize(self, slots: int, now_s: float) -> None:
         """Change the number of slots; removed slots finish their tasks, and cannot come back before they have."""
-        known = self.scheduler.slots
-        leaving = {slot for _, _, _, slot, _ in self._running} - known
+        present = self.scheduler.slots
+        leaving = {slot for _, _, _, slot, _ in self._running} - present
         wanted = set(islice((slot for slot in count() if slot not in leaving), slots))
-        going = known - wanted
-        self._begin(self.scheduler.add(sorted(wanted - known)), now_s)
+        going = present - wanted
+        self._begin(self.scheduler.add(sorted(wanted - present)), now_s)
         if going:
             self.scheduler.remove(going)
 
@@ -104,11 +104,11 @@ class WindowStage:
         return pairs * self._costs.pair_s
 
     def _take(self, number: int) -> tuple[Content, str]:
-        found = self._contents[number], self._cloud[number]
+        taken = self._contents[number], self._cloud[number]
         self._uses[number] -= 1
         if not self._uses[number]:
             del self._uses[number], self._contents[number], self._cloud[number]
-        return found
+        return taken
 
     def _kept(self, tuples: int, at_most: float, cloud: str) -> float:
         by_size = self._costs.curves[cloud].kept_by_size

@@ -3,8 +3,8 @@
 import argparse
 from pathlib import Path
 
+from skytide.cli.endpoint import endpoint
 from skytide.cli.options import add_serve, span
-from skytide.cli.place import place
 
 HELP = "run a script, with an auto-scaler on every streaming query that it starts"
 
@@ -26,7 +26,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--history", type=Path, help="folder for what was seen of each query, one Parquet file per query, for replay"
     )
     add_serve(parser)
-    parser.add_argument("--metrics", type=place, metavar="[ADDRESS:]PORT", help="where Prometheus finds metrics, for instance 9108")
+    parser.add_argument(
+        "--metrics", type=endpoint, metavar="[ADDRESS:]PORT", help="where Prometheus finds metrics, for instance 9108"
+    )
     parser.add_argument("script", type=Path, help="a Python script")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help="the arguments of the script")
     parser.set_defaults(run=_run)

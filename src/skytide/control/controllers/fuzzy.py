@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from math import floor
 
 from skytide.control.controller import Controller, ControllerLogic, State
-from skytide.errors.checks import is_whole, refused
+from skytide.errors.checks import is_integer, refused
 from skytide.records import Allocation, Decision, Evaluation
 
 SETPOINT = 0.9  # a level should be a little faster than its input
@@ -131,7 +131,7 @@ class Fuzzy(Controller):
 
     def __post_init__(self) -> None:
         """Refuse a maximum that leaves a level without a slot."""
-        if self.maximum is not None and not is_whole(self.maximum, 2):
+        if self.maximum is not None and not is_integer(self.maximum, 2):
             raise refused("maximum", self.maximum, "each of the two levels needs a slot", "choose at least 2, or None for no limit")
 
     def build(self, resume: State | None = None) -> "FuzzyLogic":

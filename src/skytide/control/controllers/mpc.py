@@ -13,7 +13,7 @@ from skytide.control.models.objective import Demand, Objective
 from skytide.control.models.operator import waiting_s
 from skytide.control.models.optimiser import plan
 from skytide.control.models.sizing import rounded_up
-from skytide.errors.checks import is_finite, is_whole, refused, yes_or_no
+from skytide.errors.checks import check_bool, is_finite, is_integer, refused
 from skytide.forecasting import Forecaster, Holt
 from skytide.records import Allocation, Decision, Evaluation, Expected, Observation
 from skytide.windows import Duration, duration_us
@@ -118,7 +118,7 @@ class Mpc(Controller):
 
     def __post_init__(self) -> None:
         """Refuse options that cannot be planned with."""
-        self._check(is_whole(self.horizon, 1, 1_000), "horizon", "no step would be planned, or too many", "choose 1 to 1,000")
+        self._check(is_integer(self.horizon, 1, 1_000), "horizon", "no step would be planned, or too many", "choose 1 to 1,000")
         for name, what in (("headroom", "not a share of a worker"), ("coverage", "not a probability")):
             share = getattr(self, name)
             self._check(is_finite(share) and 0 <= share < 1, name, what, "choose at least 0 and less than 1")
@@ -126,13 +126,13 @@ class Mpc(Controller):
             weight = getattr(self, name)
             enough = is_finite(weight) and (weight > 0 or (name == "gamma" and weight == 0))
             self._check(enough, name, "a weight is too small", "choose weights above 0")
-        self._check(is_whole(self.minimum, 1), "minimum", "nothing would be done", "choose at least 1")
+        self._check(is_integer(self.minimum, 1), "minimum", "nothing would be done", "choose at least 1")
         soon = self.bound_s is None or (is_finite(self.bound_s) and self.bound_s > 0)
         self._check(soon, "bound_s", "no latency is that low", "choose more than 0")
-        enough = self.maximum is None or is_whole(self.maximum, self.minimum)
+        enough = self.maximum is None or is_integer(self.maximum, self.minimum)
         self._check(enough, "maximum", f"below the minimum of {self.minimum}", "choose at least the minimum")
-        yes_or_no("power", self.power)
-        yes_or_no("scaled", self.scaled)
+        check_bool("power", self.power)
+        check_bool("scaled", self.scaled)
         frequencies = isinstance(self.frequencies_ghz, tuple | list) and all(
             is_finite(ghz) and ghz > 0 for ghz in self.frequencies_ghz
         )

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from skytide.control.controller import Controller, ControllerLogic, State
-from skytide.errors.checks import is_whole, refused
+from skytide.errors.checks import is_integer, refused
 from skytide.records import Decision, Evaluation
 
 
@@ -35,7 +35,7 @@ class Static(Controller):
 
     def __post_init__(self) -> None:
         """Refuse sizes below 1."""
-        if not is_whole(self.workers, 1):
+        if not is_integer(self.workers, 1):
             raise refused("workers", self.workers, "nothing would be done", "choose a whole number of at least 1")
 
     def build(self, resume: State | None = None) -> ControllerLogic:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from skytide.control.controller import State
 from skytide.control.judging import Judge, Verdict, WorkersByLoad
-from skytide.errors.checks import is_whole, refused
+from skytide.errors.checks import is_integer, refused
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,7 @@ class Thresholds(WorkersByLoad):
     def __post_init__(self) -> None:
         """Refuse options that make no sense."""
         super().__post_init__()
-        if not is_whole(self.intervals, 1):
+        if not is_integer(self.intervals, 1):
             raise refused("intervals", self.intervals, "not a number of intervals", "choose 1 or more")
 
 

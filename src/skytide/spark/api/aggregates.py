@@ -1,7 +1,7 @@
 """From aggregates as Spark users write them to a query: Spark's analyser resolves names, types and casts, and its tree is read here.
 
 An expression inside an aggregate becomes a column that Spark computes first; one over aggregates is evaluated next to them
-(`queries/expressions.py`), so that windows share panes as always.
+(`queries/formula.py`), so that windows share panes as always.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -16,33 +16,21 @@ from pyspark.sql.types import _parse_datatype_json_string
 
 from skytide.errors import InvalidInput
 from skytide.errors.checks import refused
-from skytide.queries import Aggregate, Distinct, Measure, Quantile
+from skytide.queries import Aggregate, Measure
 from skytide.queries.aggregate import Result
 from skytide.queries.arithmetic import Mode, can_cast, is_number
-from skytide.queries.expressions import Call, Constant, Expression, Field
-from skytide.queries.measure import FUNCTIONS, SPREADS, default_name
-from skytide.queries.sketches import DEFAULT_ACCURACY
+from skytide.queries.formula import Call, Constant, Field, Formula
+from skytide.queries.functions import FUNCTIONS, SKETCHES
+from skytide.queries.measure import default_name
+from skytide.queries.sketches import DEFAULT_ACCURACY, Sketch
 from skytide.spark.api.unparse import sql_of
 from skytide.spark.arrow import HELPER, arrow_type
 from skytide.spark.compat import analysed_plan, is_connect, jvm
 from skytide.spark.engine.spec import BOUNDS
 
-AGGREGATES = {
-    "Count": "count",
-    "Sum": "sum",
-    "Average": "avg",
-    "Min": "min",
-    "Max": "max",
-    "First": "first",
-    "Last": "last",
-    "BoolAnd": "min",
-    "BoolOr": "max",
-    "StddevSamp": "stddev",
-    "StddevPop": "stddev_pop",
-    "VarianceSamp": "variance",
-    "VariancePop": "var_pop",
-}
+AGGREGATES = {name: function for function in FUNCTIONS.values() for name in function.spark}
 """Spark's classes of aggregates, and the equivalent functions here."""
+SKETCHED = {name: sketch for sketch in SKETCHES.values() for name in sketch.spark}
 CALLS = {
     "Add": "add",
     "Subtract": "subtract",
@@ -112,7 +100,7 @@ def _hidden(measure: Measure, hidden: list[Measure]) -> str:
     return hidden[-1].name
 
 
-def expression_of(answer: DataFrame, written: str | Column) -> Expression:
+def expression_of(answer: DataFrame, written: str | Column) -> Formula:
     """Return an expression over columns of an answer."""
     reader = _Reader(answer, tuple(answer.columns), [], written)
     plan = reader.analysed(answer.select)
@@ -126,7 +114,7 @@ class _Reader:
     def __init__(self, df: DataFrame, keys: tuple[str, ...], hidden: list[Measure], written: str | Column) -> None:
         self._df, self._keys, self._hidden, self._written = df, keys, hidden, written
         self._shown = written if isinstance(written, str) else str(written).removeprefix("Column<'").removesuffix("'>")
-        self._common: dict[str, Expression] = {}
+        self._common: dict[str, Formula] = {}
 
     def read(self) -> Measure | Result:
         """Return the aggregate, or the expression over aggregates."""
@@ -161,33 +149,32 @@ class _Reader:
     def _measure(self, node: Any) -> Measure:
         """Return an aggregate of a column, or of an expression that Spark computes first."""
         function = node.aggregateFunction()
-        kind = _class(function)
+        name = _class(function)
         condition = None if node.filter().isEmpty() else node.filter().get()
         children = list(_items(function.children()))
-        if kind == "CountIf":
-            both = " AND ".join(self._sql(each) for each in (children[0], condition) if each is not None)
+        if name == "CountIf":
+            both = " AND ".join(self._sql(part) for part in (children[0], condition) if part is not None)
             return Measure("count", f"IF({both}, 1, NULL)", "")
-        if kind in EXACT_QUANTILES:
+        if name in EXACT_QUANTILES:
             raise self._refused(
                 "exact quantiles would keep every value",
                 f"write percentile_approx(x, 0.5): its rank is wrong by at most {1 / DEFAULT_ACCURACY:.2%}",
             )
-        if kind == "ApproximatePercentile":
-            return self._quantile(children, condition)
-        if kind == "HyperLogLogPlusPlus" or (kind == "Count" and node.isDistinct()):
-            self._check_one(children)
-            return Measure("count_distinct", self._text(children[0], condition), "", Distinct())
-        if kind not in AGGREGATES or node.isDistinct():
+        sketch = SKETCHED.get(name) or (SKETCHED.get(f"Distinct{name}") if node.isDistinct() else None)
+        if sketch is not None:
+            return self._sketch(sketch, children, condition)
+        if name not in AGGREGATES or node.isDistinct():
             known = ", ".join((*FUNCTIONS, "count(distinct ...)", "percentile_approx"))
             raise self._refused(f"{node.sql()} is not known here", f"use {known}, or skytide.collect with a function of your own")
-        self._check_one(children[:1] if kind in ("First", "Last") else children)
-        of = children[0]
-        if AGGREGATES[kind] in SPREADS and _class(of) == "Cast" and is_number(_kind(of.child())):
-            of = of.child()  # to double, which happens here, too
-        if kind == "Count" and _class(of) == "Literal" and of.value() is not None:
-            return Measure("count", "*" if condition is None else f"IF({self._sql(condition)}, 1, NULL)", "")
-        tries = "try_" if kind in ("Sum", "Average") and function.prettyName().startswith("try_") else ""
-        return Measure(f"{tries}{AGGREGATES[kind]}", self._text(of, condition), "")
+        aggregate, of = AGGREGATES[name], children[0]
+        self._check_one(children[:1] if aggregate.by_time else children)
+        if aggregate.ignores_cast and _class(of) == "Cast" and is_number(_kind(of.child())):
+            of = of.child()
+        if aggregate.takes_rows and _class(of) == "Literal" and of.value() is not None:
+            return Measure(aggregate.name, "*" if condition is None else f"IF({self._sql(condition)}, 1, NULL)", "")
+        tries = f"try_{aggregate.name}"
+        is_try = tries in FUNCTIONS and function.prettyName().startswith("try_")
+        return Measure(tries if is_try else aggregate.name, self._text(of, condition), "")
 
     def _text(self, node: Any, condition: Any) -> str:
         """Return what is inside an aggregate: the name of a column, or an expression in SQL."""
@@ -207,18 +194,13 @@ class _Reader:
             )
         return text
 
-    def _quantile(self, children: list[Any], condition: Any) -> Measure:
-        share, accuracy = children[1].eval(None), children[2].eval(None)
-        if not isinstance(share, float):
-            raise self._refused("several quantiles at once", "ask for each by itself, with a name of its own")
-        return Measure(
-            "percentile_approx",
-            self._text(children[0], condition),
-            "",
-            Quantile(share, int(accuracy)),
-        )
+    def _sketch(self, sketch: type[Sketch], children: list[Any], condition: Any) -> Measure:
+        """Return an approximate aggregate; what follows the column are constants."""
+        self._check_one(children[: len(children) - sketch.arguments])
+        arguments = (child.eval(None) for child in children[len(children) - sketch.arguments :])
+        return Measure(sketch.name, self._text(children[0], condition), "", sketch.of_arguments(*arguments))
 
-    def expression(self, node: Any) -> Expression:
+    def expression(self, node: Any) -> Formula:
         """Return what a node of Spark's tree means over keys and measures."""
         kind = _class(node)
         if kind == "AggregateExpression":

@@ -11,7 +11,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql.types import StructType
 
 from skytide.errors import InvalidInput
-from skytide.queries import QUERIES, Aggregate, Asks, Identity, Query
+from skytide.queries import QUERIES, Aggregate, Identity, Query, Queryable
 from skytide.queries.aggregate import Result
 from skytide.queries.over import Over
 from skytide.spark.api.aggregates import expression_of
@@ -21,12 +21,12 @@ from skytide.spark.arrow import HELPER, bounded, spark_schema
 from skytide.spark.engine.spec import BOUNDS, QuerySpec, result_columns
 
 
-class AggregatedFrame(Asks[DataFrame], DataFrame):
+class AggregatedFrame(Queryable[DataFrame], DataFrame):
     """A DataFrame with the aggregates of each window, which can be asked further, window by window: what type checkers see of it."""
 
 
 @dataclass(frozen=True)
-class _Further(Asks[DataFrame]):
+class _Further(Queryable[DataFrame]):
     ask: Callable[[Query], DataFrame]
 
     def apply(self, query: Query) -> DataFrame:

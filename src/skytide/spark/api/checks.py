@@ -7,7 +7,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import NullType, StructType
 
 from skytide.errors import InvalidInput
-from skytide.errors.checks import brief, kind_of
+from skytide.errors.checks import brief, check_type
 from skytide.queries import Query
 from skytide.spark.arrow import HELPER, arrow_schema
 from skytide.spark.engine.spec import BOUNDS
@@ -15,8 +15,8 @@ from skytide.spark.engine.spec import BOUNDS
 
 def check_asked(df: Any, query: Any) -> None:
     """Refuse what is not a DataFrame, or not a query."""
-    kind_of("df", df, DataFrame, reason="not a Spark DataFrame", remedy="pass one, for instance spark.createDataFrame(rows)")
-    kind_of("query", query, Query, reason="not a query", remedy="derive from skytide.Query, and pass an object of your class")
+    check_type("df", df, DataFrame, reason="not a Spark DataFrame", remedy="pass one, for instance spark.createDataFrame(rows)")
+    check_type("query", query, Query, reason="not a query", remedy="derive from skytide.Query, and pass an object of your class")
 
 
 def check_columns(df: DataFrame, *, taken: tuple[str, ...] = ()) -> None:

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from skytide.errors import InvalidInput
-from skytide.queries import Asks, Expression, Query
+from skytide.queries import Expression, Query, Queryable
 from skytide.queries.query import stands_for_window
 from skytide.spark.api.binding import bind
 from skytide.spark.api.checks import check_asked, check_columns
@@ -32,7 +32,7 @@ Arguments = ParamSpec("Arguments")
 
 
 @dataclass(frozen=True)
-class _OfRows(Asks[DataFrame]):
+class _OfRows(Queryable[DataFrame]):
     """All rows of a DataFrame, which queries can be asked of."""
 
     df: DataFrame

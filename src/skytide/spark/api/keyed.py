@@ -11,27 +11,22 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql.types import StructType
 
 from skytide.errors import InvalidInput
-from skytide.errors.checks import refused, words
+from skytide.errors.checks import check_text, refused
 from skytide.keyed import (
     Candlesticks,
     CountWindows,
     KeyedStep,
-    OfAggregate,
     OfEachKey,
-    OfOperator,
-    OfQuery,
     Operator,
     Tagged,
     TimeWindows,
     hashes_of,
 )
 from skytide.keyed.operator import KeyedOperator
-from skytide.keyed.windows import TICK_US
 from skytide.lateness import KSlack, Slack
 from skytide.queries import Aggregate, Measure, Query
-from skytide.queries.asks import Asks
-from skytide.queries.columns import named_twice
 from skytide.queries.extremes import has_order
+from skytide.queries.queryable import Queryable
 from skytide.spark.api.aggregates import aggregate_of
 from skytide.spark.api.binding import bind, check_collations
 from skytide.spark.api.chain import AggregatedFrame, aggregated_frame, refuse_further
@@ -40,7 +35,7 @@ from skytide.spark.api.query import ContinuousQuery, ask
 from skytide.spark.arrow import arrow_schema, bounded, map_in_arrow, spark_schema
 from skytide.spark.engine.spec import QuerySpec
 from skytide.spark.sources.panes import OwnSource
-from skytide.windows import Duration, Windows, duration_us, sliding
+from skytide.windows import Duration, duration_us, sliding
 
 GROUP = "__skytide_group"
 GROUP_BITS = np.uint64(56)  # to shift a hash by: its first 8 bits are the group
@@ -65,7 +60,7 @@ def key_columns(df: DataFrame, time: str, keys: tuple[str, ...]) -> tuple[str, .
     kinds = arrow_schema(df.schema)
     columns = []
     for key in keys:
-        words("keyed", key, "symbol")
+        check_text("keyed", key, "symbol")
         name = names.get(key if cased else key.lower())
         if name is None:
             raise InvalidInput(
@@ -113,7 +108,7 @@ class Keyed(Generic[KeyedAnswer]):
 
 
 @dataclass(frozen=True)
-class KeyedWindowed(Asks[KeyedAnswer]):
+class KeyedWindowed(Queryable[KeyedAnswer]):
     """Windows of the tuples of each key. A query on them is a DataFrame if the rows do not stream, otherwise something to start."""
 
     df: DataFrame
@@ -163,8 +158,6 @@ def _ask(
     helpers: tuple[str, ...] = ()
     if query is not None:
         check_asked(df, query)
-        if isinstance(query, Aggregate) and query.keys:
-            raise InvalidInput(value="aggregate(keys=...)", reason="the windows are per key already", remedy="leave keys out")
     check_columns(df, taken=taken)
     written = query  # before expressions become columns
     if query is not None:
@@ -173,16 +166,9 @@ def _ask(
     columns = arrow_schema(df.schema)
     _check_travels(query if query is not None else operator and operator.own)
     identity = cast(Query | Operator, written or operator).identity()
-    answer: OfQuery | OfAggregate | OfOperator | None = None
-    if query is not None:
-        answer = OfAggregate(query) if isinstance(query, Aggregate) and OfAggregate.can(query, columns) else OfQuery(query)
-    elif operator is not None and operator.is_vectorised and windows is not None:
-        answer = OfOperator(operator, keyed.keys)
-    step = KeyedStep(keyed.keys, keyed.time, columns, windows, answer, operator, helpers)
-    _check_results(step)
-    tick = windows.tick if windows is not None else Windows(TICK_US, TICK_US)
+    step = KeyedStep.of(cast(Query | Operator, query or operator), keyed.keys, keyed.time, columns, windows, helpers)
     tagged = Tagged(keyed.keys, asked=query)
-    spec = QuerySpec(tagged, keyed.time, columns, tick, slack, helpers, step, identity.of_keys(keyed.keys))
+    spec = QuerySpec(tagged, keyed.time, columns, step.tick, slack, helpers, step, identity.of_keys(keyed.keys))
     if df.isStreaming:
         return ContinuousQuery(df, spec, keyed.source)
     results = _of_rows(df, step)
@@ -199,11 +185,6 @@ def _check_travels(given: object) -> None:
             reason=f"it cannot be copied to workers: {type(error).__name__}: {error}",
             remedy="create locks, connections, sessions and open files inside its methods, not as attributes",
         ) from error
-
-
-def _check_results(step: KeyedStep) -> None:
-    if name := named_twice(step.results.names, step.columns):
-        raise InvalidInput(value=f"result {name}", reason="named twice", remedy="let the operator give it another name")
 
 
 def _of_rows(df: DataFrame, step: KeyedStep) -> DataFrame:

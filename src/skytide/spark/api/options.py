@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame
 
 from skytide.batch import Pace
 from skytide.errors import InvalidInput
-from skytide.errors.checks import kind_of, refused, whole, words, yes_or_no
+from skytide.errors.checks import check_bool, check_integer, check_text, check_type, refused
 from skytide.errors.limits import MAX_SLOTS
 from skytide.routing import Splitting, strategy_of
 from skytide.spark.api.folders import check_folders
@@ -59,7 +59,7 @@ def one_form(argument: str, group: Group | None, single: Group) -> Group:
     """Return a group of arguments that was given as an object or one by one, but not both."""
     if group is None:
         return single
-    kind_of(
+    check_type(
         argument,
         group,
         type(single),
@@ -88,8 +88,8 @@ class Timing:
     def of(trigger: Any, flush: Any, windows: Windows) -> "Timing":
         """Return when batches begin; refuse a trigger that makes no sense."""
         remedy = 'pass an interval such as "500 ms", or "auto" or "availableNow"'
-        kind_of("trigger", trigger, (str, timedelta), reason="not a trigger", remedy=remedy)
-        yes_or_no("flush", flush)
+        check_type("trigger", trigger, (str, timedelta), reason="not a trigger", remedy=remedy)
+        check_bool("flush", flush)
         if flush and trigger != AVAILABLE_NOW:
             reason = "an endless stream has no last window"
             raise InvalidInput(value="flush=True", reason=reason, remedy='use trigger="availableNow"')
@@ -124,13 +124,13 @@ def checked_parallelism(given: Parallelism, spec: QuerySpec) -> Parallelism:
 def check_slots(name: str, slots: Any) -> None:
     """Refuse what is not a number of slots; None means that it is not given."""
     if slots is not None:
-        whole(name, slots, 1, MAX_SLOTS)
+        check_integer(name, slots, 1, MAX_SLOTS)
 
 
 def check_name(df: DataFrame, name: Any) -> None:
     """Refuse a name that is none, or that a query has already."""
     if name is not None:
-        words("name", name, "best_hotels")
+        check_text("name", name, "best_hotels")
         if any(query.name == name for query in df.sparkSession.streams.active):
             raise refused("name", name, "a query of that name runs already", "choose another, or stop that one first")
 

@@ -8,9 +8,9 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from skytide.batch import DRIVER_S, POLL_US, InPlace, InSource, Rules, Sent, Way
+from skytide.batch import DRIVER_S, POLL_US, BatchRules, Delivery, InPlace, InSource, Sent
 from skytide.lateness import Slack
-from skytide.queries import Aggregate, Asks, Query
+from skytide.queries import Aggregate, Query, Queryable
 from skytide.routing import EVEN, TB_RR, Splitting
 from skytide.spark.api.binding import bind
 from skytide.spark.api.chain import aggregated_frame, asked_over
@@ -58,7 +58,7 @@ def ask(
 
 
 @dataclass(frozen=True)
-class ContinuousQuery(Asks["ContinuousQuery"]):
+class ContinuousQuery(Queryable["ContinuousQuery"]):
     """A query over a stream, ready to start; one that aggregates windows of time can be asked further, window by window."""
 
     rows: DataFrame
@@ -166,7 +166,7 @@ class ContinuousQuery(Asks["ContinuousQuery"]):
         spec = replace(self.spec.seeded(seed), late_wanted=sinks.late is not None, invalid_wanted=sinks.invalid is not None)
         rules = self._rules(
             spec,
-            way=(way := self._way(tasks)),
+            delivery=(delivery := self._delivery(tasks)),
             pane_slots=tasks.pane_slots or (self.source and self.source.partitions) or cores,
             window_slots=tasks.window_slots or 1,
             driver_pays_s=float("inf") if pins.local else DRIVER_S,
@@ -175,7 +175,7 @@ class ContinuousQuery(Asks["ContinuousQuery"]):
             key_slots=tasks.slots or cores,
             seed=seed,
         )
-        in_source = isinstance(way, InSource)
+        in_source = isinstance(delivery, InSource)
         engine = Engine(spec, rules, store, replace(sinks, unread=unread if in_source else None), SparkLogs(place.files("spark")))
         if unread is not None and not in_source:  # Spark reads the fleet, and its batches have other numbers
             note_sinks(store.files, [SinkNote("unread", "folder", unread.files.uri)])
@@ -247,16 +247,16 @@ class ContinuousQuery(Asks["ContinuousQuery"]):
         reports = load_panes(self.rows.sparkSession, reader, engine.spec, engine.rules, engine.store, timing.pace)
         return reports, POLL_US if timing.pace else timing.interval_us
 
-    def _rules(self, spec: QuerySpec, **chosen: Any) -> Rules:
+    def _rules(self, spec: QuerySpec, **chosen: Any) -> BatchRules:
         return spec.rules(**chosen)
 
     def _jobs(self, spark: SparkSession, fields: StructType, pins: Pins) -> SparkJobs:
         return SparkJobs(spark, fields, pins)
 
-    def _way(self, tasks: Parallelism) -> Way:
+    def _delivery(self, tasks: Parallelism) -> Delivery:
         """Return how tuples reach slots: with expressions, Spark has to compute them first; by turns or in equal parts, no shuffle is needed."""
         given = tasks.splitting if isinstance(tasks.splitting, Splitting) else None
-        inside = self.source.way(given) if self.source is not None and not self.spec.helpers else None
+        inside = self.source.delivery(given) if self.source is not None and not self.spec.helpers else None
         if inside is not None:
             return inside
         strategy = given or TB_RR

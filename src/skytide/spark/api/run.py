@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
 from skytide.errors import InvalidInput, SkytideError
-from skytide.errors.checks import real
+from skytide.errors.checks import check_number
 from skytide.keyed import RoutingTable
 from skytide.records import QueryState, Slots, Status, WindowRow
 from skytide.records.printing import Printed
@@ -215,7 +215,7 @@ class Run(Printed):
     def await_termination(self, timeout: float | None = None) -> bool:
         """Wait until the query has ended, and its last windows are out if it flushes; return False after `timeout` seconds; raise if it failed."""
         if timeout is not None:
-            real("timeout", timeout, above=0, meaning="seconds to wait, more than 0, or None to wait for the end")
+            check_number("timeout", timeout, above=0, meaning="seconds to wait, more than 0, or None to wait for the end")
         if not self._wait(timeout):
             return False
         with self._done:

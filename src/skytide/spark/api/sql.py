@@ -14,8 +14,8 @@ from pyspark.sql.types import StructType
 from pyspark.sql.udtf import AnalyzeArgument, AnalyzeResult, PartitioningColumn, UserDefinedTableFunction
 
 from skytide.errors import InvalidInput
-from skytide.errors.checks import kind_of
-from skytide.queries import QUERIES, Asks, Query, parse_preferences
+from skytide.errors.checks import check_type
+from skytide.queries import QUERIES, Query, Queryable, parse_preferences
 from skytide.spark.arrow import HELPER, arrow_schema, spark_schema
 from skytide.spark.engine.tasks import BUFFER_ROWS
 
@@ -47,12 +47,12 @@ def register(spark: SparkSession) -> None:
     spark.sql("SELECT * FROM top_k(TABLE(hotels), 'price MIN', k => 10)").show()
     ```
     """
-    kind_of("spark", spark, SparkSession, reason="not a Spark session", remedy="pass your session")
+    check_type("spark", spark, SparkSession, reason="not a Spark session", remedy="pass your session")
     for name in QUERIES:
         spark.udtf.register(name, cast(UserDefinedTableFunction, udtf(_table_function(name))))
 
 
-class _Declared(Asks[Query]):
+class _Declared(Queryable[Query]):
     """Builds queries instead of asking them."""
 
     def apply(self, query: Query) -> Query:

@@ -9,9 +9,9 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.types import TimestampNTZType, TimestampType
 
 from skytide.errors import InvalidInput
-from skytide.errors.checks import kind_of, refused, words, yes_or_no
+from skytide.errors.checks import check_bool, check_text, check_type, refused
 from skytide.lateness import Slack
-from skytide.queries import Asks, Measure, Query
+from skytide.queries import Measure, Query, Queryable
 from skytide.spark.api.aggregates import aggregate_of
 from skytide.spark.api.chain import AggregatedFrame
 from skytide.spark.api.keyed import Keyed, KeyedWindowed, key_columns, slack_of
@@ -37,17 +37,37 @@ def stream(source: DataFrame, *, time: str = "ts", streaming: Literal[True] | No
 
 
 def stream(source: DataFrame | Fleet | WorkloadStream, *, time: str = "ts", streaming: bool | None = None) -> "Stream[Any]":
-    """Return the start of a chain over a DataFrame, streaming or not, a `fleet(...)` or a `workload(...)`; `time` names the column with the time.
+    """Return the start of a chain over rows with a time: windows, then a query. On rows that do not stream it is a DataFrame, otherwise something to start.
 
-    A query on rows that do not stream is a DataFrame, otherwise something to start. `streaming` says which of the two is meant: a
-    DataFrame of the other kind is refused, and type checkers know the results (without it they assume that the rows stream).
+    Parameters
+    ----------
+    source
+        A DataFrame, streaming or not, a `fleet(...)` or a `workload(...)`.
+    time
+        The column with the time of each row, a timestamp.
+    streaming
+        Whether the rows stream: a DataFrame of the other kind is refused, and type checkers know the results. Without it all is
+        accepted, and type checkers assume that the rows stream.
+
+    Raises
+    ------
+    InvalidInput
+        If the source is none of these, or of the other kind, or has no such column with timestamps.
+
+    Examples
+    --------
+    ```python
+    stream(trades, time="ts").window("1 min", slide="10 s").skyline(low("price"))
+    ```
+
+    More in [streaming.md](streaming.md).
     """
     remedy = "pass a DataFrame, skytide.fleet(...) or skytide.workload(...)"
-    kind_of("source", source, (DataFrame, Fleet, WorkloadStream), reason="not a stream", remedy=remedy)
+    check_type("source", source, (DataFrame, Fleet, WorkloadStream), reason="not a stream", remedy=remedy)
     own = None if isinstance(source, DataFrame) else source
     df = source if isinstance(source, DataFrame) else source.load(_session())
     if streaming is not None:
-        yes_or_no("streaming", streaming)
+        check_bool("streaming", streaming)
         if streaming != df.isStreaming:
             remedy = (
                 "read it with spark.readStream, or leave the argument out"
@@ -121,7 +141,7 @@ class Stream(Generic[StreamAnswer]):
 
 
 @dataclass(frozen=True)
-class Windowed(Asks[StreamAnswer]):
+class Windowed(Queryable[StreamAnswer]):
     """A stream cut into windows. A query on them is a DataFrame if the rows do not stream, otherwise something to start."""
 
     df: DataFrame
@@ -144,7 +164,7 @@ class Windowed(Asks[StreamAnswer]):
         SQL texts and Columns may have expressions inside and over aggregates: `sum(price * size) / sum(size) AS vwap`; for a function of
         your own, use `skytide.collect`. The results can be asked further, window by window: `.top_k(3, by="vwap")`.
         """
-        kind_of(
+        check_type(
             "keys",
             keys,
             (str, tuple, list),
@@ -153,7 +173,7 @@ class Windowed(Asks[StreamAnswer]):
         )
         names = (keys,) if isinstance(keys, str) else tuple(keys)
         for key in names:
-            words("keys", key, "symbol")
+            check_text("keys", key, "symbol")
         return self._ask(aggregate_of(self.df, measures, names, self.time))
 
     def apply(self, query: Query) -> StreamAnswer:

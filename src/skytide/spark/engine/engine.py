@@ -9,12 +9,15 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
+import pyarrow as pa
+
 from skytide.batch import (
+    BatchEvent,
+    BatchRules,
     BatchStarted,
     Commit,
     Committed,
     Emit,
-    Event,
     Instruction,
     KeysReported,
     Machine,
@@ -23,7 +26,6 @@ from skytide.batch import (
     ReadAgain,
     Record,
     Restarted,
-    Rules,
     RunKeys,
     RunPanes,
     RunWindows,
@@ -55,7 +57,7 @@ class Engine:
     def __init__(
         self,
         spec: QuerySpec,
-        rules: Rules,
+        rules: BatchRules,
         store: Store,
         sinks: Sinks,
         logs: SparkLogs | None = None,
@@ -90,6 +92,11 @@ class Engine:
         except BaseException:
             store.release()
             raise
+
+    @property
+    def schemas(self) -> dict[str, pa.Schema]:
+        """The columns of what comes out: results, windows, late and invalid."""
+        return self._emitter.schemas
 
     def run_batch(self, jobs: Jobs, batch: Any, batch_id: int) -> None:
         """Run one batch, or emit once more what an earlier attempt at it decided."""
@@ -131,7 +138,7 @@ class Engine:
         """Return whether it is a sink that asks: the thread of the caller is in the middle of a batch or a flush."""
         return self._worker == threading.get_ident()
 
-    def _drive(self, event: Event, jobs: Jobs, batch: Any = None) -> None:
+    def _drive(self, event: BatchEvent, jobs: Jobs, batch: Any = None) -> None:
         events = deque([event])
         self._worker = threading.get_ident()
         try:
@@ -144,12 +151,12 @@ class Engine:
             self._noticed = True
             _log.warning("%s", self._machine.status.notice)
 
-    def _carry_out(self, instruction: Instruction, jobs: Jobs, batch: Any) -> list[Event]:
+    def _carry_out(self, instruction: Instruction, jobs: Jobs, batch: Any) -> list[BatchEvent]:
         spec, files = self.spec, self.store.files
         match instruction:
             case RunPanes():
                 with self._timed(Step.PANE_LEVEL):
-                    report = jobs.panes(batch, PaneTask(spec, files, instruction), self.rules.way)
+                    report = jobs.panes(batch, PaneTask(spec, files, instruction), self.rules.delivery)
                 self._spent(Step.PANE_TASKS, sum(task.busy_s for task in report.tasks))
                 return [PanesReported(report, self._clock())]
             case ReadAgain():

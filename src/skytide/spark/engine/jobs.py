@@ -9,7 +9,7 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from skytide.batch import InSource, PaneReport, Sent, StepReport, Way, WindowReport
+from skytide.batch import Delivery, InSource, PaneReport, Sent, StepReport, WindowReport
 from skytide.keyed import SlotReport
 from skytide.records import Status
 from skytide.spark.arrow import map_in_arrow, spark_schema
@@ -28,8 +28,8 @@ SO_FAR = "\nso far "
 class Jobs(Protocol):
     """How the engine gets work done: its port to Spark."""
 
-    def panes(self, batch: Any, task: PaneTask, way: Way) -> PaneReport:
-        """Run the pane level over the tuples of a batch, and return its report; `way` says how tuples reach slots."""
+    def panes(self, batch: Any, task: PaneTask, delivery: Delivery) -> PaneReport:
+        """Run the pane level over the tuples of a batch, and return its report; `delivery` says how tuples reach slots."""
 
     def read(self, batch: Any) -> None:
         """Execute a batch, and do nothing with its tuples."""
@@ -60,12 +60,12 @@ class SparkJobs:
         jobs._spark = spark
         return jobs
 
-    def panes(self, batch: DataFrame, task: PaneTask, way: Way) -> PaneReport:
+    def panes(self, batch: DataFrame, task: PaneTask, delivery: Delivery) -> PaneReport:
         """Run the pane level, one task per slot, and return its report."""
-        if isinstance(way, InSource):
+        if isinstance(delivery, InSource):
             reports = batch  # the source has run the pane level already
-        elif isinstance(way, Sent):
-            reports = self._sent(batch, task, way)
+        elif isinstance(delivery, Sent):
+            reports = self._sent(batch, task, delivery)
         else:
 
             def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -74,9 +74,9 @@ class SparkJobs:
             reports = map_in_arrow(batch, run, spark_schema(StructType([]), REPORT))
         return read_reports(reports.toArrow())
 
-    def _sent(self, batch: DataFrame, task: PaneTask, way: Sent) -> DataFrame:
+    def _sent(self, batch: DataFrame, task: PaneTask, delivery: Sent) -> DataFrame:
         """Return the reports of one task per partition of the batch, which sends tuples to slots, followed by one per slot."""
-        slots, splitting, state = task.instruction.slots, way.splitting, task.instruction.router
+        slots, splitting, state = task.instruction.slots, delivery.splitting, task.instruction.router
 
         def split(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             router = splitting.build(slots, state)

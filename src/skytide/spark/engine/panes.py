@@ -113,7 +113,7 @@ class _Watch:
         valid = times if invalid is None else times[~invalid]
         before = max((time_us for time_us in (self.arrivals.newest_us, newest_us) if time_us is not None), default=None)
         seen = observe(valid, plan.newest_us, plan.punctuation_us, plan.leap_us, seen_us=before, order=order, out_us=plan.out_us)
-        follow = self.arrivals.then if order is Order.ARRIVAL else self.arrivals.beside
+        follow = self.arrivals.followed_by if order is Order.ARRIVAL else self.arrivals.merged
         self.arrivals = follow(seen, plan.leap_us)
         if seen.late:
             kinds[late_ones(times, plan.punctuation_us, plan.out_us) & (kinds == IN_TIME)] = LATE

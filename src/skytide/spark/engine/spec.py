@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from skytide.batch import Keying, Rules
+from skytide.batch import BatchRules, Keying
 from skytide.keyed import KeyedStep, Tagged, TimeWindows
 from skytide.lateness import Slack
 from skytide.queries import Identity, Query
@@ -79,12 +79,12 @@ class QuerySpec:
         """Return the query with the seed of a checkpoint for the hashes of keys, if it has keys to hash."""
         return replace(self, query=replace(self.query, seed=seed)) if isinstance(self.query, Tagged) else self
 
-    def rules(self, *, key_slots: int = 1, seed: int = 0, **more: Any) -> Rules:
+    def rules(self, *, key_slots: int = 1, seed: int = 0, **more: Any) -> BatchRules:
         """Return what its batches decide by; `key_slots` are those of an operator on keys."""
         of_time = self.step.windows if self.step else None
         windows = of_time.windows if isinstance(of_time, TimeWindows) else None
         keying = Keying(key_slots, windows=windows, seed=seed) if self.step else None
-        return Rules(
+        return BatchRules(
             **{"can_spread": self.query.skyline_inside() is not None, "keying": keying, **more},
             windows=self.windows,
             slack=self.slack,

@@ -13,9 +13,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from skytide.admission import Profile
-from skytide.batch import InSplits, Way
+from skytide.batch import Delivery, InSplits
 from skytide.errors import InvalidInput
-from skytide.errors.checks import kind_of, refused, words
+from skytide.errors.checks import check_text, check_type, refused
 from skytide.records.fleet import FleetStatus, SplitStatus
 from skytide.records.printing import Printed
 from skytide.records.secret import Address
@@ -110,7 +110,7 @@ class Fleet(Printed):
         """The maximum number of splits, if one was given."""
         return self.settings.splits
 
-    def way(self, splitting: Splitting | None) -> Way | None:
+    def delivery(self, splitting: Splitting | None) -> Delivery | None:
         """Return how tuples reach slots inside the source: each stream is read in its split. Any other splitting needs a shuffle."""
         return InSplits() if splitting is None else None
 
@@ -145,8 +145,10 @@ class Fleet(Printed):
         InvalidInput
             If the name is not a text, or the profile not a `Profile`.
         """
-        words("stream", stream, "sensor:7")
-        kind_of("profile", profile, Profile, reason="not a profile", remedy="pass Profile(max_hz=5_000), or other characteristics")
+        check_text("stream", stream, "sensor:7")
+        check_type(
+            "profile", profile, Profile, reason="not a profile", remedy="pass Profile(max_hz=5_000), or other characteristics"
+        )
         self._set_control(replace(self._control, profiles={**self._control.profiles, stream: profile}))
 
     def suspend(self, *streams: str) -> None:
@@ -240,7 +242,7 @@ class Fleet(Printed):
         if not streams:
             raise refused("streams", streams, "none is named", 'name some: fleet.suspend("sensor:7")')
         for stream in streams:
-            words("stream", stream, "sensor:7")
+            check_text("stream", stream, "sensor:7")
         self._set_control(replace(self._control, suspended={**self._control.suspended, **dict.fromkeys(streams, value)}))
 
     def _set_control(self, control: Control) -> None:

@@ -10,7 +10,7 @@ from pyspark.sql.types import StructType
 
 from skytide.admission import STRATEGIES
 from skytide.errors import InvalidInput
-from skytide.errors.checks import given_if, is_whole, kind_of, one_of, read_real, real, refused, words
+from skytide.errors.checks import check_choice, check_number, check_text, check_type, given_if, is_integer, read_number, refused
 from skytide.errors.limits import MAX_SLOTS
 from skytide.records.secret import Address, Secret
 from skytide.spark.arrow import arrow_schema
@@ -58,18 +58,18 @@ class Settings:
 
     def __post_init__(self) -> None:
         """Refuse settings that make no sense."""
-        words("place", self.place, "/data/feeds")
+        check_text("place", self.place, "/data/feeds")
         address = Address.of(self.place)
         if address.password is not None:
             raise refused("place", address.plain, "a password in it would be printed", 'give .option("password", ...) instead')
-        words("schema", self.schema, "ts timestamp, x double")
-        one_of("starting", self.starting, STARTS)
+        check_text("schema", self.schema, "ts timestamp, x double")
+        check_choice("starting", self.starting, STARTS)
         self._check_system()
         self._check_invalid()
-        one_of("strategy", self.strategy, STRATEGIES)
+        check_choice("strategy", self.strategy, STRATEGIES)
         if self.capacity_hz is not None:
-            real("capacity_hz", self.capacity_hz, above=0, meaning="tuples per second that a split takes, more than 0")
-        if self.splits is not None and not is_whole(self.splits, 1, MAX_SLOTS):
+            check_number("capacity_hz", self.capacity_hz, above=0, meaning="tuples per second that a split takes, more than 0")
+        if self.splits is not None and not is_integer(self.splits, 1, MAX_SLOTS):
             raise refused(
                 "splits", self.splits, "out of range", f"give the maximum number of tasks of a batch, from 1 to {MAX_SLOTS}"
             )
@@ -89,7 +89,7 @@ class Settings:
         if self.password is not None and system != REDIS:
             raise refused("place", self.place, f"{system} is read without a password", "leave the password out")
         if self.format is not None:
-            one_of("format", self.format, FORMATS[system])
+            check_choice("format", self.format, FORMATS[system])
         if self.header and self.format != CsvFolder.extension:
             raise refused("header", self.header, "only CSV files have one", 'leave it out, or read a folder with format="csv"')
 
@@ -137,7 +137,7 @@ class Settings:
         names = {"path": "place"} | {_option(f.name, "")[0]: f.name for f in fields(Settings) if f.name != "place"}
         values: dict[str, Any] = {}
         for option, text in options.items():
-            one_of("option", option, names)
+            check_choice("option", option, names)
             values[names[option]] = _value(option, text)
         for name in ("place", "schema"):
             if name not in values:
@@ -163,20 +163,20 @@ def _value(option: str, text: str) -> Any:
     if option == "password":
         return Secret(text)
     if option == "capacity_hz":
-        return read_real(option, text)
+        return read_number(option, text)
     if option == "splits":
         if not text.isdecimal():
             raise refused(option, text, "not a whole number", "write digits only")
         return int(text)
     if option == "header":
-        one_of(option, text.lower(), YES_OR_NO)
+        check_choice(option, text.lower(), YES_OR_NO)
         return YES_OR_NO[text.lower()]
     return text
 
 
 def schema_text(schema: str | StructType) -> str:
     """Return the columns of the streams as Spark's DDL writes them."""
-    kind_of(
+    check_type(
         "schema",
         schema,
         (str, StructType),
@@ -184,5 +184,5 @@ def schema_text(schema: str | StructType) -> str:
         remedy='write them as "ts timestamp, x double", or as a StructType',
     )
     text = schema if isinstance(schema, str) else ", ".join(f"`{f.name}` {f.dataType.simpleString()}" for f in schema.fields)
-    words("schema", text, "ts timestamp, x double")
+    check_text("schema", text, "ts timestamp, x double")
     return text

@@ -8,7 +8,7 @@ from typing import Any, get_args
 from pyspark.sql.streaming.query import StreamingQuery
 
 from skytide.control import Controller, Guard, controller_of
-from skytide.errors.checks import is_whole, kind_of, one_of, refused, yes_or_no
+from skytide.errors.checks import check_bool, check_choice, check_type, is_integer, refused
 from skytide.errors.deprecation import warn_renamed
 from skytide.loop.ports import OnEvent, Plant
 from skytide.records import Mode
@@ -95,13 +95,13 @@ def autoscale(
     if tell is not None:
         warn_renamed("autoscale(tell=...)", "autoscale(on_event=...)")
         on_event = on_event or tell
-    one_of("mode", mode, get_args(Mode))
+    check_choice("mode", mode, get_args(Mode))
     built = controller_of(controller) if isinstance(controller, str) else controller
-    kind_of("controller", built, Controller, reason="not a controller", remedy='pass skytide.Mpc(), or "mpc"')
+    check_type("controller", built, Controller, reason="not a controller", remedy='pass skytide.controllers.Mpc(), or "mpc"')
     limits = Guard() if guard is None else guard
-    kind_of("guard", limits, Guard, reason="not a guard", remedy="pass skytide.Guard(...)")
-    yes_or_no("warm", warm)
-    yes_or_no("power", power)
+    check_type("guard", limits, Guard, reason="not a guard", remedy="pass skytide.Guard(...)")
+    check_bool("warm", warm)
+    check_bool("power", power)
     if on_event is not None and not callable(on_event):
         raise refused("on_event", on_event, "not a function", "pass a function of an event, for instance print")
     if executors is not None:
@@ -136,6 +136,6 @@ def plant_of(live: LiveQuery, *, acts: bool, warm: bool, report: Report) -> Plan
 
 def _sizes(executors: Any) -> tuple[int, int]:
     match executors:
-        case (minimum, maximum) if is_whole(minimum) and is_whole(maximum):
+        case (minimum, maximum) if is_integer(minimum) and is_integer(maximum):
             return int(minimum), int(maximum)
     raise refused("executors", executors, "not two numbers", "give the minimum and the maximum, such as (1, 8)")

@@ -14,7 +14,7 @@ from typing import Self
 import pyspark
 
 from skytide.errors import SkytideError
-from skytide.errors.checks import refused, whole
+from skytide.errors.checks import check_integer, refused
 from skytide.errors.limits import MAX_CORES
 from skytide.spark.session.java import use_java
 from skytide.spark.session.quick import QUICK_TASKS
@@ -63,8 +63,8 @@ class LocalCluster:
 
     def __init__(self, cores: int = 8, *, hosts: int = 1, under: Sequence[str] = (), classes: Path | None = None) -> None:
         """Get ready to start."""
-        whole("cores", cores, 1, MAX_CORES)
-        whole("hosts", hosts, 1, min(cores, MAX_HOSTS))
+        check_integer("cores", cores, 1, MAX_CORES)
+        check_integer("hosts", hosts, 1, min(cores, MAX_HOSTS))
         self._cores, self._hosts, self._under = cores, hosts, tuple(under)
         self._classes = classes and classes.absolute()  # executors work in folders of their own
         self._folder = tempfile.TemporaryDirectory(prefix="skytide-cluster-", ignore_cleanup_errors=True)
@@ -95,7 +95,7 @@ class LocalCluster:
         cores
             How many cores it has.
         """
-        whole("cores", cores, 1, MAX_CORES)
+        check_integer("cores", cores, 1, MAX_CORES)
         self._start_worker(cores, LOOPBACK).find_in_log(REGISTERED)
 
     def settings(self, memory: str = "512m") -> dict[str, str]:

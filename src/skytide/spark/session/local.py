@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from skytide.errors.checks import whole, words
+from skytide.errors.checks import check_integer, check_text
 from skytide.errors.limits import MAX_CORES
 from skytide.spark.session.java import use_java
 from skytide.spark.session.quick import QUICK_TASKS
@@ -53,10 +53,10 @@ def local_session(name: str, *, cores: int = 2, **settings: str) -> SparkSession
     spark.range(3).count()  # 3
     ```
     """
-    words("name", name, "first steps")
-    whole("cores", cores, 1, MAX_CORES)
+    check_text("name", name, "first steps")
+    check_integer("cores", cores, 1, MAX_CORES)
     for key, value in settings.items():
-        words(key, value, "true")
+        check_text(key, value, "true")
     use_java()
     os.environ["PYSPARK_PYTHON"] = sys.executable  # started without spark-submit, Spark reads no setting for this
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"

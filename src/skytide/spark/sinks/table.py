@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from pyspark.sql import DataFrameWriter
 
-from skytide.errors.checks import words
+from skytide.errors.checks import check_text
 from skytide.spark.sinks.format import Format
 
 
@@ -13,7 +13,7 @@ class Table(Format):
 
     def __init__(self, table: str, format: str | None = None, options: Mapping[str, str] | None = None) -> None:
         """Append to a table; a new one is created in this format."""
-        words("table", table, "best_hotels")
+        check_text("table", table, "best_hotels")
         super().__init__("", None, options)
         self._table, self._format = table, format
 

@@ -15,7 +15,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 from pyspark.sql.types import LongType, StructField, StructType
 
-from skytide.batch import Pace, Rules, Way
+from skytide.batch import BatchRules, Delivery, Pace
 from skytide.routing import Router, Splitting
 from skytide.spark.arrow import spark_schema
 from skytide.spark.checkpoint import Files, Store
@@ -65,7 +65,7 @@ class OwnSource(Protocol):
     def load(self, spark: SparkSession) -> DataFrame:
         """Return its tuples as a DataFrame."""
 
-    def way(self, splitting: Splitting | None) -> Way | None:
+    def delivery(self, splitting: Splitting | None) -> Delivery | None:
         """Return how tuples reach slots inside it; None if it cannot split that way."""
 
     def expected_hz(self) -> float | None:
@@ -79,7 +79,7 @@ class OwnSource(Protocol):
 
 
 def load_panes(
-    spark: SparkSession, reader: OwnReader, spec: QuerySpec, rules: Rules, store: Store, pace: Pace | None = None
+    spark: SparkSession, reader: OwnReader, spec: QuerySpec, rules: BatchRules, store: Store, pace: Pace | None = None
 ) -> DataFrame:
     """Return the reports of the pane level over a source of our own, as a stream; batches begin at a pace, or whenever Spark asks."""
     packed = cloudpickle.dumps((reader, spec, rules, store, pace))  # type: ignore[no-untyped-call]
@@ -141,7 +141,7 @@ class PaneRange(InputPartition):
 class PaneReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads a source into the pane level, from the record of the batch before: it runs in a process of its own."""
 
-    def __init__(self, source: OwnReader, spec: QuerySpec, rules: Rules, store: Store, pace: Pace | None = None) -> None:
+    def __init__(self, source: OwnReader, spec: QuerySpec, rules: BatchRules, store: Store, pace: Pace | None = None) -> None:
         self.source, self.spec, self.rules, self.store, self.pace = source, spec, rules, store, pace
         self._slack_us, self._began_s = 0, 0.0
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from skytide.errors import InvalidInput
-from skytide.errors.checks import kind_of, one_of, whole
+from skytide.errors.checks import check_choice, check_integer, check_type
 from skytide.errors.limits import MAX_SLOTS
 from skytide.workloads.workload import Workload
 
@@ -24,9 +24,9 @@ class Playback:
 
     def __post_init__(self) -> None:
         """Refuse what cannot be played."""
-        kind_of("workload", self.workload, Workload, reason="not a workload", remedy="make one by skytide.workload(...)")
-        whole("partitions", self.partitions, 1, MAX_SLOTS)
-        one_of("pace", self.pace, PACES)
+        check_type("workload", self.workload, Workload, reason="not a workload", remedy="make one by skytide.workload(...)")
+        check_integer("partitions", self.partitions, 1, MAX_SLOTS)
+        check_choice("pace", self.pace, PACES)
         for name, length_us in (("batch", self.batch_us), ("duration", self.duration_us)):
             if length_us is not None and length_us < self.workload.tick_us:
                 raise InvalidInput(

@@ -10,8 +10,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
-from skytide.batch import InSource, Way
-from skytide.errors.checks import is_whole, one_of, refused
+from skytide.batch import Delivery, InSource
+from skytide.errors.checks import check_choice, is_integer, refused
 from skytide.routing import EVEN, Splitting
 from skytide.spark.checkpoint import Files
 from skytide.spark.checkpoint.folder import OwnedFolder
@@ -34,7 +34,7 @@ class WorkloadStream(Playback):
         register_sources(spark)
         return spark.readStream.format(FORMAT).options(**self.options()).load()
 
-    def way(self, splitting: Splitting | None) -> Way | None:
+    def delivery(self, splitting: Splitting | None) -> Delivery | None:
         """Return how tuples reach slots inside the source: it generates them in any slot, before anybody knows their keys."""
         by_key = splitting is not None and splitting.key_routing() is not None
         return None if by_key else InSource(splitting or EVEN)
@@ -74,7 +74,7 @@ class WorkloadStream(Playback):
         skytide.errors.InvalidInput: option='speed': not known; choose one of rate, arrivals, dispersion, ...
         """
         for name in options:
-            one_of("option", name, OPTIONS)
+            check_choice("option", name, OPTIONS)
         values: dict[str, Any] = {name: typed(name, text) for name, text in options.items()}
         return workload(**values)
 
@@ -104,23 +104,67 @@ def workload(
     duration: Duration | None = None,
     start: str | int | datetime | None = None,
 ) -> WorkloadStream:
-    """Return a stream that skytide generates itself, the same one every time.
+    """Return a stream that skytide generates itself, the same one every time, of tuples with `dimensions` columns x0, x1, ...
 
-    - How many: `rate` tuples per second with `arrivals` "constant", "poisson", "map" (bursts with that index of `dispersion`),
-      "selfsimilar" (with that `hurst` parameter), "walk" (a random walk) or "onoff" (for `on` and `off` on average); of a number of
-      `streams` that are steady ("constw"), rise and fall in opposite pairs ("psfcw", "ptfcw") or together ("sfvar", "tfvar");
-      "steps" written as `steps="10:1000, 5:20000"`: ten seconds with 1,000 tuples per second, five with 20,000, and again;
-      or "replay" of a `series`, a Parquet file with rates or times.
-    - How late: `delays` "uniform" up to `delay` (as in the papers, and the default), or "exponential" or "pareto" with that
-      mean, for a `late_share` of the tuples; or "replay" of a `delay_series`, a Parquet file with `ts` and `arrival`.
-    - What: `points` "independent", "correlated", "anticorrelated" or "drifting" between these, with `dimensions` x0, x1, ...
-    - How it is played: at a `pace` of "real" time, or "fast": as fast as Spark asks for the next `batch` of stream time
-      ("500 ms"; in real time a batch takes all that has come, unless a `batch` limits it). It ends after `duration`.
-      It `start`s now, or at a given time (ISO, in UTC unless it names a zone; or microseconds since 1970); a query that continues
-      from a checkpoint keeps the time of its first start.
+    Parameters
+    ----------
+    rate
+        Tuples per second.
+    arrivals
+        How they come: "constant", "poisson", "map" (bursts), "selfsimilar", "walk" (a random walk) or "onoff"; from a number of `streams`
+        that are steady ("constw"), rise and fall in opposite pairs ("psfcw", "ptfcw") or together ("sfvar", "tfvar"); in "steps"; or as a
+        "replay" of a series.
+    dispersion
+        The index of dispersion of "map".
+    steps
+        Seconds and rates of "steps": "10:1000, 5:20000" is ten seconds with 1,000 tuples per second, five with 20,000, and again.
+    hurst
+        The Hurst parameter of "selfsimilar".
+    on, off
+        How long tuples come with "onoff", and how long none do, on average.
+    series
+        A Parquet file with rates or times, for "replay".
+    streams
+        How many streams together have the rate.
+    delay
+        How late tuples are: at most with "uniform", on average otherwise.
+    delays
+        "uniform" (as in the papers, and the default), "exponential", "pareto", or "replay" of a `delay_series`.
+    delay_series
+        A Parquet file with `ts` and `arrival`.
+    late_share
+        The share of tuples that are late at all.
+    points
+        Their values: "independent", "correlated", "anticorrelated" or "drifting" between these.
+    dimensions
+        How many values a tuple has.
+    seed
+        Another one makes another stream.
+    tick
+        The unit in which tuples are generated.
+    partitions
+        Tasks that generate a batch.
+    pace
+        "real" time, or "fast": as fast as Spark asks for the next batch.
+    batch
+        The stream time of a batch; in real time a batch takes all that has come, unless this limits it.
+    duration
+        When the stream ends; without it, never.
+    start
+        The time of the first tuple: now, or a given one (ISO, in UTC unless it names a zone; or microseconds since 1970). A query that
+        continues from a checkpoint keeps that of its first start.
 
+    Raises
+    ------
+    InvalidInput
+        If a value is not known or out of range, missing, or would be ignored.
+
+    Examples
+    --------
     >>> workload(rate=1000, arrivals="map", dispersion=4000, delay="300 ms", late_share=0.2).workload.delay_us
     300000
+
+    More in [start.md](start.md).
     """
     return WorkloadStream(
         workload=Workload(
@@ -157,7 +201,7 @@ def _instant_us(start: str | int | datetime) -> int:
     remedy = 'write it as "2026-01-31 12:00:00", or as microseconds since 1970'
     if isinstance(start, str) and start.strip().isdecimal() and len(start) < MAX_DIGITS:
         start = int(start)
-    if isinstance(start, int) and is_whole(start, 0, LATEST_US):
+    if isinstance(start, int) and is_integer(start, 0, LATEST_US):
         return start
     try:
         instant = start if isinstance(start, datetime) else datetime.fromisoformat(start)  # type: ignore[arg-type]

@@ -95,11 +95,11 @@ class ElasticPlant(VirtualPlant):
         self._empty: list[int] = []
         self.windows: WindowLevel | None = None
         if windows is not None:
-            known = stream.first_arrival_s
-            first, last = windows.first_of_pane(min(known)), windows.last_of_pane(max(known))
+            arrivals = stream.first_arrival_s
+            first, last = windows.first_of_pane(min(arrivals)), windows.last_of_pane(max(arrivals))
             self.windows = WindowLevel(WindowStage(costs, windows, slots[1], policy), first, last)
             panes = range(windows.panes_of(first).start, windows.panes_of(last).stop)
-            self._empty = [pane for pane in reversed(panes) if pane not in known]
+            self._empty = [pane for pane in reversed(panes) if pane not in arrivals]
         self._layout = windows
 
     @property

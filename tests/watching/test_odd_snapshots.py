@@ -1,4 +1,4 @@
-"""Looks that fail, and odd values in them: each concerns its own subject only, and the next look may succeed."""
+"""Snapshots that fail, and odd values in them: each concerns its own subject only, and the next one may succeed."""
 
 import gc
 import json
@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
-from support.looks import TalkingFleet, TalkingQuery, TalkingScaler
+from support.snapshots import TalkingFleet, TalkingQuery, TalkingScaler
 
 from skytide.cli.checkpoint import _time
 from skytide.records import WindowRow
@@ -56,7 +56,7 @@ def metrics(watch: Watch) -> dict[str, dict[str, float]]:
         exporter.stop()
 
 
-def test_a_look_that_fails_blinds_nobody_else_and_the_next_one_is_seen() -> None:
+def test_a_snapshot_that_fails_blinds_nobody_else_and_the_next_one_is_seen() -> None:
     watch, broken, healthy = Watch(), TalkingQuery("broken"), TalkingQuery("healthy")
     for query in (broken, healthy):
         watch.add(query.subject())
@@ -79,7 +79,7 @@ def test_a_look_that_fails_blinds_nobody_else_and_the_next_one_is_seen() -> None
     assert shown(watch)["broken"]["verdict"]["text"] == "Keeps up"
 
 
-def test_a_query_that_failed_after_looks_that_failed_is_not_running() -> None:
+def test_a_query_that_failed_after_snapshots_that_failed_is_not_running() -> None:
     watch, query = Watch(), TalkingQuery()
     watch.add(query.subject())
     query.batch()

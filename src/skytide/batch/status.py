@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from skytide.batch.keying import names_of
 from skytide.batch.reports import PaneReport
-from skytide.batch.rules import Rules
+from skytide.batch.rules import BatchRules
 from skytide.batch.state import State
 from skytide.keyed import SlotReport
 from skytide.records import Status
@@ -17,7 +17,7 @@ LONG_SLACK_WINDOWS = 10
 """A slack longer than this many windows is worth a notice: nothing comes out for that long."""
 
 
-def with_state(status: Status, rules: Rules, state: State) -> Status:
+def with_state(status: Status, rules: BatchRules, state: State) -> Status:
     """Return the status with what the state after a batch tells."""
     slack_us = rules.slack_logic(state).slack_us
     return replace(
@@ -27,7 +27,7 @@ def with_state(status: Status, rules: Rules, state: State) -> Status:
         tuples=state.clock.tuples,
         late=state.clock.late,
         invalid=state.invalid,
-        held=sum(known.tuples for pane, known in state.open.items() if state.clock.is_ahead(pane, rules.windows)),
+        held=sum(open_pane.tuples for pane, open_pane in state.open.items() if state.clock.is_ahead(pane, rules.windows)),
         windows_out=state.windows_out,
         last_window=state.output.rows[-1] if state.output.rows else status.last_window,
         newest_us=state.clock.newest_us,
@@ -37,7 +37,7 @@ def with_state(status: Status, rules: Rules, state: State) -> Status:
 
 
 def with_load(
-    status: Status, rules: Rules, report: PaneReport, router: Router, *, took_s: float, period_s: float, at_s: float
+    status: Status, rules: BatchRules, report: PaneReport, router: Router, *, took_s: float, period_s: float, at_s: float
 ) -> Status:
     """Return the status with how busy a batch kept the query: it took `took_s`, and began `period_s` after the one before."""
     tuples = sum(task.arrivals.tuples for task in report.tasks)
@@ -59,7 +59,7 @@ def with_keys(status: Status, state: State, slots: int, reports: Sequence[SlotRe
         return status
     tuples = [report.tuples for report in sorted(reports, key=lambda report: report.slot)]
     mean = sum(tuples) / max(len(tuples), 1)
-    found, read = sum(report.chunks_found for report in reports), sum(report.chunks_read for report in reports)
+    in_memory, read = sum(report.chunks_found for report in reports), sum(report.chunks_read for report in reports)
     names = names_of(reports)
     return replace(
         status,
@@ -69,11 +69,11 @@ def with_keys(status: Status, state: State, slots: int, reports: Sequence[SlotRe
         moved_groups=state.keyed.moved,
         own_groups=len(state.keyed.table.own),
         hot_keys=tuple(names.get(key, f"{key:016x}") for _, key in sorted(state.keyed.table.alone().items())),
-        found_in_memory=found / max(found + read, 1),
+        found_in_memory=in_memory / max(in_memory + read, 1),
     )
 
 
-def _long_slack(rules: Rules, slack_us: int) -> str:
+def _long_slack(rules: BatchRules, slack_us: int) -> str:
     """Return the notice about a slack that keeps windows waiting for many times their length; empty if it does not."""
     length_us = rules.windows.length_us
     if rules.keying is not None or slack_us <= LONG_SLACK_WINDOWS * length_us:

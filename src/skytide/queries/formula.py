@@ -32,7 +32,7 @@ class Constant:
     """The same value in every row; decimals are written as text."""
 
     value: Scalar
-    kind: pa.DataType
+    data_type: pa.DataType
 
 
 @dataclass(frozen=True)
@@ -40,15 +40,15 @@ class Call:
     """A function of other expressions, with the type of its result."""
 
     function: str
-    operands: tuple[Expression, ...]
-    kind: pa.DataType
+    operands: tuple[Formula, ...]
+    data_type: pa.DataType
     mode: Mode = "ANSI"
 
 
-Expression = Field | Constant | Call
+Formula = Field | Constant | Call
 
 
-def evaluate(expression: Expression, rows: pa.Table) -> pa.Array:
+def evaluate(expression: Formula, rows: pa.Table) -> pa.Array:
     """Return the value of an expression in each row.
 
     >>> half = Call("divide", (Field("a"), Constant(2.0, pa.float64())), pa.float64())
@@ -59,39 +59,39 @@ def evaluate(expression: Expression, rows: pa.Table) -> pa.Array:
         return rows[expression.name].combine_chunks()
     if isinstance(expression, Constant):
         value = pa.scalar(expression.value)
-        value = value.cast(pa.int32()) if pa.types.is_date32(expression.kind) else value
-        return pa.repeat(value.cast(expression.kind), rows.num_rows)
+        value = value.cast(pa.int32()) if pa.types.is_date32(expression.data_type) else value
+        return pa.repeat(value.cast(expression.data_type), rows.num_rows)
     if expression.function in _LAZY:
         return _LAZY[expression.function](expression, rows)
     operands = [evaluate(operand, rows) for operand in expression.operands]
-    return EAGER[expression.function](operands, expression.kind, expression.mode)
+    return EAGER[expression.function](operands, expression.data_type, expression.mode)
 
 
 def _case(call: Call, rows: pa.Table) -> pa.Array:
     """Return the values of CASE, evaluating each branch for its own rows only: `CASE WHEN n > 0 THEN total / n END` never divides by zero."""
     branches = [(call.operands[i], call.operands[i + 1]) for i in range(0, len(call.operands) - 1, 2)]
-    found: list[tuple[Indices, pa.Array]] = []
+    branches_done: list[tuple[Indices, pa.Array]] = []
     left = np.arange(rows.num_rows)
     for condition, value in branches:
         holds = _true(evaluate(condition, rows.take(pa.array(left))))
-        found.append((left[holds], evaluate(value, rows.take(pa.array(left[holds])))))
+        branches_done.append((left[holds], evaluate(value, rows.take(pa.array(left[holds])))))
         left = left[~holds]
     if len(call.operands) % 2:
-        found.append((left, evaluate(call.operands[-1], rows.take(pa.array(left)))))
+        branches_done.append((left, evaluate(call.operands[-1], rows.take(pa.array(left)))))
     else:
-        found.append((left, pa.nulls(len(left), call.kind)))
-    return _together(found, call.kind)
+        branches_done.append((left, pa.nulls(len(left), call.data_type)))
+    return _together(branches_done, call.data_type)
 
 
 def _coalesce(call: Call, rows: pa.Table) -> pa.Array:
-    found: list[tuple[Indices, pa.Array]] = []
+    branches_done: list[tuple[Indices, pa.Array]] = []
     left = np.arange(rows.num_rows)
     for operand in call.operands:
         values = evaluate(operand, rows.take(pa.array(left)))
         there = np.asarray(values.is_valid())
-        found.append((left[there], values.filter(pa.array(there))))
+        branches_done.append((left[there], values.filter(pa.array(there))))
         left = left[~there]
-    return _together([*found, (left, pa.nulls(len(left), call.kind))], call.kind)
+    return _together([*branches_done, (left, pa.nulls(len(left), call.data_type))], call.data_type)
 
 
 def _connected(
@@ -124,7 +124,7 @@ def _true(values: pa.Array) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
     return np.asarray(values.cast(pa.bool_()).fill_null(False).to_numpy(zero_copy_only=False), dtype=np.bool_)
 
 
-def _together(found: Sequence[tuple[Indices, pa.Array]], kind: pa.DataType) -> pa.Array:
-    places = np.concatenate([places for places, _ in found])
-    values = pa.concat_arrays([values.cast(kind) for _, values in found])
+def _together(pieces: Sequence[tuple[Indices, pa.Array]], data_type: pa.DataType) -> pa.Array:
+    places = np.concatenate([places for places, _ in pieces])
+    values = pa.concat_arrays([values.cast(data_type) for _, values in pieces])
     return values.take(pa.array(np.argsort(places, kind="stable")))

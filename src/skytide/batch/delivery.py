@@ -7,7 +7,7 @@ from skytide.routing import TB_RR, Splitting
 
 
 @dataclass(frozen=True)
-class Way:
+class Delivery:
     """How tuples reach slots: by a strategy that plans it, or at least describes it."""
 
     splitting: Splitting
@@ -18,7 +18,7 @@ class Way:
 
 
 @dataclass(frozen=True)
-class InPlace(Way):
+class InPlace(Delivery):
     """Tuples are worked on where they are: each partition of the DataFrame is a slot."""
 
     splitting: Splitting = TB_RR
@@ -29,12 +29,12 @@ class InPlace(Way):
 
 
 @dataclass(frozen=True)
-class Sent(Way):
+class Sent(Delivery):
     """Split tasks choose a slot for each tuple, and send it there."""
 
 
 @dataclass(frozen=True)
-class InSource(Way):
+class InSource(Delivery):
     """A source of skytide's own makes the tuples in the slots, and runs the pane level itself."""
 
 

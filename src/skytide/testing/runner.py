@@ -1,0 +1,316 @@
+"""Queries and operators on the real engine, in this process: no Spark session, no Java, no waiting."""
+
+import os
+import tempfile
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import TypeAlias
+
+import pyarrow as pa
+
+from skytide.errors import InvalidInput
+from skytide.errors.checks import refused
+from skytide.keyed import CountWindows, KeyedOperator, KeyedStep, Operator, Tagged, TimeWindows
+from skytide.lateness import KSlack, Slack
+from skytide.queries import Query
+from skytide.records import Status
+from skytide.spark.checkpoint import Store
+from skytide.spark.clock import Now
+from skytide.spark.engine.chunk_memory import memory
+from skytide.spark.engine.engine import Engine
+from skytide.spark.engine.spec import QuerySpec
+from skytide.spark.sinks.base import CheckpointIdentity, Sink, Staged
+from skytide.spark.sinks.function import Function
+from skytide.spark.sinks.roles import Sinks
+from skytide.testing.clock import ManualClock
+from skytide.testing.jobs import InProcess
+from skytide.testing.rows import Rows, batch_of
+from skytide.windows import Duration, sliding
+
+Collector: TypeAlias = Callable[[pa.Table, int], object]
+OUTPUTS = ("results", "windows", "late", "invalid")
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """What came out: of a batch, of a flush, or of everything so far."""
+
+    results: pa.Table
+    windows: pa.Table
+    """A row for each window; for an operator on keys, one for each batch with results."""
+    late: pa.Table
+    invalid: pa.Table
+    """Rows that belong to no window: without a time or a key, or with values that the query refuses."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A query or an operator, and how its rows are cut into windows."""
+
+    asked: Query | Operator
+    time: str
+    keys: tuple[str, ...]
+    windows: CountWindows | TimeWindows | None
+    slack: Slack
+    slots: int
+
+    def engine(self, columns: pa.Schema, folder: str, outputs: Mapping[str, Sink], clock: Now) -> Engine:
+        """Return the engine of the query, which continues from the checkpoint in a folder, and hands over what comes out."""
+        for name in (self.time, *self.keys):
+            if name not in columns.names:
+                raise InvalidInput(
+                    value=f"column {name}", reason="there is no such column", remedy=f"choose one of {', '.join(columns.names)}"
+                )
+        if isinstance(self.asked, Query):
+            self.asked.check(columns)
+        store, spec = Store(os.path.join(folder, "skytide")), self._spec(columns)
+        seed = store.key_seed() if spec.step else 0
+        rules = spec.rules(pane_slots=self.slots, key_slots=self.slots, seed=seed)
+        return Engine(spec.seeded(seed), rules, store, Sinks(**outputs), clock=clock)  # type: ignore[arg-type]  # named by role
+
+    def _spec(self, columns: pa.Schema) -> QuerySpec:
+        if isinstance(self.asked, Query) and isinstance(self.windows, TimeWindows) and not self.keys:
+            return QuerySpec(
+                self.asked, self.time, columns, self.windows.windows, self.slack, late_wanted=True, invalid_wanted=True
+            )
+        step = KeyedStep.of(self.asked, self.keys, self.time, columns, self.windows)
+        tagged = Tagged(self.keys, asked=self.asked if isinstance(self.asked, Query) else None)
+        identity = self.asked.identity().of_keys(self.keys)
+        return QuerySpec(
+            tagged, self.time, columns, step.tick, self.slack, (), step, identity, late_wanted=True, invalid_wanted=True
+        )
+
+
+class _Collected(Sink):
+    """Hands batches to a sink, and collects them as well."""
+
+    def __init__(self, sink: Sink, collect: Collector) -> None:
+        self._sink, self._collect, self.owned = sink, collect, sink.owned
+
+    def open(self, schema: pa.Schema, identity: CheckpointIdentity) -> None:
+        super().open(schema, identity)
+        self._sink.open(schema, identity)
+
+    def publish(self, sequence: int, staged: Staged) -> None:
+        names = (self._sink.stage(staged.table(), sequence, 0),) if staged and self._sink.stages_itself else staged.names
+        self._sink.publish(sequence, replace(staged, names=names))
+        if staged:
+            self._collect(staged.table(), sequence)
+
+    def forget(self, sequence: int) -> None:
+        self._sink.forget(sequence)
+
+    def describe(self) -> str:
+        return self._sink.describe()
+
+
+class Runner:
+    """Runs a query or an operator batch by batch, on a checkpoint in a folder of its own.
+
+    Everything but Spark is what runs in production: tasks, state, checkpoint, late rows and sinks. Use it as a context manager, or call
+    `close` in the end.
+
+    >>> class Count:
+    ...     "Numbers the rows of a key."
+    ...     def open(self, key):
+    ...         return b""
+    ...     def process(self, state, rows):
+    ...         state += bytes(rows.num_rows)
+    ...         return state, {"so_far": [len(state)] if rows.num_rows else []}
+    >>> with Runner(Count(), keys="user") as runner:
+    ...     _ = runner.feed([{"ts": second, "user": "ann"} for second in range(5)])
+    ...     runner.restart()
+    ...     _ = runner.feed([{"ts": 9, "user": "ann"}])
+    ...     runner.flush().results.to_pylist()[-1]
+    {'user': 'ann', 'so_far': 6}
+    """
+
+    def __init__(
+        self,
+        asked: Query | KeyedOperator,
+        *,
+        window: Duration | int | None = None,
+        slide: Duration | int | None = None,
+        keys: str | Sequence[str] = (),
+        time: str = "ts",
+        schema: pa.Schema | None = None,
+        slack: Slack | None = None,
+        slots: int = 2,
+        sink: Collector | Sink | None = None,
+        clock: Now | None = None,
+        checkpoint: str | os.PathLike[str] | None = None,
+    ) -> None:
+        """Prepare a runner; nothing runs before rows are fed.
+
+        Parameters:
+            asked: a query, or an operator on keys; an object, not a class.
+            window: the length of windows, as "1 minute", or as a number of rows of a key; an operator needs none.
+            slide: how far apart windows begin (default: `window`).
+            keys: the columns of the key, as in `stream(...).keyed("symbol")`.
+            time: the column with the time of a row: datetimes, or numbers, which are seconds since 1970.
+            schema: the columns of rows (default: those of the first batch).
+            slack: how long to wait for late rows (default: `KSlack()`, as in production).
+            slots: the tasks that work side by side, here one after the other.
+            sink: a sink, or a function of (results, sequence), that gets results, too; as an Arrow table here, as there is no Spark.
+            clock: what dates batches (default: a `ManualClock` at 0).
+            checkpoint: the folder of the checkpoint (default: a temporary one, removed by `close`).
+        """
+        names = (keys,) if isinstance(keys, str) else tuple(keys)
+        self._asked = Asked(_subject(asked), time, names, _windows(asked, window, slide), slack or KSlack(), slots)
+        self._schema, self._sink, self._jobs = schema, sink, InProcess()
+        self._temporary = tempfile.TemporaryDirectory(prefix="skytide-") if checkpoint is None else None
+        self.checkpoint = self._temporary.name if checkpoint is None else os.fspath(checkpoint)  # type: ignore[union-attr]
+        self.clock = clock or ManualClock()
+        self._engine: Engine | None = None
+        self._batch = 0
+        self._tables: dict[str, dict[int, pa.Table]] = {name: {} for name in OUTPUTS}
+        self._fresh: set[int] = set()
+        """The numbers under which something came out during the latest call."""
+
+    def __enter__(self) -> "Runner":
+        """Return the runner."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close the runner."""
+        self.close()
+
+    def feed(self, *partitions: Rows) -> Outputs:
+        """Run a batch with these rows, and return what came out; each argument is a partition, which one task reads.
+
+        If a sink, a query or an operator raises, so does this, and the next call repeats the batch, as Spark does after a failure.
+        """
+        if self._schema is None and partitions:
+            self._schema = batch_of(partitions[0], self._asked.time, None).schema
+        batch = [batch_of(rows, self._asked.time, self._schema) for rows in partitions]
+        engine = self._running()
+        self._fresh.clear()
+        engine.run_batch(self._jobs, batch, self._batch)
+        self._batch += 1
+        return self._outputs(self._fresh)
+
+    def flush(self) -> Outputs:
+        """End the stream, and return what came out: the last windows."""
+        engine = self._running()
+        self._fresh.clear()
+        engine.flush(self._jobs)
+        return self._outputs(self._fresh)
+
+    def restart(self, asked: Query | KeyedOperator | None = None) -> None:
+        """Start again from the checkpoint, as another process would; with another version of the query or operator, if one is given."""
+        self._release()
+        if asked is not None:
+            self._asked = replace(self._asked, asked=_subject(asked))
+        self._running()
+
+    def resize(self, slots: int) -> None:
+        """Use this many slots from the next batch on: keys move."""
+        self._running().resize(slots, slots, slots)
+
+    @property
+    def status(self) -> Status:
+        """What `status()` of a query on Spark returns."""
+        return self._running().status()
+
+    @property
+    def outputs(self) -> Outputs:
+        """Everything that came out so far."""
+        return self._outputs({number for tables in self._tables.values() for number in tables})
+
+    def close(self) -> None:
+        """Let the checkpoint go; a temporary one is removed."""
+        self._release()
+        if self._temporary is not None:
+            self._temporary.cleanup()
+
+    def _release(self) -> None:
+        """Let the checkpoint go, and forget all that is in memory of it."""
+        if self._engine is not None:
+            self._engine.store.release()
+            memory.queries.pop(self._engine.store.files.uri, None)
+        self._engine = None
+
+    def _running(self) -> Engine:
+        """Return the engine, which is started if it is not there."""
+        if self._schema is None:
+            remedy = "feed some rows first, or pass schema="
+            raise InvalidInput(value="a runner without rows", reason="it is not known what columns they have", remedy=remedy)
+        if self._engine is None:
+            self._engine = self._asked.engine(
+                self._schema, self.checkpoint, {name: self._sink_of(name) for name in OUTPUTS}, self.clock
+            )
+            self._engine.finish_flush(self._jobs)
+        return self._engine
+
+    def _sink_of(self, output: str) -> Sink:
+        def collect(table: pa.Table, sequence: int) -> None:
+            self._tables[output][sequence] = table
+            self._fresh.add(sequence)
+
+        if output != "results" or self._sink is None:
+            return Function(collect)
+        return _Collected(self._sink if isinstance(self._sink, Sink) else Function(self._sink), collect)
+
+    def _outputs(self, numbers: Collection[int]) -> Outputs:
+        empty = self._running().schemas
+        tables = {
+            name: pa.concat_tables([empty[name].empty_table(), *(tables[number] for number in sorted(tables) if number in numbers)])
+            for name, tables in self._tables.items()
+        }
+        return Outputs(**tables)
+
+
+def run(
+    asked: Query | KeyedOperator,
+    *batches: Rows,
+    window: Duration | int | None = None,
+    slide: Duration | int | None = None,
+    keys: str | Sequence[str] = (),
+    time: str = "ts",
+    schema: pa.Schema | None = None,
+    slack: Slack | None = None,
+    slots: int = 2,
+    sink: Collector | Sink | None = None,
+    flush: bool = True,
+) -> Outputs:
+    """Run a query or an operator over batches of rows, one after the other, and return what came out; the arguments are those of `Runner`.
+
+    At the end the stream is over, so that all windows come out, unless `flush` is false.
+
+    >>> from skytide.queries import Skyline, high, low
+    >>> hotels = [{"ts": 0, "price": 50, "stars": 3}, {"ts": 1, "price": 60, "stars": 5}, {"ts": 2, "price": 70, "stars": 4}]
+    >>> run(Skyline(low("price") * high("stars")), hotels, window="1 minute").results["price"].to_pylist()
+    [50, 60]
+    """
+    with Runner(
+        asked, window=window, slide=slide, keys=keys, time=time, schema=schema, slack=slack, slots=slots, sink=sink
+    ) as runner:
+        for rows in batches:
+            runner.feed(rows)
+        if flush:
+            runner.flush()
+        return runner.outputs
+
+
+def _subject(asked: object) -> Query | Operator:
+    if isinstance(asked, Query):
+        return asked
+    return Operator(asked)  # type: ignore[arg-type]  # which refuses what is not an operator
+
+
+def _windows(asked: object, window: object, slide: object) -> CountWindows | TimeWindows | None:
+    """Return windows as people write them: by time, or by the number of rows of a key."""
+    if window is None:
+        if isinstance(asked, Query):
+            raise InvalidInput(
+                value="no window",
+                reason="a query on a stream answers windows",
+                remedy='pass window="1 minute", or window=100 for so many rows',
+            )
+        if slide is not None:
+            raise refused("slide", slide, "without windows there is nothing to slide", "pass window=, or leave slide out")
+        return None
+    if isinstance(window, str | timedelta):
+        return TimeWindows(sliding(window, slide))
+    return CountWindows(window, window if slide is None else slide)  # type: ignore[arg-type]  # which refuses what is no number
