@@ -73,11 +73,11 @@ _HOMES = {
     "spark.fleet": "Fleet fleet",
     "spark.api.query": "ContinuousQuery",
     "spark.api.dataframe": "apply k_dominant levels skyband skyline top_delta top_k",
-    "spark.api.options": "Parallelism Sides",
     "spark.api.run": "Run",
     "spark.api.sql": "register",
     "spark.api.stream": "stream",
     "spark.scaling": "Scaler autoscale",
+    "spark.api.options": "Parallelism Sides",
     "spark.sinks.base": "SideSink Sink SinkFunction",
     "spark.sources.workload": "workload",
 }

@@ -25,14 +25,14 @@ FOLLOWED = {
     "queries/sums:overflows": (ROWS, "test_a_sum_of_a_key_that_overflows"),
     "spark/checkpoint/owner:taken_over": (CHECKPOINTS, "test_a_checkpoint_that_another_query_took_over"),
     "spark/checkpoint/spark_logs:SparkLogs.check": (
-        "engine/test_back.py",
+        "exactly_once/test_back.py",
         "test_going_back_before_what_spark_put_together_is_refused_if_that_loses_files",
     ),
     "spark/checkpoint/store:Store._fall_back": (CHECKPOINTS, "test_manifests_that_cannot_be_read"),
     "spark/checkpoint/store:Store._load": (CHECKPOINTS, "test_manifests_that_cannot_be_read"),
     "spark/checkpoint/store:Store.before": (CHECKPOINTS, "test_notes_of_spark_that_do_not_match"),
     "spark/sinks/roles:Sinks._check_unsent": (
-        "engine/test_changed_sinks.py",
+        "exactly_once/test_changed_sinks.py",
         "test_results_that_wait_in_a_folder_are_not_left_there",
     ),
     "spark/sinks/parquet:Parquet._show": (CHECKPOINTS, "test_staged_results_that_are_gone"),

@@ -54,7 +54,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
         *("skytide.workload", "skytide.typing.WorkloadStream"),
     ),
     "Late tuples": ("skytide.slacks.*",),
-    "Sinks": ("skytide.Sink", "skytide.SideSink", "skytide.SinkFunction", "skytide.sinks.*"),
+    "Sinks": ("skytide.Sink", "skytide.SinkFunction", "skytide.SideSink", "skytide.sinks.*"),
     "Auto-scaling": (
         *(
             "skytide.autoscale",
@@ -73,12 +73,12 @@ SECTIONS: dict[str, tuple[str, ...]] = {
 }
 """What is on the page, in this order; `*` is whatever a namespace has."""
 MEMBERS = {"ContinuousQuery": "start, to_table", "Page": "url, is_up, stop", "Exporter": "url, is_up, stop"}
+NAMESPACES = {"Late tuples": "slacks", "Sinks": "sinks"}
 DEFINED = {
     "Queryable": f"{Queryable.__module__}.{Queryable.__qualname__}",
     "skytide.queries.Expression": "skytide.queries.preferences.Expression",
     "skytide.queries.Nulls": "skytide.queries.columns.Nulls",
     "skytide.typing.Duration": "skytide.windows.duration.Duration",
-    "skytide.Sink": "skytide.spark.sinks.base.Sink",
     "skytide.SideSink": "skytide.spark.sinks.base.SideSink",
     "skytide.SinkFunction": "skytide.spark.sinks.base.SinkFunction",
     "skytide.spark.local_session": "skytide.spark.session.local.local_session",
@@ -112,7 +112,7 @@ def before(section: str) -> list[str]:
     if section == "Controllers":
         rows = [f"| `{type(make()).__name__}` | `{name}` |" for name, make in CONTROLLERS.items()]
         return ["\n".join(["| in `skytide.controllers` | on a command line |", "|---|---|", *rows])]
-    return {"Late tuples": ["In `skytide.slacks`."], "Sinks": ["In `skytide.sinks`."]}.get(section, [])
+    return [f"In `skytide.{NAMESPACES[section]}`."] if section in NAMESPACES else []
 
 
 def page() -> str:

@@ -90,9 +90,9 @@ class Aggregate(Query):
     def identity(self) -> Identity:
         """Return what is kept: results may be other expressions of the same measures."""
         kept = [described(measure.kept) for measure in self.measures]
-        code = " ".join(description.code for description in kept if description.code)
+        code = " ".join(part.code for part in kept if part.code)
         exact = replace(self, measures=(), results=(), written=())
-        return Identity.of(exact, repr(self), tuple(description.text for description in kept), code, short=self.short())
+        return Identity.of(exact, repr(self), tuple(part.text for part in kept), code, short=self.short())
 
     def short(self) -> str:
         """Return the aggregates as SQL writes them.

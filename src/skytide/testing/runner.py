@@ -2,10 +2,9 @@
 
 import os
 import tempfile
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import TypeAlias
 
 import pyarrow as pa
 
@@ -20,15 +19,15 @@ from skytide.spark.clock import Now
 from skytide.spark.engine.chunk_memory import memory
 from skytide.spark.engine.engine import Engine
 from skytide.spark.engine.spec import QuerySpec
-from skytide.spark.sinks.base import CheckpointIdentity, Sink, Staged
+from skytide.spark.sinks.base import Sink, SinkFunction
 from skytide.spark.sinks.function import Function
 from skytide.spark.sinks.roles import Sinks
 from skytide.testing.clock import ManualClock
 from skytide.testing.jobs import InProcess
 from skytide.testing.rows import Rows, batch_of
+from skytide.testing.sinks import Collected, Remembering
 from skytide.windows import Duration, sliding
 
-Collector: TypeAlias = Callable[[pa.Table, int], object]
 OUTPUTS = ("results", "windows", "late", "invalid")
 
 
@@ -55,54 +54,29 @@ class Asked:
     slack: Slack
     slots: int
 
-    def engine(self, columns: pa.Schema, folder: str, outputs: Mapping[str, Sink], clock: Now) -> Engine:
-        """Return the engine of the query, which continues from the checkpoint in a folder, and hands over what comes out."""
+    def engine(self, columns: pa.Schema, folder: str, sinks: Sinks, now: Now) -> Engine:
+        """Return the engine of the query, which continues from the checkpoint in a folder."""
         for name in (self.time, *self.keys):
             if name not in columns.names:
                 raise InvalidInput(
                     value=f"column {name}", reason="there is no such column", remedy=f"choose one of {', '.join(columns.names)}"
                 )
-        if isinstance(self.asked, Query):
-            self.asked.check(columns)
-        store, spec = Store(os.path.join(folder, "skytide")), self._spec(columns)
-        seed = store.key_seed() if spec.step else 0
-        rules = spec.rules(pane_slots=self.slots, key_slots=self.slots, seed=seed)
-        return Engine(spec.seeded(seed), rules, store, Sinks(**outputs), clock=clock)  # type: ignore[arg-type]  # named by role
+        store = Store(os.path.join(folder, "skytide"))
+        spec = self._spec(columns).seeded(store.key_seed())
+        rules = spec.rules(key_slots=self.slots, seed=store.key_seed(), pane_slots=self.slots, driver_pays_s=float("inf"))
+        return Engine(spec, rules, store, sinks, clock=now)
 
     def _spec(self, columns: pa.Schema) -> QuerySpec:
-        if isinstance(self.asked, Query) and isinstance(self.windows, TimeWindows) and not self.keys:
-            return QuerySpec(
-                self.asked, self.time, columns, self.windows.windows, self.slack, late_wanted=True, invalid_wanted=True
-            )
-        step = KeyedStep.of(self.asked, self.keys, self.time, columns, self.windows)
-        tagged = Tagged(self.keys, asked=self.asked if isinstance(self.asked, Query) else None)
-        identity = self.asked.identity().of_keys(self.keys)
-        return QuerySpec(
-            tagged, self.time, columns, step.tick, self.slack, (), step, identity, late_wanted=True, invalid_wanted=True
-        )
-
-
-class _Collected(Sink):
-    """Hands batches to a sink, and collects them as well."""
-
-    def __init__(self, sink: Sink, collect: Collector) -> None:
-        self._sink, self._collect, self.owned = sink, collect, sink.owned
-
-    def open(self, schema: pa.Schema, identity: CheckpointIdentity) -> None:
-        super().open(schema, identity)
-        self._sink.open(schema, identity)
-
-    def publish(self, sequence: int, staged: Staged) -> None:
-        names = (self._sink.stage(staged.table(), sequence, 0),) if staged and self._sink.stages_itself else staged.names
-        self._sink.publish(sequence, replace(staged, names=names))
-        if staged:
-            self._collect(staged.table(), sequence)
-
-    def forget(self, sequence: int) -> None:
-        self._sink.forget(sequence)
-
-    def describe(self) -> str:
-        return self._sink.describe()
+        query = self.asked if isinstance(self.asked, Query) else None
+        if query is not None:
+            query.check(columns)
+        if query is not None and isinstance(self.windows, TimeWindows) and not self.keys:
+            spec = QuerySpec(query, self.time, columns, self.windows.windows, self.slack)
+        else:
+            step = KeyedStep.of(self.asked, self.keys, self.time, columns, self.windows)
+            tagged, identity = Tagged(self.keys, asked=query), self.asked.identity().of_keys(self.keys)
+            spec = QuerySpec(tagged, self.time, columns, step.tick, self.slack, step=step, identity=identity)
+        return replace(spec, late_wanted=True, invalid_wanted=True)
 
 
 class Runner:
@@ -137,7 +111,7 @@ class Runner:
         schema: pa.Schema | None = None,
         slack: Slack | None = None,
         slots: int = 2,
-        sink: Collector | Sink | None = None,
+        sink: Sink | SinkFunction | None = None,
         clock: Now | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
     ) -> None:
@@ -152,21 +126,23 @@ class Runner:
             schema: the columns of rows (default: those of the first batch).
             slack: how long to wait for late rows (default: `KSlack()`, as in production).
             slots: the tasks that work side by side, here one after the other.
-            sink: a sink, or a function of (results, sequence), that gets results, too; as an Arrow table here, as there is no Spark.
+            sink: a sink, or a function of (results, sequence), which gets an Arrow table here, as there is no Spark.
             clock: what dates batches (default: a `ManualClock` at 0).
             checkpoint: the folder of the checkpoint (default: a temporary one, removed by `close`).
         """
         names = (keys,) if isinstance(keys, str) else tuple(keys)
         self._asked = Asked(_subject(asked), time, names, _windows(asked, window, slide), slack or KSlack(), slots)
-        self._schema, self._sink, self._jobs = schema, sink, InProcess()
+        self._schema, self._jobs = schema, InProcess()
+        self._sink = sink if isinstance(sink, Sink) else Collected() if sink is None else Function(sink)
         self._temporary = tempfile.TemporaryDirectory(prefix="skytide-") if checkpoint is None else None
         self.checkpoint = self._temporary.name if checkpoint is None else os.fspath(checkpoint)  # type: ignore[union-attr]
         self.clock = clock or ManualClock()
         self._engine: Engine | None = None
         self._batch = 0
         self._tables: dict[str, dict[int, pa.Table]] = {name: {} for name in OUTPUTS}
-        self._fresh: set[int] = set()
-        """The numbers under which something came out during the latest call."""
+        self._staged: dict[str, pa.Table] = {}
+        self._before: dict[str, dict[int, pa.Table]] = {name: {} for name in OUTPUTS}
+        """What came out before the latest call."""
 
     def __enter__(self) -> "Runner":
         """Return the runner."""
@@ -185,17 +161,17 @@ class Runner:
             self._schema = batch_of(partitions[0], self._asked.time, None).schema
         batch = [batch_of(rows, self._asked.time, self._schema) for rows in partitions]
         engine = self._running()
-        self._fresh.clear()
+        self._begin()
         engine.run_batch(self._jobs, batch, self._batch)
         self._batch += 1
-        return self._outputs(self._fresh)
+        return self._outputs(self._tables)
 
     def flush(self) -> Outputs:
         """End the stream, and return what came out: the last windows."""
         engine = self._running()
-        self._fresh.clear()
+        self._begin()
         engine.flush(self._jobs)
-        return self._outputs(self._fresh)
+        return self._outputs(self._tables)
 
     def restart(self, asked: Query | KeyedOperator | None = None) -> None:
         """Start again from the checkpoint, as another process would; with another version of the query or operator, if one is given."""
@@ -216,7 +192,7 @@ class Runner:
     @property
     def outputs(self) -> Outputs:
         """Everything that came out so far."""
-        return self._outputs({number for tables in self._tables.values() for number in tables})
+        return self._outputs({name: self._before[name] | self._tables[name] for name in OUTPUTS})
 
     def close(self) -> None:
         """Let the checkpoint go; a temporary one is removed."""
@@ -237,28 +213,26 @@ class Runner:
             remedy = "feed some rows first, or pass schema="
             raise InvalidInput(value="a runner without rows", reason="it is not known what columns they have", remedy=remedy)
         if self._engine is None:
-            self._engine = self._asked.engine(
-                self._schema, self.checkpoint, {name: self._sink_of(name) for name in OUTPUTS}, self.clock
-            )
+            windows, late, invalid = (Remembering(Collected(), self._tables[name], self._staged) for name in OUTPUTS[1:])
+            results = Remembering(self._sink, self._tables["results"], self._staged)
+            sinks = Sinks(results, late=late, windows=windows, invalid=invalid)
+            self._engine = self._asked.engine(self._schema, self.checkpoint, sinks, self.clock)
             self._engine.finish_flush(self._jobs)
         return self._engine
 
-    def _sink_of(self, output: str) -> Sink:
-        def collect(table: pa.Table, sequence: int) -> None:
-            self._tables[output][sequence] = table
-            self._fresh.add(sequence)
+    def _begin(self) -> None:
+        for name, tables in self._tables.items():
+            self._before[name].update(tables)
+            tables.clear()
 
-        if output != "results" or self._sink is None:
-            return Function(collect)
-        return _Collected(self._sink if isinstance(self._sink, Sink) else Function(self._sink), collect)
-
-    def _outputs(self, numbers: Collection[int]) -> Outputs:
-        empty = self._running().schemas
-        tables = {
-            name: pa.concat_tables([empty[name].empty_table(), *(tables[number] for number in sorted(tables) if number in numbers)])
-            for name, tables in self._tables.items()
-        }
-        return Outputs(**tables)
+    def _outputs(self, came: Mapping[str, Mapping[int, pa.Table]]) -> Outputs:
+        schemas = self._running().schemas
+        return Outputs(
+            **{
+                name: pa.concat_tables([schemas[name].empty_table(), *(tables[number] for number in sorted(tables))])
+                for name, tables in came.items()
+            }
+        )
 
 
 def run(
@@ -271,7 +245,7 @@ def run(
     schema: pa.Schema | None = None,
     slack: Slack | None = None,
     slots: int = 2,
-    sink: Collector | Sink | None = None,
+    sink: Sink | SinkFunction | None = None,
     flush: bool = True,
 ) -> Outputs:
     """Run a query or an operator over batches of rows, one after the other, and return what came out; the arguments are those of `Runner`.

@@ -6,7 +6,6 @@ from typing import Any, Generic, TypeVar, cast, overload
 
 import numpy as np
 import pyarrow as pa
-from pyspark import cloudpickle
 from pyspark.sql import Column, DataFrame
 from pyspark.sql.types import StructType
 
@@ -34,6 +33,7 @@ from skytide.spark.api.checks import check_asked, check_columns
 from skytide.spark.api.query import ContinuousQuery, ask
 from skytide.spark.arrow import arrow_schema, bounded, map_in_arrow, spark_schema
 from skytide.spark.engine.spec import QuerySpec
+from skytide.spark.engine.tasks import copied
 from skytide.spark.sources.panes import OwnSource
 from skytide.windows import Duration, duration_us, sliding
 
@@ -166,7 +166,8 @@ def _ask(
     columns = arrow_schema(df.schema)
     _check_travels(query if query is not None else operator and operator.own)
     identity = cast(Query | Operator, written or operator).identity()
-    step = KeyedStep.of(cast(Query | Operator, query or operator), keyed.keys, keyed.time, columns, windows, helpers)
+    asked = cast(Query | Operator, operator if query is None else query)
+    step = KeyedStep.of(asked, keyed.keys, keyed.time, columns, windows, helpers)
     tagged = Tagged(keyed.keys, asked=query)
     spec = QuerySpec(tagged, keyed.time, columns, step.tick, slack, helpers, step, identity.of_keys(keyed.keys))
     if df.isStreaming:
@@ -178,7 +179,7 @@ def _ask(
 def _check_travels(given: object) -> None:
     """Refuse a query or an operator that cannot be copied to workers."""
     try:
-        cloudpickle.loads(cloudpickle.dumps(given))  # type: ignore[no-untyped-call]
+        copied(given)
     except Exception as error:
         raise InvalidInput(
             value=f"apply({type(given).__name__}(...))",

@@ -111,6 +111,11 @@ class Engine:
         """Emit what a flush that was cut off still has to emit."""
         self._drive(Restarted(self.store.latest(), self._clock(), self.store.emitted()), jobs)
 
+    @property
+    def schemas(self) -> dict[str, pa.Schema]:
+        """The columns of results, windows, late and invalid tuples."""
+        return self._emitter.schemas
+
     def resize(self, pane_slots: int | None = None, window_slots: int | None = None, slots: int | None = None) -> None:
         """Change the number of slots, from the next batch on."""
         self._machine.resize(pane_slots, window_slots, slots)
