@@ -91,11 +91,6 @@ class Engine:
             store.release()
             raise
 
-    @property
-    def schemas(self) -> dict[str, pa.Schema]:
-        """The columns of what comes out: results, windows, late and invalid."""
-        return self._emitter.schemas
-
     def run_batch(self, jobs: Jobs, batch: Any, batch_id: int) -> None:
         """Run one batch, or emit once more what an earlier attempt at it decided."""
         recorded, before = self.store.recorded(batch_id), self.store.before(batch_id)
