@@ -2,7 +2,7 @@
 
 What is named here is loaded when it is first asked for: a process that needs one part does not wait for the others. Here is what most
 programs need. All controllers are in `skytide.controllers`, ways to wait for late tuples in `skytide.slacks`, queries in `skytide.queries`,
-and names for annotations in `skytide.typing`.
+what tests of your own need in `skytide.testing`, and names for annotations in `skytide.typing`.
 """
 
 import warnings
@@ -10,20 +10,21 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from skytide import controllers, queries, slacks, typing  # noqa: F401
+    from skytide import controllers, queries, sinks, slacks, testing, typing  # noqa: F401
     from skytide.admission import Profile
     from skytide.control import Guard
     from skytide.errors import InvalidInput, SkytideError
     from skytide.keyed import KeyedOperator
     from skytide.queries import Mergeable, Query, collect, diff, high, low
+    from skytide.spark.api.dataframe import apply, k_dominant, levels, skyband, skyline, top_delta, top_k
+    from skytide.spark.api.options import Parallelism, Sides
+    from skytide.spark.api.query import ContinuousQuery
+    from skytide.spark.api.run import Run
+    from skytide.spark.api.sql import register
+    from skytide.spark.api.stream import stream
     from skytide.spark.fleet import Fleet, fleet
-    from skytide.spark.query.continuous import ContinuousQuery
-    from skytide.spark.query.dataframe import apply, k_dominant, levels, skyband, skyline, top_delta, top_k
-    from skytide.spark.query.run import Run
-    from skytide.spark.query.sql import register
-    from skytide.spark.query.stream import stream
     from skytide.spark.scaling import Scaler, autoscale
-    from skytide.spark.sinks.sinks import SideSink, Sink
+    from skytide.spark.sinks.base import Sink
     from skytide.spark.sources.workload import workload
 
 __version__ = "0.1.0"
@@ -35,11 +36,12 @@ __all__ = [
     "InvalidInput",
     "KeyedOperator",
     "Mergeable",
+    "Parallelism",
     "Profile",
     "Query",
     "Run",
     "Scaler",
-    "SideSink",
+    "Sides",
     "Sink",
     "SkytideError",
     "apply",
@@ -67,23 +69,24 @@ _HOMES = {
     "keyed": "KeyedOperator",
     "queries": "Mergeable Query collect diff high low",
     "spark.fleet": "Fleet fleet",
-    "spark.query.continuous": "ContinuousQuery",
-    "spark.query.dataframe": "apply k_dominant levels skyband skyline top_delta top_k",
-    "spark.query.run": "Run",
-    "spark.query.sql": "register",
-    "spark.query.stream": "stream",
+    "spark.api.query": "ContinuousQuery",
+    "spark.api.dataframe": "apply k_dominant levels skyband skyline top_delta top_k",
+    "spark.api.run": "Run",
+    "spark.api.sql": "register",
+    "spark.api.stream": "stream",
     "spark.scaling": "Scaler autoscale",
-    "spark.sinks.sinks": "SideSink Sink",
+    "spark.api.options": "Parallelism Sides",
+    "spark.sinks.base": "Sink",
     "spark.sources.workload": "workload",
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names.split()}
-NAMESPACES = ("controllers", "queries", "slacks", "typing")
+NAMESPACES = ("controllers", "queries", "sinks", "slacks", "testing", "typing")
 
 _NOW_IN = {
     "controllers": "Controller Fuzzy GlobalThresholds LocalThresholds Mpc Sarsa Static",
     "queries": "Expression Measure Nulls Preference",
     "slacks": "DropRatio FixedSlack KSlack Slack",
-    "typing": "AggregatedFrame Cycle Duration FleetStatus History Keyed KeyedWindowed RoutingTable ScalerStatus SplitStatus "
+    "typing": "AggregatedFrame Cycle Duration FleetStatus History Keyed KeyedWindowed RoutingTable ScalerStatus SideSink SplitStatus "
     "Splitting Status Stream WindowRow Windowed WorkloadStream",
 }
 _RENAMED = {

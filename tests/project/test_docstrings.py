@@ -14,7 +14,8 @@ PUBLIC = {name: value for name, value in public_names().items() if getattr(value
 MADE_HERE = {
     name: value
     for name, value in PUBLIC.items()
-    if not name.startswith("skytide.typing.") and name.rpartition(".")[2] not in ("ContinuousQuery", "Fleet", "Run", "Scaler")
+    if not name.startswith("skytide.typing.")
+    and name.rpartition(".")[2] not in ("BrokenLaw", "ContinuousQuery", "Fleet", "InProcess", "Outputs", "Run", "Scaler")
 }
 """What people call or make themselves; the others are handed to them."""
 SECTION = re.compile(r"^(Parameters|Attributes)\n-+\n(.*?)(?=^\w[^\n]*\n-+\n|\Z)", re.MULTILINE | re.DOTALL)
@@ -22,7 +23,11 @@ SECTION = re.compile(r"^(Parameters|Attributes)\n-+\n(.*?)(?=^\w[^\n]*\n-+\n|\Z)
 
 def documented(value: Any) -> set[str]:
     """Return the parameters that a docstring explains, those of the classes above included."""
-    texts = [each.__doc__ for each in value.__mro__] if inspect.isclass(value) else [value.__doc__]
+    texts = (
+        [text for each in value.__mro__ for text in (each.__doc__, each.__init__.__doc__)]
+        if inspect.isclass(value)
+        else [value.__doc__]
+    )
     found: set[str] = set()
     for text in filter(None, texts):
         for _, section in SECTION.findall(inspect.cleandoc(text)):

@@ -7,6 +7,13 @@ from skytide.windows import Duration, duration_s
 class ManualClock:
     """Stands still until it is moved: for a `Runner`, an `autoscale(...)` loop, or whatever else takes a function that returns the time.
 
+    Parameters
+    ----------
+    at_s
+        Where it begins, in seconds since 1970.
+
+    Examples
+    --------
     >>> clock = ManualClock(100.0)
     >>> clock.advance("1.5 s"), clock.advance(8), clock()
     (101.5, 109.5, 109.5)

@@ -24,9 +24,24 @@ def check_controller(controller: Controller, evaluations: Iterable[Evaluation] |
     - A decision has at least one worker, on each level if there are two, and a reason with a number in it.
     - A logic that is saved and resumed after each decision, through JSON, decides like one that is not: `snapshot` is all there is.
 
-    `evaluations` are what it gets to see, one after the other (default: some of all kinds, drawn from a seed). `check_steering` asks in
-    addition whether it follows a load, which not all controllers want to.
+    `check_steering` asks in addition whether it follows a load, which not all controllers want to.
 
+    Parameters
+    ----------
+    controller
+        The controller.
+    evaluations
+        What it gets to see, one after the other; without them, some of all kinds.
+    seed
+        What those are drawn from.
+
+    Raises
+    ------
+    BrokenLaw
+        If it does not keep one: which, and what was seen.
+
+    Examples
+    --------
     >>> from skytide.control import Mpc
     >>> check_controller(Mpc.throughput())
     """
@@ -61,9 +76,26 @@ def _state(controller: Controller, seen: list[Evaluation]) -> None:
 def check_steering(controller: Controller, *, rate_hz: float = 450.0, workers: int = 1, rests: bool = True) -> None:
     """Raise `BrokenLaw` if a controller does not follow a constant load: a query whose workers serve 100 tuples per second each.
 
-    It begins with some workers. In the end it keeps up, with at most four times what is needed, never with more workers than it is
-    allowed, and, unless `rests` is false, without changing the size all the time.
+    In the end it keeps up, with at most four times what is needed, never with more workers than it is allowed.
 
+    Parameters
+    ----------
+    controller
+        The controller.
+    rate_hz
+        Tuples per second that come.
+    workers
+        How many there are in the beginning.
+    rests
+        Whether it must not change the size all the time.
+
+    Raises
+    ------
+    BrokenLaw
+        If it does not: which law, and what was seen.
+
+    Examples
+    --------
     >>> from skytide.control import Static
     >>> check_steering(Static(1))
     Traceback (most recent call last):

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from skytide.keyed import KeyedOperator, Operator
-from skytide.testing.laws import BrokenLaw, shown
+from skytide.testing.laws import BrokenLaw, check_copied, shown
 from skytide.testing.rows import Rows, table_of
 from skytide.workloads.identity import derive
 
@@ -25,16 +25,39 @@ def check_operator(
     tries: int = 20,
     seed: int = 0,
 ) -> None:
-    """Raise `BrokenLaw` if an operator on keys does not keep the laws that skytide relies on; `rows` are examples, in order of time.
+    """Raise `BrokenLaw` if an operator on keys does not keep the laws that skytide relies on.
 
     - The same state and rows have the same results and the same state after them, also when the state has been stored.
     - Results have the columns that are known before it runs.
     - Without windows, it does not matter how rows are divided into batches; not asked if it is `windowed`.
     - `process_windows`, if it has one, returns what `process` returns for each window; numbers may differ by what rounding does, and
       columns of `ignoring`, such as the sign of a difference, are not compared.
+    - It can be copied to workers.
 
-    Places to divide rows at are drawn from a seed, as in `check_query`.
+    Parameters
+    ----------
+    operator
+        The operator.
+    rows
+        Examples, in order of time.
+    keys
+        The columns of the key.
+    windowed
+        Whether it gets the rows of windows: then it may matter how rows are divided.
+    ignoring
+        Columns of results that are not compared, such as the sign of a difference.
+    tries
+        How many places to divide rows at are drawn.
+    seed
+        What they are drawn from, the same ones each time.
 
+    Raises
+    ------
+    BrokenLaw
+        If it does not keep one: which, and what was seen.
+
+    Examples
+    --------
     >>> class Last:
     ...     def open(self, key):
     ...         return None
@@ -47,6 +70,7 @@ def check_operator(
     skytide.testing.laws.BrokenLaw: Last breaks a law: without windows, rows may be divided anywhere; ...
     """
     own, table = Operator(operator), table_of(rows)
+    check_copied(operator)
     names = (keys,) if isinstance(keys, str) else tuple(keys)
     for key, some in _by_key(table, names):
         _columns(own, key, some, names)

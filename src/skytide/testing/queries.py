@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 
 from skytide.queries import Query, Skyline
-from skytide.testing.laws import BrokenLaw, difference, division
+from skytide.testing.laws import BrokenLaw, check_copied, difference, division
 from skytide.testing.rows import Rows, table_of
 
 PARTS = 5
@@ -12,18 +12,36 @@ SLOTS = 3
 
 
 def check_query(query: Query, rows: Rows, *, tries: int = 20, seed: int = 0) -> None:
-    """Raise `BrokenLaw` if a query does not keep the laws that skytide relies on; `rows` are examples, as of one window.
+    """Raise `BrokenLaw` if a query does not keep the laws that skytide relies on.
 
     - The answer, and what is kept of a pane, have the columns that the query announces (`schema`, `kept_schema`).
     - Rows may be divided in any way, kept part by part, merged in any order and grouping: the answer is the same.
     - It is the same again if it is asked again.
     - Rows that the query does not refuse can be kept.
+    - It can be copied to workers.
 
-    Divisions are drawn from a seed: so many `tries`, the same ones each time. With `hypothesis`, draw rows and a seed, and use one try.
+    Parameters
+    ----------
+    query
+        The query.
+    rows
+        Examples, as of one window.
+    tries
+        How many divisions are drawn.
+    seed
+        What they are drawn from, the same ones each time. With `hypothesis`, draw rows and a seed, and use one try.
 
+    Raises
+    ------
+    BrokenLaw
+        If it does not keep one: which, and what was seen.
+
+    Examples
+    --------
     >>> from skytide.queries import Skyline, high, low
     >>> check_query(Skyline(low("price") * high("stars")), [{"price": 50, "stars": 3}, {"price": 60, "stars": 5}])
     """
+    check_copied(query)
     table = table_of(rows)
     query.check(table.schema)
     refused = query.refused(table)
