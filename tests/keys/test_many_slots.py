@@ -27,6 +27,7 @@ def spread(table: RoutingTable, hashes: Any, slots: int) -> float:
     return float(used.max() / used.mean())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("begin", "slots"), [(2, 400), (200, 250)])
 def test_the_first_table_for_many_slots_spreads_keys_over_all_of_them(begin: int, slots: int) -> None:
     hashes = np.random.default_rng(1).integers(0, 2**64, 100_000, dtype=np.uint64)
