@@ -21,11 +21,11 @@ trades = spark.readStream.schema("ts timestamp, symbol string, price double, siz
 minutes = skytide.stream(trades, time="ts").window("1 minute")
 
 
-def write(results: DataFrame, batch_id: int) -> None:
+def write(results: DataFrame, sequence: int) -> None:
     """Write a file for each batch: the same batch again writes the same file again."""
     rows = [row.asDict() for row in results.collect()]
     (folder / "largest").mkdir(exist_ok=True)
-    (folder / "largest" / f"{batch_id}.json").write_text(json.dumps(rows, default=str))
+    (folder / "largest" / f"{sequence}.json").write_text(json.dumps(rows, default=str))
     for row in rows:
         print(f"{row['window_start']} {row['symbol']:>5} {row['volume']:>7} shares at {row['vwap']:.2f}", flush=True)
 

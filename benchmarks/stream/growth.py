@@ -29,7 +29,7 @@ from skytide.routing import EVEN
 from skytide.slacks import FixedSlack, KSlack
 from skytide.spark import local_session
 from skytide.spark.engine.engine import Engine
-from skytide.spark.engine.pane_level import read_reports
+from skytide.spark.engine.panes import read_reports
 from skytide.spark.session.cluster import LocalCluster
 from skytide.windows import Windows
 from skytide.workloads.workload import Workload

@@ -16,15 +16,16 @@ import skytide
 from benchmarks.stream.measure import run_for
 from benchmarks.stream.peers import preferences
 from benchmarks.timing import show
-from skytide.batch import BatchRules, Delivery, PaneReport
+from skytide.batch import BatchRules, Delivery, PaneReport, StepReport, WindowReport
 from skytide.queries import Query, Skyline, TopDelta, combine
 from skytide.slacks import KSlack
 from skytide.spark import local_session
 from skytide.spark.checkpoint import Files, Store
-from skytide.spark.engine.engine import Engine, Plan
-from skytide.spark.engine.pane_level import PaneTask, Tuples, read_reports
-from skytide.spark.sinks.outlets import Sinks
-from skytide.spark.sinks.parquet import ParquetSink
+from skytide.spark.engine.engine import Engine
+from skytide.spark.engine.panes import PaneTask, Tuples, read_reports
+from skytide.spark.engine.spec import QuerySpec
+from skytide.spark.sinks.parquet import Parquet
+from skytide.spark.sinks.roles import Sinks
 from skytide.windows import Windows
 
 RATES_HZ = (150_000, 300_000, 600_000)
@@ -97,9 +98,9 @@ class HereAndNow:
                 reports += list(task.run(tuples, slot))
         return read_reports(pa.Table.from_batches(reports))
 
-    def window_task(self, work: Callable[[], Iterator[pa.RecordBatch]]) -> str:
+    def window_task(self, work: Callable[[], WindowReport | StepReport]) -> str:
         with self.timed.stage("window kernel"):
-            return next(work())["report"][0].as_py()
+            return work().to_text()
 
     def stored(self, store: Files, files: tuple[str, ...], columns: pa.Schema) -> Any:
         raise AssertionError("results go to Parquet")
@@ -119,12 +120,12 @@ def without_spark(query: str, points: str, rate_hz: int) -> dict[str, float]:
     folder = tempfile.mkdtemp(prefix="skytide-profile-")
     timed = Timed()
     source = skytide.workload(rate=rate_hz, arrivals="constant", points=points)
-    sink = ParquetSink(f"{folder}/results")
-    files, sink.files = TimedFiles(f"{folder}/state"), TimedFiles(f"{folder}/results")
-    files.timed = sink.files.timed = timed
+    sink = Parquet(f"{folder}/results")
+    files, sink.owned.files = TimedFiles(f"{folder}/state"), (written := TimedFiles(f"{folder}/results"))
+    files.timed = written.timed = timed
     rules = BatchRules(Windows(1_000_000, 200_000), KSlack(), driver_pays_s=0.0)
-    plan = Plan(asked(query, source), rules, "ts", source.workload.schema, (), Store(files))
-    engine = Engine(plan, Sinks(sink))
+    spec = QuerySpec(asked(query, source), "ts", source.workload.schema, rules.windows, rules.slack)
+    engine = Engine(spec, rules, Store(files), Sinks(sink))
     for number in range(BATCHES):
         if number == WARM_UP:
             timed.seconds.clear()

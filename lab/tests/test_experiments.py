@@ -12,7 +12,7 @@ from skytide_lab.experiments.catalogue import MODULES
 from skytide_lab.experiments.experiment import Experiment, Row, finish
 from skytide_lab.experiments.verdict import HOLDS, Claim
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 CANNOT_BE = (ArithmeticError, AttributeError, KeyError, IndexError, StopIteration, TypeError, ValueError, AssertionError)
 """The errors of concluding from a table that no experiment could have produced."""
 

@@ -10,20 +10,21 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from skytide import controllers, queries, slacks, testing, typing  # noqa: F401
+    from skytide import controllers, queries, sinks, slacks, testing, typing  # noqa: F401
     from skytide.admission import Profile
     from skytide.control import Guard
     from skytide.errors import InvalidInput, SkytideError
     from skytide.keyed import KeyedOperator
     from skytide.queries import Mergeable, Query, collect, diff, high, low
+    from skytide.spark.api.dataframe import apply, k_dominant, levels, skyband, skyline, top_delta, top_k
+    from skytide.spark.api.options import Parallelism, Sides
+    from skytide.spark.api.query import ContinuousQuery
+    from skytide.spark.api.run import Run
+    from skytide.spark.api.sql import register
+    from skytide.spark.api.stream import stream
     from skytide.spark.fleet import Fleet, fleet
-    from skytide.spark.query.continuous import ContinuousQuery
-    from skytide.spark.query.dataframe import apply, k_dominant, levels, skyband, skyline, top_delta, top_k
-    from skytide.spark.query.run import Run
-    from skytide.spark.query.sql import register
-    from skytide.spark.query.stream import stream
     from skytide.spark.scaling import Scaler, autoscale
-    from skytide.spark.sinks.sinks import SideSink, Sink
+    from skytide.spark.sinks.base import SideSink, Sink, SinkFunction
     from skytide.spark.sources.workload import workload
 
 __version__ = "0.1.0"
@@ -35,12 +36,15 @@ __all__ = [
     "InvalidInput",
     "KeyedOperator",
     "Mergeable",
+    "Parallelism",
     "Profile",
     "Query",
     "Run",
     "Scaler",
     "SideSink",
+    "Sides",
     "Sink",
+    "SinkFunction",
     "SkytideError",
     "apply",
     "autoscale",
@@ -67,17 +71,18 @@ _HOMES = {
     "keyed": "KeyedOperator",
     "queries": "Mergeable Query collect diff high low",
     "spark.fleet": "Fleet fleet",
-    "spark.query.continuous": "ContinuousQuery",
-    "spark.query.dataframe": "apply k_dominant levels skyband skyline top_delta top_k",
-    "spark.query.run": "Run",
-    "spark.query.sql": "register",
-    "spark.query.stream": "stream",
+    "spark.api.query": "ContinuousQuery",
+    "spark.api.dataframe": "apply k_dominant levels skyband skyline top_delta top_k",
+    "spark.api.run": "Run",
+    "spark.api.sql": "register",
+    "spark.api.stream": "stream",
     "spark.scaling": "Scaler autoscale",
-    "spark.sinks.sinks": "SideSink Sink",
+    "spark.api.options": "Parallelism Sides",
+    "spark.sinks.base": "SideSink Sink SinkFunction",
     "spark.sources.workload": "workload",
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names.split()}
-NAMESPACES = ("controllers", "queries", "slacks", "testing", "typing")
+NAMESPACES = ("controllers", "queries", "sinks", "slacks", "testing", "typing")
 
 _NOW_IN = {
     "controllers": "Controller Fuzzy GlobalThresholds LocalThresholds Mpc Sarsa Static",

@@ -5,9 +5,9 @@ from skytide.loop.cycle import Cycle
 from skytide.records import Status, WindowRow
 from skytide.records.fleet import FleetStatus, SplitStatus
 from skytide.routing import Splitting
-from skytide.spark.query.aggregated import AggregatedFrame
-from skytide.spark.query.keyed import Keyed, KeyedWindowed
-from skytide.spark.query.stream import Stream, Windowed
+from skytide.spark.api.chain import AggregatedFrame
+from skytide.spark.api.keyed import Keyed, KeyedWindowed
+from skytide.spark.api.stream import Stream, Windowed
 from skytide.spark.scaling import History, ScalerStatus, ScalingEvent
 from skytide.spark.sources.workload import WorkloadStream
 from skytide.windows import Duration

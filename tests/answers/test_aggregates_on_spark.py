@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 import skytide
 from skytide import InvalidInput
-from skytide.spark.query.stream import Windowed
+from skytide.spark.api.stream import Windowed
 
 NUMBER = ("count", "sum", "avg", "min", "max")
 ORDERED = ("count", "min", "max")

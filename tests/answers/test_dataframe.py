@@ -15,7 +15,7 @@ from support import reference
 import skytide
 from skytide import InvalidInput, diff, high, low
 from skytide.queries import KDominant, Levels, Query, Skyband, Skyline, TopDelta, TopK
-from skytide.spark.query import dataframe
+from skytide.spark.api import dataframe
 
 ROWS = 3_000
 

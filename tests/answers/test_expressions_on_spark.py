@@ -198,7 +198,7 @@ def test_names_follow_the_function_and_the_column(rows: DataFrame) -> None:
 
 
 def test_equal_aggregates_are_kept_once(spark: SparkSession, rows: DataFrame) -> None:
-    from skytide.spark.query.aggregates import aggregate_of
+    from skytide.spark.api.aggregates import aggregate_of
 
     query = aggregate_of(rows, ["sum(size) / count(*) AS a", "sum(size) * 2 AS b", "sum(size)"], ("g",), "ts")
     assert [measure.text for measure in query.measures] == ["sum(size)", "count(*)"]

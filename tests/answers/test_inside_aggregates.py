@@ -8,7 +8,7 @@ from pyspark.sql import functions as F
 
 import skytide
 from skytide import InvalidInput
-from skytide.spark.query.aggregates import aggregate_of
+from skytide.spark.api.aggregates import aggregate_of
 
 TEXTS = [
     "sum(aggregate(items, 0D, (a, b) -> a - b))",

@@ -8,11 +8,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.dataset as ds
 import pytest
 
 from skytide.errors import InvalidInput, SkytideError
 from skytide.lateness import FixedSlack
 from skytide.queries import Aggregate, Measure, Query, Skyline, TopK, high, low
+from skytide.spark.sinks.base import Promise, Sink, Staged
+from skytide.spark.sinks.parquet import Parquet
 from skytide.testing import ManualClock, Outputs, Runner, run
 
 HOTELS = [
@@ -214,6 +217,37 @@ def test_a_batch_that_a_sink_failed_on_is_repeated_with_the_same_results() -> No
         runner.restart()
         assert prices(runner.feed(HOTELS[:1])) == [50, 60]  # decided by the first try
         assert sink.kept == before
+
+
+class Kept(Sink):
+    """A sink that stages by itself."""
+
+    promise: Promise = "exactly once"
+
+    def __init__(self) -> None:
+        self.staged: dict[str, pa.Table] = {}
+        self.batches: dict[int, list[Any]] = {}
+
+    def stage(self, rows: pa.Table, sequence: int, part: int) -> str:
+        self.staged[f"{sequence}-{part}"] = rows
+        return f"{sequence}-{part}"
+
+    def publish(self, sequence: int, staged: Staged) -> None:
+        self.batches[sequence] = [row for name in staged.names for row in self.staged[name].to_pylist()]
+
+
+@pytest.mark.parametrize("keys", [(), "user"])
+def test_a_sink_gets_what_came_out(keys: Any) -> None:
+    sink = Kept()
+    best = TopK(high("amount"), k=1)
+    found = run(best, PAID[:4], PAID[4:], keys=keys, window="2 s", slack=FixedSlack(0), sink=sink).results.to_pylist()
+    assert len(sink.batches) == 3 and len(found) == 4 * (1 + len(keys) // 4)
+    assert [row for number in sorted(sink.batches) for row in sink.batches[number]] == found
+
+
+def test_a_folder_gets_what_came_out(tmp_path: Any) -> None:
+    found = run(BEST, HOTELS, window="10 s", sink=Parquet(tmp_path / "out")).results
+    assert ds.dataset(tmp_path / "out").to_table()["price"].to_pylist() == found["price"].to_pylist() == [50, 60, 90]
 
 
 def test_what_an_operator_raises_names_the_key() -> None:

@@ -11,9 +11,7 @@ import pytest
 import skytide
 from skytide.errors import InvalidInput, limits
 from skytide.queries import QUERIES, Query, Queryable, high, low
-from skytide.spark.query.aggregated import AggregatedQuery
-from skytide.spark.query.keyed import KeyedQuery
-from skytide.spark.query.sql import built
+from skytide.spark.api.sql import built
 
 PACKAGE = Path(skytide.__file__).parent
 CHECKS = {
@@ -45,16 +43,23 @@ def test_a_query_has_the_same_arguments_everywhere(name: str) -> None:
     assert list(function.parameters.values())[1:] == declared and next(iter(function.parameters)) == "df"
     about_rows = "df\n    The rows: a DataFrame that does not stream.\n"
     assert getattr(skytide, name).__doc__.replace(about_rows, "") == inspect.cleandoc(getattr(Queryable, name).__doc__)
-    for kind in (skytide.typing.Windowed, skytide.typing.KeyedWindowed, AggregatedQuery, skytide.typing.AggregatedFrame):
+    for kind in (skytide.typing.Windowed, skytide.typing.KeyedWindowed, skytide.ContinuousQuery, skytide.typing.AggregatedFrame):
         assert getattr(kind, name) is getattr(Queryable, name)
 
 
-def test_operators_on_keys_start_as_other_queries_do() -> None:
+def test_arguments_of_a_start_are_the_same_one_by_one_and_as_objects() -> None:
     start = inspect.signature(skytide.ContinuousQuery.start).parameters
-    keyed = inspect.signature(KeyedQuery.start).parameters
-    levels = {"splitting", "pane_slots", "window_slots"}
-    assert set(keyed) == set(start) - levels | {"slots"}
-    assert all(str(keyed[name]) == str(start[name]) for name in set(start) - levels)
+    for group in (skytide.Sides, skytide.Parallelism):
+        given = inspect.signature(group).parameters
+        assert all(str(start[name].annotation) == str(given[name].annotation) for name in given) and set(given) < set(start)
+    table = inspect.signature(skytide.ContinuousQuery.to_table).parameters
+    assert all(str(table[name]) == str(start[name]) for name in set(table) & set(start) - {"self"})
+
+
+@pytest.mark.parametrize("old", ["AggregatedKeys", "AggregatedQuery", "KeyedQuery"])
+def test_queries_of_all_kinds_are_one_class(old: str) -> None:
+    with pytest.warns(DeprecationWarning, match="ContinuousQuery"):
+        assert getattr(skytide, old) is skytide.ContinuousQuery
 
 
 class Built(Queryable[Query]):

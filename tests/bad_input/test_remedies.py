@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from support import keyed
-from support.engine import InProcess, Outputs, plan_of
+from support.engine import InProcess, Outputs, Plan, plan_of
 from support.remedies import BAD, WINDOWS, Data, Row, by_window, found_in, goes_on, rows_of, stream, until_it_ends
 
 from skytide.errors import InvalidInput, SkytideError
@@ -21,7 +21,7 @@ from skytide.keyed import AggregateAnswer, CountWindows, Operator, OperatorAnswe
 from skytide.keyed.tagged import OfEachKey
 from skytide.lateness import FixedSlack
 from skytide.queries import Aggregate, Measure, Over, Query, Skyline, TopK, high
-from skytide.spark.engine.engine import Engine, Plan
+from skytide.spark.engine.engine import Engine
 
 
 def changed(data: Data, change: Callable[[Row], Row | None]) -> Data:
@@ -46,15 +46,15 @@ def best(rows: list[Row]) -> set[tuple[int]]:
 @pytest.mark.parametrize("remedy", ["drop", "worst", "invalid="])
 def test_values_that_cannot_be_compared(tmp_path: Path, value: float | None, remedy: str) -> None:
     data, out, query = stream(b=value), Outputs(), Skyline(high("b"))
-    plan = replace(plan_of(query, str(tmp_path), WINDOWS, FixedSlack(0)), invalid_wanted=False)
+    plan = plan_of(query, str(tmp_path), WINDOWS, FixedSlack(0)).but(invalid_wanted=False)
     at = until_it_ends(
         plan, out, data, r'pass nulls="drop" to leave such rows out, or nulls="worst" to rank them last', InvalidInput
     )
     if remedy == "invalid=":
-        goes_on(replace(plan, invalid_wanted=True), out, data, at)
+        goes_on(plan.but(invalid_wanted=True), out, data, at)
         assert {row["id"] for row in out.invalid.rows()} == set(BAD)
     else:
-        goes_on(replace(plan, query=replace(query, nulls=remedy)), out, data, at)  # type: ignore[arg-type]
+        goes_on(plan.but(query=replace(query, nulls=remedy)), out, data, at)  # type: ignore[arg-type]
     rows = [row for row in rows_of(data) if remedy == "worst" or not is_missing(row["b"])]
     assert found_in(out, "id") == by_window(rows, best)
 
@@ -66,7 +66,7 @@ def test_answers_that_cannot_be_compared(tmp_path: Path, remedy: Any) -> None:
     highest = Aggregate((Measure.parse("max(b) AS highest"), Measure.parse("count(*) AS n")))
     plan = plan_of(Over(highest, TopK(high("highest"), k=1)), str(tmp_path), WINDOWS, FixedSlack(0))
     at = until_it_ends(plan, out, data, 'nulls="worst" to rank them last', InvalidInput)
-    goes_on(replace(plan, query=Over(highest, TopK(high("highest"), k=1, nulls=remedy))), out, data, at)
+    goes_on(plan.but(query=Over(highest, TopK(high("highest"), k=1, nulls=remedy))), out, data, at)
 
     def answer(rows: list[Row]) -> set[tuple[Any, int]]:
         values = [row["b"] for row in rows if row["b"] is not None]
@@ -122,7 +122,7 @@ def totals(data: Data) -> set[tuple[int, int]]:
 
 
 def keyed_plan(folder: Path, operator: Any) -> Plan:
-    return replace(keyed.plan_of(keyed.step(operator=Operator(operator)), str(folder), FixedSlack(0)), invalid_wanted=False)
+    return keyed.plan_of(keyed.step(operator=Operator(operator)), str(folder), FixedSlack(0)).but(invalid_wanted=False)
 
 
 @pytest.mark.parametrize(
@@ -147,12 +147,12 @@ def test_operators_are_mended(tmp_path: Path, own: Any, flaw: str, says: str, mo
 
 def test_an_upgrade_is_mended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data, out = stream(), Outputs()
-    engine = Engine(keyed_plan(tmp_path, Upgrading()), out.sinks)
+    engine = Engine(*keyed_plan(tmp_path, Upgrading()), out.sinks)
     for number in (0, 1):
         engine.run_batch(InProcess(), data[number], number)
     monkeypatch.setattr(Upgrading, "version", 2, raising=False)
     monkeypatch.setattr(Upgrading, "flaw", "upgrade")
-    engine = Engine(keyed_plan(tmp_path, Upgrading()), out.sinks)
+    engine = Engine(*keyed_plan(tmp_path, Upgrading()), out.sinks)
     with pytest.raises(SkytideError, match="upgrade of Upgrading from version 1 raised ZeroDivisionError: no such state"):
         engine.run_batch(InProcess(), data[2], 2)
     monkeypatch.setattr(Upgrading, "flaw", "")
@@ -215,7 +215,7 @@ def test_a_sum_of_a_key_that_overflows(tmp_path: Path) -> None:
     def plan(measure: str) -> Plan:
         query = Aggregate((Measure.parse(f"{measure}(id) AS total"),), time="ts")
         made = keyed.plan_of(keyed.step(CountWindows(2, 2), AggregateAnswer(query)), str(tmp_path), FixedSlack(0))
-        return replace(made, known_as=query.identity().of_keys(("a",)))
+        return made.but(identity=query.identity().of_keys(("a",)))
 
     at = until_it_ends(plan("sum"), out, data, r"write try_sum\(id\), which is NULL there", InvalidInput)
     goes_on(plan("try_sum"), out, data, at)
@@ -237,11 +237,11 @@ def test_rows_without_a_key(tmp_path: Path, kind: str, remedy: str) -> None:
     data, out = stream(a=None), Outputs()
     query: Query = OfEachKey.of(Aggregate((Measure.parse("sum(id) AS total"),), keys=("a",), time="ts"))
     plan = keyed_plan(tmp_path, Running()) if kind == "operator" else plan_of(query, str(tmp_path), WINDOWS, FixedSlack(0))
-    plan = replace(plan, invalid_wanted=False)
+    plan = plan.but(invalid_wanted=False)
     says = r"a NULL is not a key; filter them out, replace them with coalesce\(\.\.\.\), or put them aside with invalid="
     at = until_it_ends(plan, out, data, says, InvalidInput)
     after = changed(data, KEY_REMEDIES[remedy])
-    goes_on(replace(plan, invalid_wanted=remedy == "invalid="), out, after, at)
+    goes_on(plan.but(invalid_wanted=remedy == "invalid="), out, after, at)
     assert {row["id"] for row in out.invalid.rows()} == (set(BAD) if remedy == "invalid=" else set())
     valid = changed(after, KEY_REMEDIES["filter"])
     if kind == "operator":

@@ -24,18 +24,18 @@ FOLLOWED = {
     "queries/columns:without_missing": (ROWS, "test_values_that_cannot_be_compared"),
     "queries/sums:overflows": (ROWS, "test_a_sum_of_a_key_that_overflows"),
     "spark/checkpoint/owner:taken_over": (CHECKPOINTS, "test_a_checkpoint_that_another_query_took_over"),
-    "spark/checkpoint/spark_notes:SparkNotes.check": (
+    "spark/checkpoint/spark_logs:SparkLogs.check": (
         "exactly_once/test_back.py",
         "test_going_back_before_what_spark_put_together_is_refused_if_that_loses_files",
     ),
     "spark/checkpoint/store:Store._fall_back": (CHECKPOINTS, "test_manifests_that_cannot_be_read"),
     "spark/checkpoint/store:Store._load": (CHECKPOINTS, "test_manifests_that_cannot_be_read"),
     "spark/checkpoint/store:Store.before": (CHECKPOINTS, "test_notes_of_spark_that_do_not_match"),
-    "spark/sinks/outlets:check_unsent": (
+    "spark/sinks/roles:Sinks._check_unsent": (
         "exactly_once/test_changed_sinks.py",
         "test_results_that_wait_in_a_folder_are_not_left_there",
     ),
-    "spark/sinks/parquet:ParquetSink.publish": (CHECKPOINTS, "test_staged_results_that_are_gone"),
+    "spark/sinks/parquet:Parquet._show": (CHECKPOINTS, "test_staged_results_that_are_gone"),
 }
 """Where an error is made that a running query can end with, and the test that follows its remedy."""
 
@@ -77,20 +77,21 @@ AT_THE_CALL = {
     "spark/checkpoint/place:_check_executors_see",
     "spark/checkpoint/place:_check_spark_sees",
     "spark/checkpoint/place:_not_sparks",
-    "spark/checkpoint/place:_text",
+    "spark/checkpoint/place:folder_text",
     "spark/checkpoint/place:checkpoint_place",
     "spark/checkpoint/store:Store._check_owner",
-    "spark/engine/engine:Plan._check_versions",
+    "spark/engine/identity:check_versions",
     "spark/engine/identity:_another",
     "spark/engine/identity:check_same",
-    "spark/sinks/folder:OwnedFolder.check",
-    "spark/sinks/folder:OwnedFolder.claim",
-    "spark/sinks/folder:_refuse_copies",
+    "spark/checkpoint/folder:OwnedFolder.check",
+    "spark/checkpoint/folder:OwnedFolder.claim",
+    "spark/checkpoint/folder:_refuse_copies",
     "spark/sinks/parquet:codec_of",
-    "spark/sinks/sinks:MemorySink.begin",
-    "spark/sinks/sinks:side_sink_of",
-    "spark/sinks/sinks:sink_named",
-    "spark/sinks/sinks:sink_of",
+    "spark/sinks/base:needed_path",
+    "spark/sinks/base:refuse_ignored",
+    "spark/sinks/memory:Memory.open",
+    "spark/sinks/registry:side_sink_of",
+    "spark/sinks/registry:sink_of",
 }
 """Where errors are made that no running query ends with: they refuse a call, a start or a command, or a wrong use inside skytide."""
 

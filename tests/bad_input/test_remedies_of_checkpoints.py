@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow.dataset as ds
 import pytest
-from support.engine import InProcess, Outputs, micros, plan_of
+from support.engine import InProcess, Outputs, Plan, micros, plan_of
 from support.remedies import WINDOWS, Row, by_window, found_in, goes_on, rows_of, stream, until_it_ends
 
 from skytide.errors import SkytideError
@@ -16,9 +16,10 @@ from skytide.lateness import FixedSlack
 from skytide.queries import Aggregate, Measure
 from skytide.spark.checkpoint import Store
 from skytide.spark.checkpoint.back import go_back
-from skytide.spark.engine.engine import Engine, Plan
-from skytide.spark.sinks.outlets import Sinks
-from skytide.spark.sinks.parquet import ParquetSink
+from skytide.spark.engine.engine import Engine
+from skytide.spark.sinks.function import Function
+from skytide.spark.sinks.parquet import Parquet
+from skytide.spark.sinks.roles import Sinks
 
 QUERY = Aggregate((Measure.parse("sum(id) AS total"), Measure.parse("count(*) AS n")))
 DATA = stream()
@@ -36,7 +37,7 @@ EXPECTED = by_window(rows_of(DATA), answer)
 
 
 def run(folder: Path, out: Outputs, batches: range) -> Engine:
-    engine = Engine(plan_in(folder), out.sinks)
+    engine = Engine(*plan_in(folder), out.sinks)
     for number in batches:
         engine.run_batch(InProcess(), DATA[number], number)
     return engine
@@ -56,7 +57,7 @@ class Failing:
 
 def test_a_sink_that_raises_is_mended(tmp_path: Path) -> None:
     out = Outputs()
-    kept, out.sinks = out.sinks, replace(out.sinks, results=Failing(out.results))
+    kept, out.sinks = out.sinks, replace(out.sinks, results=Function(Failing(out.results)))
     at = until_it_ends(plan_in(tmp_path), out, DATA, "the database is away", ConnectionError)
     out.sinks = kept
     goes_on(plan_in(tmp_path), out, DATA, at)
@@ -87,14 +88,13 @@ def test_a_disk_without_space_is_given_some(tmp_path: Path, most_bytes: int) -> 
 def test_staged_results_that_are_gone(tmp_path: Path, remedy: str, at: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also those of the first batch, before which there is no state."""
     data = DATA if at else [[*DATA[0], *DATA[1]], *DATA[2:]]
-    sink = ParquetSink(tmp_path / "out")
+    sink = Parquet(tmp_path / "out")
     sinks, plan = Sinks(sink), plan_in(tmp_path)
-    engine = Engine(plan, sinks)
+    engine = Engine(*plan, sinks)
     for number in range(at):
         engine.run_batch(InProcess(), data[number], number)
     with monkeypatch.context() as patch, pytest.raises(ConnectionError):
-        patch.setattr(sink, "publish", Failing(None))
-        sink.publish.fails_at = 0  # type: ignore[attr-defined]
+        patch.setattr(sink, "publish", lambda sequence, staged: Failing(None)(staged, sequence + 2))
         engine.run_batch(InProcess(), data[at], at)
     plan.store.release()
     (staged,) = plan.store.latest().output.results
@@ -102,13 +102,13 @@ def test_staged_results_that_are_gone(tmp_path: Path, remedy: str, at: int, monk
     plan = plan_in(tmp_path)
     says = rf"the unpublished results of batch number {at} are gone; restore them, or go back with `skytide checkpoint back`"
     with pytest.raises(SkytideError, match=says):
-        Engine(plan, sinks).run_batch(InProcess(), data[at], at)
+        Engine(*plan, sinks).run_batch(InProcess(), data[at], at)
     plan.store.release()
     if remedy == "restore":
         shutil.move(tmp_path / "aside", tmp_path / "out" / staged)
     else:
         go_back(tmp_path, at - 1)
-    engine = Engine(plan_in(tmp_path), sinks)
+    engine = Engine(*plan_in(tmp_path), sinks)
     for number in range(at, len(data)):
         engine.run_batch(InProcess(), data[number], number)
     engine.flush(InProcess())
@@ -139,17 +139,17 @@ def test_notes_of_spark_that_do_not_match(tmp_path: Path, batch: int, back: int 
     out = Outputs()
     out.sinks = Sinks(out.results)  # how late a window was is another number if its batch is done again
     if back is None:
-        run(tmp_path, out, range(3)).plan.store.release()
+        run(tmp_path, out, range(3)).store.release()
         shutil.copytree(tmp_path / "skytide", tmp_path / "copy")
-        run(tmp_path, out, range(3, 4)).plan.store.release()
+        run(tmp_path, out, range(3, 4)).store.release()
         shutil.copytree(tmp_path / "skytide", tmp_path / "whole")
         shutil.rmtree(tmp_path / "skytide")
         shutil.move(tmp_path / "copy", tmp_path / "skytide")
     else:
-        run(tmp_path, out, range(4)).plan.store.release()
+        run(tmp_path, out, range(4)).store.release()
     plan = plan_in(tmp_path)
     with pytest.raises(SkytideError, match=f"but Spark continues with batch {batch}; .*restore the whole .* take both back"):
-        Engine(plan, out.sinks).run_batch(InProcess(), DATA[batch], batch)
+        Engine(*plan, out.sinks).run_batch(InProcess(), DATA[batch], batch)
     plan.store.release()
     if back is None:
         shutil.rmtree(tmp_path / "skytide")
@@ -163,14 +163,14 @@ def test_notes_of_spark_that_do_not_match(tmp_path: Path, batch: int, back: int 
 @pytest.mark.parametrize("damage", ["all damaged", "another version"])
 def test_manifests_that_cannot_be_read(tmp_path: Path, damage: str) -> None:
     out = Outputs()
-    run(tmp_path, out, range(3)).plan.store.release()
+    run(tmp_path, out, range(3)).store.release()
     Store(f"{tmp_path}/skytide").files.delete(f"manifests/{0:012}.json")  # as if there had been more batches than are kept
     shutil.copytree(tmp_path / "skytide", tmp_path / "copy")
     for manifest in (tmp_path / "skytide" / "manifests").glob("*.json"):
         manifest.write_text('{"format": 99}\n' if damage == "another version" else "garbage")
     says = "restore the checkpoint folder from a copy" if damage == "all damaged" else "continue with that version"
     with pytest.raises(SkytideError, match=says):
-        Engine(plan_in(tmp_path), out.sinks)
+        Engine(*plan_in(tmp_path), out.sinks)
     shutil.rmtree(tmp_path / "skytide")
     shutil.move(tmp_path / "copy", tmp_path / "skytide")
     goes_on(plan_in(tmp_path), out, DATA, 3)

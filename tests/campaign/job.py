@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 import skytide
 from campaign import cases, inputs, operators, sinks
 from campaign.drawing import draw
-from skytide.spark.query.continuous import ContinuousQuery
+from skytide.spark.api.query import ContinuousQuery
 from skytide.spark.session.local import local_session
 
 SIDES = ("late", "windows", "invalid")

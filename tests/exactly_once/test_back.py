@@ -14,7 +14,7 @@ from skytide.batch import State
 from skytide.cli import main
 from skytide.errors import InvalidInput, SkytideError
 from skytide.lateness import StreamClock
-from skytide.spark.checkpoint import Files, SparkNotes, Store, fresh_name
+from skytide.spark.checkpoint import Files, SparkLogs, Store, fresh_name
 from skytide.spark.checkpoint.back import go_back, states_of
 from skytide.spark.checkpoint.owner import IN_USE
 from skytide.spark.fleet.batch_log import NO_BATCH, InlineBatchLog
@@ -148,7 +148,7 @@ def test_a_damaged_manifest_takes_sparks_notes_back_so_that_the_batch_is_repeate
     checkpoint_in(tmp_path, 8)
     (tmp_path / "skytide" / "manifests" / f"{7:012}.json").write_text("garbage")
     store = Store(f"{tmp_path}/skytide")
-    store.take_over(SparkNotes(Files(tmp_path / "spark")))
+    store.take_over(SparkLogs(Files(tmp_path / "spark")))
     assert store.latest().batch == 6 and store.before(7).batch == 6
     assert notes_in(tmp_path) == {"commits": with_checksums(6), "offsets": with_checksums(7), "sources/0": with_checksums(7)}
 
@@ -157,7 +157,7 @@ def test_a_damaged_first_manifest_starts_anew(tmp_path: Path) -> None:
     checkpoint_in(tmp_path, 1)
     (tmp_path / "skytide" / "manifests" / f"{0:012}.json").write_text("")
     store = Store(f"{tmp_path}/skytide")
-    store.take_over(SparkNotes(Files(tmp_path / "spark")))
+    store.take_over(SparkLogs(Files(tmp_path / "spark")))
     assert store.latest() == State() and notes_in(tmp_path) == {
         "commits": [],
         "offsets": with_checksums(0),

@@ -9,10 +9,10 @@ from support.back import BATCHES, Query
 from skytide.cli import main
 from skytide.spark.checkpoint import Store
 from skytide.spark.checkpoint.back import go_back
-from skytide.spark.sinks.folder import OwnedFolder
-from skytide.spark.sinks.outlets import Sinks
-from skytide.spark.sinks.parquet import ParquetSink
-from skytide.spark.sinks.sinks import FormatSink
+from skytide.spark.checkpoint.folder import OwnedFolder
+from skytide.spark.sinks.format import Format
+from skytide.spark.sinks.parquet import Parquet
+from skytide.spark.sinks.roles import Sinks
 
 
 def test_other_borders_of_batches_after_going_back_give_each_window_once(tmp_path: Path) -> None:
@@ -70,14 +70,14 @@ def test_what_may_come_twice_is_said(tmp_path: Path, capsys: pytest.CaptureFixtu
 def test_sinks_of_earlier_starts_stay_noted_and_options_are_not(tmp_path: Path) -> None:
     query = Query(tmp_path)
     query.run(*BATCHES[:2])
-    query.results = ParquetSink(tmp_path / "moved")
+    query.results = Parquet(tmp_path / "moved")
     query.run(*BATCHES[2:])
     noted = json.loads((query.checkpoint / "skytide" / "sinks.json").read_text())
     assert [(sink["role"], Path(sink["uri"]).name) for sink in noted if sink["role"] == "results"] == [
         ("results", "out"),
         ("results", "moved"),
     ]
-    kafka = Sinks(FormatSink("kafka", "kafka://me:pw@host", {"kafka.sasl.jaas.config": "pw"}))
+    kafka = Sinks(Format("kafka", "kafka://me:pw@host", {"kafka.sasl.jaas.config": "pw"}))
     assert [str(sink) for sink in kafka.notes()] == ["results (format kafka)"]
 
 

@@ -14,9 +14,9 @@ from skytide.errors import InvalidInput
 from skytide.lateness import FixedSlack
 from skytide.queries import Aggregate, Measure
 from skytide.spark.engine.engine import Engine
-from skytide.spark.sinks.folder import claim_all
-from skytide.spark.sinks.outlets import Sinks
-from skytide.spark.sinks.parquet import ParquetSink
+from skytide.spark.sinks.base import Staged
+from skytide.spark.sinks.parquet import Parquet
+from skytide.spark.sinks.roles import Sinks
 
 QUERY = Aggregate((Measure.parse("sum(id) AS total"), Measure.parse("count(*) AS n")))
 DATA = stream()
@@ -24,15 +24,15 @@ EXPECTED = by_window(rows_of(DATA), lambda rows: (sum(row["id"] for row in rows)
 CUT = 2
 
 
-class CutOff(ParquetSink):
+class CutOff(Parquet):
     """A sink whose process dies before or after it has published a batch."""
 
     published = False
 
-    def publish(self, staged: tuple[str, ...], number: int) -> None:
-        if number < CUT or self.published:
-            super().publish(staged, number)
-        if number >= CUT:
+    def publish(self, sequence: int, staged: Staged) -> None:
+        if sequence < CUT or self.published:
+            super().publish(sequence, staged)
+        if sequence >= CUT:
             raise ConnectionError("cut off")
 
 
@@ -49,8 +49,7 @@ def run(folder: Path, results: Any, batches: range, flush: bool = False) -> None
     """Start, run batches, and stop."""
     plan = plan_of(QUERY, f"{folder}/skytide", WINDOWS, FixedSlack(0))
     try:
-        claim_all([results], plan.store.identity(), plan.store.checkpoint)
-        engine = Engine(plan, Sinks(results))
+        engine = Engine(*plan, Sinks(results))
         for number in batches:
             engine.run_batch(InProcess(), DATA[number], number)
         if flush:
@@ -75,14 +74,14 @@ def test_results_that_wait_in_a_folder_are_not_left_there(tmp_path: Path, publis
     cut_off.published = published
     with pytest.raises(ConnectionError):
         run(tmp_path, cut_off, range(CUT + 1))
-    sink: Any = Collected() if other == "function" else ParquetSink(tmp_path / "other")
+    sink: Any = Collected() if other == "function" else Parquet(tmp_path / "other")
     for _ in range(2):  # a start that was refused has changed nothing
         with pytest.raises(InvalidInput, match=f"batch number {CUT} was cut off, .* in file://{tmp_path}/out") as refused:
             run(tmp_path, sink, range(0))
     first = CUT
     if remedy == "the old sink":
         assert 'start once more with the sink "parquet" and that path' in refused.value.remedy
-        run(tmp_path, ParquetSink(tmp_path / "out"), range(CUT, CUT + 1))
+        run(tmp_path, Parquet(tmp_path / "out"), range(CUT, CUT + 1))
         first = CUT + 1
     else:
         (command,) = re.findall("`skytide (.*)`", refused.value.remedy)
@@ -96,22 +95,22 @@ def test_a_folder_that_was_moved_has_its_results_with_it(tmp_path: Path) -> None
     with pytest.raises(ConnectionError):
         run(tmp_path, CutOff(tmp_path / "out"), range(CUT + 1))
     (tmp_path / "out").rename(tmp_path / "moved")
-    run(tmp_path, ParquetSink(tmp_path / "moved"), range(CUT, len(DATA)), flush=True)
+    run(tmp_path, Parquet(tmp_path / "moved"), range(CUT, len(DATA)), flush=True)
     assert found(in_folder(tmp_path / "moved")) == sorted(EXPECTED.items())
 
 
 def test_the_old_sink_is_the_one_of_the_latest_start(tmp_path: Path) -> None:
-    run(tmp_path, ParquetSink(tmp_path / "out"), range(1))
-    run(tmp_path, ParquetSink(tmp_path / "second"), range(1, CUT))
+    run(tmp_path, Parquet(tmp_path / "out"), range(1))
+    run(tmp_path, Parquet(tmp_path / "second"), range(1, CUT))
     with pytest.raises(ConnectionError):
         run(tmp_path, CutOff(tmp_path / "out"), range(CUT, CUT + 1))
     with pytest.raises(InvalidInput, match=f"in file://{tmp_path}/out\\b"):
-        run(tmp_path, ParquetSink(tmp_path / "second"), range(0))
+        run(tmp_path, Parquet(tmp_path / "second"), range(0))
 
 
 def test_a_folder_gets_what_a_function_did_not(tmp_path: Path) -> None:
     function = Refusing()
     with pytest.raises(ConnectionError):
         run(tmp_path, function, range(CUT + 1))
-    run(tmp_path, ParquetSink(tmp_path / "out"), range(CUT, len(DATA)), flush=True)
+    run(tmp_path, Parquet(tmp_path / "out"), range(CUT, len(DATA)), flush=True)
     assert found(function.rows() + in_folder(tmp_path / "out")) == sorted(EXPECTED.items())

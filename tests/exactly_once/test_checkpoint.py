@@ -16,14 +16,16 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet
 import pytest
+from support.engine import InProcess
 from support.s3_server import BUCKET, s3_server
 
 from skytide.batch import State
 from skytide.errors import InvalidInput, SkytideError
 from skytide.spark.checkpoint import KEPT, Files, Store, fresh_name, sequence_of
+from skytide.spark.checkpoint.folder import OwnedFolder, check_all
 from skytide.spark.checkpoint.store import SWEEP_EVERY
-from skytide.spark.sinks.folder import claim_all
-from skytide.spark.sinks.parquet import ParquetSink
+from skytide.spark.sinks.base import Staged
+from skytide.spark.sinks.parquet import Parquet
 
 TABLE = pa.table({"a": [1, 2, 3]})
 
@@ -313,8 +315,11 @@ class TestStore:
 
 class TestParquetSink:
     @pytest.fixture
-    def sink(self, files: Files) -> ParquetSink:
-        return ParquetSink(files.uri, files.options)
+    def sink(self, files: Files) -> Parquet:
+        return Parquet(files.uri, options=files.options)
+
+    def staged(self, *names: str, small: pa.Table | None = None) -> Staged:
+        return Staged(TABLE.schema, InProcess(), Files("/nowhere"), names, small)
 
     def rows(self, files: Files) -> list[int]:
         """What a reader sees: all of the folder but names with an underscore or a dot at their head."""
@@ -323,83 +328,85 @@ class TestParquetSink:
             data += [pa.parquet.read_table(pa.BufferReader(files.read(name)))["a"].to_pylist() for name in files.names(folder)]
         return sorted(value for part in data for value in part)
 
-    def test_readers_see_what_is_published_and_nothing_else(self, sink: ParquetSink) -> None:
-        staged = sink.stage(TABLE, 3)
-        assert self.rows(sink.files) == []
-        sink.publish((staged,), 3)
-        assert self.rows(sink.files) == [1, 2, 3]
-        sink.publish((staged,), 3)  # again, after a crash
-        assert self.rows(sink.files) == [1, 2, 3]
-        assert sink.files.names("batch=3") == ["batch=3/part-00000.parquet"]
+    def test_readers_see_what_is_published_and_nothing_else(self, sink: Parquet) -> None:
+        staged = sink.stage(TABLE, 3, 0)
+        assert self.rows(sink.owned.files) == []
+        sink.publish(3, self.staged(staged))
+        assert self.rows(sink.owned.files) == [1, 2, 3]
+        sink.publish(3, self.staged(staged))  # again, after a crash
+        assert self.rows(sink.owned.files) == [1, 2, 3]
+        assert sink.owned.files.names("batch=3") == ["batch=3/part-00000.parquet"]
 
-    def test_a_task_that_was_given_up_changes_nothing_when_it_writes_late(self, sink: ParquetSink) -> None:
-        sink.publish((sink.stage(TABLE, 0),), 0)
+    def test_a_task_that_was_given_up_changes_nothing_when_it_writes_late(self, sink: Parquet) -> None:
+        sink.publish(0, self.staged(sink.stage(TABLE, 0, 0)))
         orphan = pickle.loads(pickle.dumps(sink))
-        orphan.stage(pa.table({"a": [7]}), 0)
-        assert self.rows(sink.files) == [1, 2, 3]
-        sink.clean(1)
-        assert sink.files.names("_skytide") == [] and self.rows(sink.files) == [1, 2, 3]
+        orphan.stage(pa.table({"a": [7]}), 0, 0)
+        assert self.rows(sink.owned.files) == [1, 2, 3]
+        sink.publish(1, self.staged())
+        assert sink.owned.files.names("_skytide") == [] and self.rows(sink.owned.files) == [1, 2, 3]
 
-    def test_a_number_that_comes_again_takes_the_place_of_the_first(self, sink: ParquetSink) -> None:
-        sink.write(TABLE, 0)
-        sink.write(pa.table({"a": [7]}), 0)
-        sink.write(pa.table({"a": [8]}), 1)
-        assert self.rows(sink.files) == [7, 8]
-        sink.clear(1)
-        sink.clear(2)
-        assert self.rows(sink.files) == [7]
+    def test_a_number_that_comes_again_takes_the_place_of_the_first(self, sink: Parquet) -> None:
+        sink.publish(0, self.staged(small=TABLE))
+        sink.publish(0, self.staged(small=pa.table({"a": [7]})))
+        sink.publish(1, self.staged(small=pa.table({"a": [8]})))
+        assert self.rows(sink.owned.files) == [7, 8]
+        sink.publish(1, self.staged())
+        sink.publish(2, self.staged())
+        assert self.rows(sink.owned.files) == [7]
 
-    def test_what_was_never_published_and_is_gone_is_not_taken_for_published(self, sink: ParquetSink) -> None:
+    def test_what_was_never_published_and_is_gone_is_not_taken_for_published(self, sink: Parquet) -> None:
         with pytest.raises(SkytideError, match="unpublished results of batch number"):
-            sink.publish((fresh_name("_skytide", 5, kind="parquet"),), 5)
+            sink.publish(5, self.staged(fresh_name("_skytide", 5, kind="parquet")))
 
-    def test_only_older_leftovers_of_ours_are_cleaned(self, sink: ParquetSink) -> None:
-        sink.claim("one", "ck")
-        kept = [sink.stage(TABLE, 4), "_skytide/notes.txt", "_skytide/owner.json"]
-        sink.files.put(kept[1], b"")
-        sink.stage(TABLE, 3)
-        sink.clean(4)
-        assert sorted(sink.files.names("_skytide")) == sorted(kept)
+    def test_only_older_leftovers_of_ours_are_cleaned(self, sink: Parquet) -> None:
+        sink.owned.claim("one", "ck")
+        kept = [sink.stage(TABLE, 4, 0), "_skytide/notes.txt", "_skytide/owner.json"]
+        sink.owned.files.put(kept[1], b"")
+        sink.stage(TABLE, 3, 0)
+        sink.publish(4, self.staged())
+        assert sorted(sink.owned.files.names("_skytide")) == sorted(kept)
 
-    def test_a_folder_belongs_to_its_query(self, sink: ParquetSink) -> None:
-        sink.claim("one", "file:///ck")
-        sink.claim("one", "file:///ck")
-        sink.write(TABLE, 0)
-        sink.claim("one", "file:///ck")
+    def test_a_folder_belongs_to_its_query(self, sink: Parquet) -> None:
+        sink.owned.claim("one", "file:///ck")
+        sink.owned.claim("one", "file:///ck")
+        sink.publish(0, self.staged(small=TABLE))
+        sink.owned.claim("one", "file:///ck")
         with pytest.raises(InvalidInput, match="belongs to another query, with the checkpoint file:///ck; choose another folder"):
-            sink.claim("two", "file:///other")
-        assert self.rows(sink.files) == [1, 2, 3]
+            sink.owned.claim("two", "file:///other")
+        assert self.rows(sink.owned.files) == [1, 2, 3]
 
-    def test_a_folder_that_is_not_ours_is_refused_and_left_alone(self, sink: ParquetSink) -> None:
-        sink.files.put("thesis.txt", b"years of work")
+    def test_a_folder_that_is_not_ours_is_refused_and_left_alone(self, sink: Parquet) -> None:
+        sink.owned.files.put("thesis.txt", b"years of work")
         with pytest.raises(InvalidInput, match=r"not empty and not a folder of a query \(.*thesis.txt is there\); choose another"):
-            sink.claim("one", "ck")
-        assert [entry.name for entry in sink.files.entries()] == ["thesis.txt"]
+            sink.owned.claim("one", "ck")
+        assert [entry.name for entry in sink.owned.files.entries()] == ["thesis.txt"]
 
-    def test_an_owner_that_cannot_be_read_is_another(self, sink: ParquetSink) -> None:
-        sink.files.put("_skytide/owner.json", b"half")
+    def test_an_owner_that_cannot_be_read_is_another(self, sink: Parquet) -> None:
+        sink.owned.files.put("_skytide/owner.json", b"half")
         with pytest.raises(InvalidInput, match="belongs to another query"):
-            sink.claim("one", "ck")
+            sink.owned.claim("one", "ck")
 
-    def test_folders_inside_are_claimed_with_the_outer_one_or_none_is(self, sink: ParquetSink, places: Callable[[], Files]) -> None:
-        inside, strange = ParquetSink(f"{sink.path}/_late", sink.files.options), places()
+    def test_folders_inside_are_claimed_with_the_outer_one_or_none_is(self, sink: Parquet, places: Callable[[], Files]) -> None:
+        inside, strange = Parquet(f"{sink.owned.path}/_late", options=sink.owned.files.options), places()
         strange.put("x", b"")
         with pytest.raises(InvalidInput, match="not empty"):
-            claim_all([inside, sink, ParquetSink(strange.uri, strange.options)], "one", "ck")
-        claim_all([inside, sink, print, None], "two", "ck")
-        claim_all([inside, sink], "two", "ck")
+            check_all([sink.owned, inside.owned, OwnedFolder(strange.uri, strange.options)], "one", "ck")
+        for _ in range(2):
+            check_all([sink.owned, inside.owned], "two", "ck")
+            sink.owned.claim("two", "ck")
+            inside.owned.claim("two", "ck")
         with pytest.raises(InvalidInput, match="another query"):
-            inside.claim("one", "ck")
+            inside.owned.claim("one", "ck")
 
     def test_the_folder_is_one_dataset_to_arrow_at_any_time(self, tmp_path: Path) -> None:
-        sink = ParquetSink(tmp_path / "out")
-        sink.claim("one", "ck")
-        sink.write(TABLE, 0)
-        ParquetSink(tmp_path / "out" / "_windows").write(pa.table({"b": ["x"]}), 0)
-        sink.stage(pa.table({"a": [7]}), 1)
-        assert ds.dataset(sink.path, format="parquet").to_table()["a"].to_pylist() == [1, 2, 3]
+        sink = Parquet(tmp_path / "out")
+        sink.owned.claim("one", "ck")
+        sink.publish(0, self.staged(small=TABLE))
+        Parquet(tmp_path / "out" / "_windows").publish(0, self.staged(small=pa.table({"b": ["x"]})))
+        sink.stage(pa.table({"a": [7]}), 1, 0)
+        assert ds.dataset(sink.owned.path, format="parquet").to_table()["a"].to_pylist() == [1, 2, 3]
 
     def test_a_file_in_the_place_of_the_folder_is_refused(self, tmp_path: Path) -> None:
         (tmp_path / "out").write_text("a file")
         with pytest.raises(InvalidInput, match="choose a folder to write to"):
-            ParquetSink(tmp_path / "out").claim("one", "ck")
+            Parquet(tmp_path / "out").owned.claim("one", "ck")

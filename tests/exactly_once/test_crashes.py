@@ -13,14 +13,15 @@ import pyarrow as pa
 import pytest
 from support import keyed, oracle
 from support.crashes import EXACT, INPUTS, SINKS, Fuse, Lazy, Mortal, Point
-from support.engine import COLUMNS, QUERIES, Collected, Crash, InProcess, Outputs, plan_of, tuples
+from support.engine import COLUMNS, QUERIES, Collected, Crash, InProcess, Outputs, Plan, plan_of, tuples
 
 from skytide.batch import Delivery, InPlace, Sent
 from skytide.keyed import KeyedStep, Operator
 from skytide.lateness import FixedSlack
 from skytide.routing import AS, AS_PID, KEYS, PB_RR, RATE
-from skytide.spark.engine.engine import Engine, Plan
-from skytide.spark.sinks.outlets import Sinks
+from skytide.spark.engine.engine import Engine
+from skytide.spark.sinks.function import Function
+from skytide.spark.sinks.roles import Sinks
 from skytide.windows import Windows
 
 RNG = np.random.default_rng(24)
@@ -50,7 +51,7 @@ def plan_in(folder: Path, query: str, delivery: Delivery, columns: pa.Schema) ->
         return replace(plan, rules=replace(plan.rules, delivery=delivery))
     spread = {"window_slots": 2, "spreading_pays_s": 0.0} if query == "spread" else {}
     plan = plan_of(QUERIES[4 if query == "aggregate" else 0], place, Windows(600, 200), slack, delivery=delivery, **spread)
-    return replace(plan, columns=columns)
+    return plan.but(columns=columns)
 
 
 class Case(NamedTuple):
@@ -91,15 +92,15 @@ def play(case: Case, folder: Path, fuse: Fuse, jobs: Lazy | None = None) -> Foun
     results, late, windows = SINKS[case.sink](folder), Collected(), Collected()
     sinks = Sinks(
         results.sink,
-        late=lambda rows, number: late(rows.toArrow(), number),
-        windows=lambda rows, number: windows(rows.toArrow(), number),
+        late=Function(lambda rows, number: late(rows.toArrow(), number)),
+        windows=Function(lambda rows, number: windows(rows.toArrow(), number)),
     )
     jobs, left, engine = jobs or Lazy(), list(STEPS), None
     while left:
         fuse.step = left[0]
         try:
             if engine is None:
-                engine = Mortal(plan_in(folder, case.query, DELIVERIES[case.delivery], columns), sinks)
+                engine = Mortal(*plan_in(folder, case.query, DELIVERIES[case.delivery], columns), sinks)
                 engine.fuse = fuse
                 engine.finish_flush(jobs)
             if isinstance(left[0], int):
@@ -123,7 +124,7 @@ def undisturbed(query: str) -> Found:
     """Return what comes out of a plain query that does not die, which the oracle agrees with."""
     with tempfile.TemporaryDirectory() as folder:
         plan, out = plan_in(Path(folder), query, InPlace(), COLUMNS), Outputs()
-        engine = Engine(plan, out.sinks)
+        engine = Engine(*plan, out.sinks)
         for number, rows in enumerate(DATA):
             engine.run_batch(InProcess(), [rows], number)
         engine.flush(InProcess())

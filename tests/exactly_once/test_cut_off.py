@@ -10,20 +10,20 @@ from support.engine import Crash
 
 from skytide.batch import State
 from skytide.spark.checkpoint import Files, Store
-from skytide.spark.sinks.sinks import Appending
+from skytide.spark.sinks.base import Sink, Staged
 
 pytestmark = pytest.mark.usefixtures("one_minute")
 
 
-class Transactions(Appending):
+class Transactions(Sink):
     """A sink as Delta is one: it ignores a number that it has had from the same application."""
 
     def __init__(self) -> None:
-        super().__init__("transactions", {})
         self.kept: dict[tuple[str, int], pa.Table] = {}
 
-    def __call__(self, results: Any, number: int) -> None:
-        self.kept.setdefault((self.identity, number), results)
+    def publish(self, sequence: int, staged: Staged) -> None:
+        if staged:
+            self.kept.setdefault((self.identity.transactions, sequence), staged.table())
 
     def starts(self) -> list[Any]:
         return sorted(row["window_start"] for table in self.kept.values() for row in table.to_pylist())

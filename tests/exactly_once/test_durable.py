@@ -11,8 +11,8 @@ from support.engine import QUERIES, Collected, InProcess, plan_of, tuples
 from skytide.lateness import FixedSlack
 from skytide.spark.checkpoint import Files
 from skytide.spark.engine.engine import Engine
-from skytide.spark.sinks.outlets import Sinks
-from skytide.spark.sinks.parquet import ParquetSink
+from skytide.spark.sinks.parquet import Parquet
+from skytide.spark.sinks.roles import Sinks
 from skytide.windows import Windows
 
 BATCHES = tuples([[[0, 150, 290]], [[310, 420]], [[510, 520, 10]]])
@@ -53,11 +53,11 @@ class Disk:
 
 
 def engine_of(folder: Path, sinks: Sinks) -> Engine:
-    return Engine(plan_of(QUERIES[0], str(folder), Windows(100, 100), FixedSlack(0)), sinks)
+    return Engine(*plan_of(QUERIES[0], str(folder), Windows(100, 100), FixedSlack(0)), sinks)
 
 
 def test_results_and_the_note_that_they_are_out_survive_a_power_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    engine = engine_of(tmp_path / "state", Sinks(ParquetSink(tmp_path / "out")))
+    engine = engine_of(tmp_path / "state", Sinks(Parquet(tmp_path / "out")))
     engine.run_batch(InProcess(), BATCHES[0], 0)
     disk = Disk(monkeypatch, tmp_path)
     engine.run_batch(InProcess(), BATCHES[1], 1)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from support.engine import COLUMNS, InProcess, Outputs, plan_of, tuples
+from support.engine import COLUMNS, InProcess, Outputs, Plan, plan_of, tuples
 from support.queries import EXAMPLES, SCHEMA
 
 from skytide.batch import BatchRules, Keying
@@ -20,8 +20,9 @@ from skytide.queries import Aggregate, Measure, Mergeable, Over, Query, TopK, co
 from skytide.queries.aggregate import Result
 from skytide.queries.formula import Call, Constant, Field, Formula
 from skytide.spark.checkpoint import Store
-from skytide.spark.engine.engine import Engine, Plan
+from skytide.spark.engine.engine import Engine
 from skytide.spark.engine.identity import check_same
+from skytide.spark.engine.spec import QuerySpec
 from skytide.windows import Windows
 
 READABLE = ("query", "windows", "time", "columns")
@@ -66,14 +67,14 @@ def changed(value: Any) -> Iterator[Any]:
                     continue
 
 
-def plan(query: Query, windows: Windows = WINDOWS, columns: pa.Schema = ROWS, time: str = "ts") -> Plan:
-    return Plan(query, BatchRules(windows, FixedSlack(0)), time, columns, (), Store("/nowhere"))
+def plan(query: Query, windows: Windows = WINDOWS, columns: pa.Schema = ROWS, time: str = "ts") -> QuerySpec:
+    return QuerySpec(query, time, columns, windows, FixedSlack(0))
 
 
-def texts(made: Plan) -> dict[str, str] | None:
+def texts(made: QuerySpec) -> dict[str, str] | None:
     try:
         made.query.check(made.columns)
-        return made.identity()
+        return made.texts()
     except (InvalidInput, KeyError, TypeError, AttributeError, ValueError, pa.ArrowException):
         return None  # not a query at all
 
@@ -108,7 +109,7 @@ def test_every_parameter_of_every_query_counts(kind: type[Query]) -> None:
 def test_only_a_query_that_refused_nulls_continues_with_another_rule_for_them(wrap: Callable[[Query], Query]) -> None:
     """Nothing that it kept has any, while one that lets them pass may keep them, or has left them out."""
     query = EXAMPLES[TopK][0]
-    found = {rule: plan(wrap(replace(query, nulls=rule))).identity() for rule in ("error", "drop", "worst")}  # type: ignore[type-var]
+    found = {rule: plan(wrap(replace(query, nulls=rule))).texts() for rule in ("error", "drop", "worst")}  # type: ignore[type-var]
     for before, now in itertools.permutations(found, 2):
         assert refused(found[before], found[now]) == (before != "error")
         old = {name: found[before][name] for name in READABLE}
@@ -117,21 +118,21 @@ def test_only_a_query_that_refused_nulls_continues_with_another_rule_for_them(wr
 
 def test_windows_time_and_columns_count_to_the_microsecond() -> None:
     query = EXAMPLES[TopK][0]
-    before = plan(query, Windows(1_234_567, 1_234_567)).identity()
+    before = plan(query, Windows(1_234_567, 1_234_567)).texts()
     for other in (
         plan(query, Windows(1_234_568, 1_234_568)),
         plan(query, Windows(1_234_567, 1_234_566)),
         plan(query, Windows(1_234_567, 1_234_567), time="a", columns=ROWS.set(0, pa.field("a", pa.timestamp("us", "UTC")))),
         plan(query, Windows(1_234_567, 1_234_567), columns=ROWS.set(4, pa.field("id", pa.int32()))),
     ):
-        assert refused(before, other.identity())
+        assert refused(before, other.texts())
     with pytest.raises(
         InvalidInput, match=r"windows: Windows\(length_us=1234568.*belongs to a query with Windows\(length_us=1234567"
     ):
-        check_same(before, plan(query, Windows(1_234_568, 1_234_568)).identity(), "checkpoint")
+        check_same(before, plan(query, Windows(1_234_568, 1_234_568)).texts(), "checkpoint")
     # An older checkpoint knew no better, and is compared as it was.
     old = {name: before[name] for name in READABLE}
-    assert not refused(old, plan(query, Windows(1_234_568, 1_234_568)).identity())
+    assert not refused(old, plan(query, Windows(1_234_568, 1_234_568)).texts())
 
 
 class Cheapest(Query):
@@ -174,13 +175,13 @@ class Above(Mergeable[int]):
     ],
 )
 def test_parameters_of_own_objects_count(one: Query, other: Query) -> None:
-    before, now = plan(one).identity(), plan(other).identity()
-    assert refused(before, now) and not refused(before, plan(one).identity())
+    before, now = plan(one).texts(), plan(other).texts()
+    assert refused(before, now) and not refused(before, plan(one).texts())
     assert before["query"] == now["query"]  # as people read it, which is all that older checkpoints have
 
 
 def test_functions_are_compared_only_if_the_same_python_compiled_them() -> None:
-    one, other = (plan(Cheapest(1, by)).identity() for by in (lambda row: row["a"], lambda row: row["b"]))
+    one, other = (plan(Cheapest(1, by)).texts() for by in (lambda row: row["a"], lambda row: row["b"]))
     assert refused(one, other)
     older = {**one, "code": f"3.8 {one['code'].split()[1]}"}
     assert not refused(older, other)
@@ -213,23 +214,24 @@ def keyed(operator: KeyedOperator, windows: CountWindows | TimeWindows | None = 
     made = Operator(operator)
     step = KeyedStep(keys, "ts", COLUMNS, windows, None, made)
     rules = BatchRules(Windows(100, 100), FixedSlack(0), keying=Keying(2))
-    return Plan(Tagged(keys), rules, "ts", COLUMNS, (), Store("/nowhere"), made.identity().of_keys(keys), step=step)
+    spec = QuerySpec(Tagged(keys), "ts", COLUMNS, rules.windows, rules.slack, step=step, identity=made.identity().of_keys(keys))
+    return Plan(spec, rules, Store("/nowhere"))
 
 
 def test_operators_on_keys() -> None:
-    before = keyed(Latest()).identity()
+    before = keyed(Latest()).spec.texts()
     for other in (Latest(0.6), Latest(name="newest"), Latest(version=2), Latest(0.6, version=2)):
-        assert refused(before, keyed(other).identity())
-    assert not refused(before, keyed(Upgraded(0.6, version=2)).identity(), upgrades=True)
-    assert refused(before, keyed(Upgraded(0.6)).identity(), upgrades=True)  # the same version
-    assert refused(before, keyed(Upgraded(name="newest", version=2)).identity(), upgrades=True)
-    assert refused(before, keyed(Latest(), keys=("a", "id")).identity())
+        assert refused(before, keyed(other).spec.texts())
+    assert not refused(before, keyed(Upgraded(0.6, version=2)).spec.texts(), upgrades=True)
+    assert refused(before, keyed(Upgraded(0.6)).spec.texts(), upgrades=True)  # the same version
+    assert refused(before, keyed(Upgraded(name="newest", version=2)).spec.texts(), upgrades=True)
+    assert refused(before, keyed(Latest(), keys=("a", "id")).spec.texts())
     for one, other in [
         (CountWindows(10, 5), CountWindows(10, 4)),
         (CountWindows(10, 5), CountWindows(10, 5, tick_us=100_001)),
         (TimeWindows(Windows(1_234_567, 1_234_567)), TimeWindows(Windows(1_234_568, 1_234_568))),
     ]:
-        assert refused(keyed(Latest(), one).identity(), keyed(Latest(), other).identity())
+        assert refused(keyed(Latest(), one).spec.texts(), keyed(Latest(), other).spec.texts())
 
 
 N, TOTAL = Field("n"), Field("total")
@@ -268,19 +270,19 @@ def test_a_window_without_a_result_does_not_end_the_checkpoint(remedy: str, wrap
     windows = Windows(200, 100)
     with tempfile.TemporaryDirectory() as folder:
         out = Outputs()
-        engine = Engine(plan_of(wrap(FAILS), folder, windows, FixedSlack(0)), out.sinks)
+        engine = Engine(*plan_of(wrap(FAILS), folder, windows, FixedSlack(0)), out.sinks)
         engine.run_batch(InProcess(), data[0], 0)
         with pytest.raises(InvalidInput, match=r"a division by zero; write try_divide\(a, b\)"):
             for number in (1, 2):
                 engine.run_batch(InProcess(), data[number], number)
-        failed = engine.plan.store.latest().batch + 1
-        engine.plan.store.release()
+        failed = engine.store.latest().batch + 1
+        engine.store.release()
         if old:
             forget_exact(folder)
-        engine = Engine(plan_of(wrap(WORKS[remedy]), folder, windows, FixedSlack(0)), out.sinks)
+        engine = Engine(*plan_of(wrap(WORKS[remedy]), folder, windows, FixedSlack(0)), out.sinks)
         for number in range(failed, len(data)):
             engine.run_batch(InProcess(), data[number], number)
-        again = Engine(plan_of(wrap(WORKS[remedy]), folder, windows, FixedSlack(0)), out.sinks)
+        again = Engine(*plan_of(wrap(WORKS[remedy]), folder, windows, FixedSlack(0)), out.sinks)
         again.flush(InProcess())
     found = {
         row["window_start"].microsecond - 1_000_000 * (row["window_start"].year < 1970): row["ratio"] for row in out.results.rows()
@@ -319,13 +321,13 @@ def test_the_remedy_keeps_the_type_of_the_result(fails: Aggregate, message: str,
     data[0][0] = data[0][0].set_column(1, "a", pa.array([0] * 3))
     with tempfile.TemporaryDirectory() as folder:
         out = Outputs()
-        engine = Engine(plan_of(fails, folder, Windows(200, 200), FixedSlack(0)), out.sinks)
+        engine = Engine(*plan_of(fails, folder, Windows(200, 200), FixedSlack(0)), out.sinks)
         with pytest.raises(InvalidInput, match=message):
             for number, batch in enumerate(data):
                 engine.run_batch(InProcess(), batch, number)
-        failed = engine.plan.store.latest().batch + 1
-        engine.plan.store.release()
-        engine = Engine(plan_of(works, folder, Windows(200, 200), FixedSlack(0)), out.sinks)
+        failed = engine.store.latest().batch + 1
+        engine.store.release()
+        engine = Engine(*plan_of(works, folder, Windows(200, 200), FixedSlack(0)), out.sinks)
         for number in range(failed, len(data)):
             engine.run_batch(InProcess(), data[number], number)
     assert out.results.rows()[0]["ratio"] is None

@@ -9,10 +9,10 @@ from pyspark.sql import DataFrame, SparkSession
 from support.seconds import seconds
 
 import skytide
+from skytide.spark.api.query import ContinuousQuery
+from skytide.spark.api.run import Run, _active
 from skytide.spark.checkpoint import Files
 from skytide.spark.checkpoint.owner import IN_USE
-from skytide.spark.query.continuous import ContinuousQuery
-from skytide.spark.query.run import Run, _active
 
 DEADLINE_S = 120
 FILES, ROWS = 2, 10

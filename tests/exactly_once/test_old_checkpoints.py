@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from support import oracle
-from support.engine import InProcess
+from support.engine import InProcess, Plan
 from support.old_checkpoints import (
     BATCHES,
     CASES,
@@ -29,8 +29,8 @@ from support.old_checkpoints import (
     sinks_of,
 )
 
-from skytide.spark.engine.engine import Engine, Plan
-from skytide.spark.sinks.outlets import Sinks
+from skytide.spark.engine.engine import Engine
+from skytide.spark.sinks.roles import Sinks
 from skytide.windows import Windows
 
 ARCHIVE = Path(__file__).parents[1] / "data" / "checkpoints-28fea2d.tar.xz"
@@ -97,7 +97,7 @@ def go_on(name: str, moment: str, folder: Path, sinks: Callable[[Plan], Sinks]) 
     for number in range(CUT + (moment == FLUSHED), BATCHES):
         plan = plan_of(CASES[name], folder / "checkpoint")
         assert plan.store.key_seed() == 0  # keys are found by the hashes that they had
-        engine = Engine(plan, sinks(plan))
+        engine = Engine(*plan, sinks(plan))
         engine.finish_flush(InProcess())
         engine.run_batch(InProcess(), data[number], number)
     engine.flush(InProcess())
@@ -138,6 +138,6 @@ def test_a_query_goes_on_writing_to_its_folders(archive: Path, name: str, moment
     for sink in SINKS:  # the archive is not unpacked where it was written: as after a move, the folders are told
         owner = folder / "out" / sink / "_skytide" / "owner.json"
         owner.write_text(json.dumps({**json.loads(owner.read_text()), "checkpoint": f"file://{folder}/checkpoint"}))
-    held = go_on(name, moment, folder, lambda plan: folders_of(folder / "out", plan))
+    held = go_on(name, moment, folder, lambda plan: folders_of(folder / "out"))
     parts = {sink: sorted((folder / "out" / sink).glob("batch=*/*.parquet")) for sink in SINKS}
     check(name, {sink: all_of([pq.ParquetFile(part).read() for part in mine]) for sink, mine in parts.items()}, held)

@@ -15,15 +15,16 @@ from support.engine import QUERIES, Crash, Fragile, InProcess, plan_of, tuples
 from support.once import KINDS, Database
 from support.s3_server import BUCKET, s3_server
 
-from skytide.batch import Delivery, InPlace, Sent
+from skytide.batch import Delivery, InPlace, Sent, StepReport, WindowReport
 from skytide.lateness import DropRatio, FixedSlack, KSlack, Slack
 from skytide.queries import Query
 from skytide.routing import AS_PID, PB_RR
 from skytide.spark.checkpoint import Files, Store
 from skytide.spark.engine.engine import Engine
-from skytide.spark.engine.window_level import WindowTask
-from skytide.spark.sinks.outlets import Sinks
-from skytide.spark.sinks.parquet import ParquetSink
+from skytide.spark.engine.windows import WindowTask
+from skytide.spark.sinks.function import Function
+from skytide.spark.sinks.parquet import Parquet
+from skytide.spark.sinks.roles import Sinks
 from skytide.windows import Windows
 
 WINDOWS = Windows(1_000, 200)
@@ -51,7 +52,7 @@ def life(folder: Path, sinks: Sinks, batches: range, change: str = "two partitio
     """Run some batches in a process of its own, so to speak; it may die when the fuse says so."""
     parts, delivery, slack = CHANGES[change]
     plan = plan_of(QUERIES[0], str(folder), WINDOWS, slack, delivery=delivery, pane_slots=parts)
-    engine = Engine(replace(plan, store=Fragile(plan.store, fuse)), sinks)  # type: ignore[arg-type]
+    engine = Engine(*replace(plan, store=Fragile(plan.store, fuse)), sinks)  # type: ignore[arg-type]
     for number in batches:
         engine.run_batch(InProcess(), divided(DATA[number], parts), number)
     if batches.stop == len(DATA):
@@ -75,13 +76,13 @@ def test_a_batch_cut_off_after_the_sink_is_the_same_again(tmp_path: Path, kind: 
         if number == 5:
             raise Crash
 
-    life(tmp_path / "whole", Sinks(getattr(whole, kind)), range(6))
+    life(tmp_path / "whole", Sinks(Function(getattr(whole, kind))), range(6))
     with contextlib.suppress(Crash):
-        life(tmp_path / "cut", Sinks(dying), range(6))
-    life(tmp_path / "cut", Sinks(getattr(cut, kind)), range(5, 6), change)
+        life(tmp_path / "cut", Sinks(Function(dying)), range(6))
+    life(tmp_path / "cut", Sinks(Function(getattr(cut, kind))), range(5, 6), change)
     assert cut.rows() == whole.rows()
     for folder, database in (("whole", whole), ("cut", cut)):
-        life(tmp_path / folder, Sinks(getattr(database, kind)), range(6, len(DATA)), change)
+        life(tmp_path / folder, Sinks(Function(getattr(database, kind))), range(6, len(DATA)), change)
     assert cut.rows() == whole.rows()
     assert len({start for start, _ in cut.rows()}) > 90
 
@@ -92,13 +93,13 @@ def test_a_batch_cut_off_anywhere_loses_and_doubles_nothing(tmp_path: Path, call
     """What is late may differ if nothing had been decided yet; but each window comes out once."""
     out = Database(tmp_path / "out.db")
     with contextlib.suppress(Crash):
-        life(tmp_path / "state", Sinks(out.remember_largest), range(6), fuse=dies_after(calls))
+        life(tmp_path / "state", Sinks(Function(out.remember_largest)), range(6), fuse=dies_after(calls))
     done = (
-        Engine(plan_of(QUERIES[0], str(tmp_path / "state"), WINDOWS, KSlack()), Sinks(out.remember_largest))
-        .plan.store.latest()
+        Engine(*plan_of(QUERIES[0], str(tmp_path / "state"), WINDOWS, KSlack()), Sinks(Function(out.remember_largest)))
+        .store.latest()
         .batch
     )
-    life(tmp_path / "state", Sinks(out.remember_largest), range(max(0, done), len(DATA)), change)
+    life(tmp_path / "state", Sinks(Function(out.remember_largest)), range(max(0, done), len(DATA)), change)
     starts = [start for start, _ in out.rows()]
     assert len(set(starts)) > 90
     rows = [row for _, row in out.rows()]
@@ -109,25 +110,25 @@ class Orphans(InProcess):
     """Jobs whose window tasks are repeated later, as by a task of an earlier try that nobody stopped."""
 
     def __init__(self) -> None:
-        self.left: list[Callable[[], Iterator[pa.RecordBatch]]] = []
+        self.left: list[Callable[[], WindowReport | StepReport]] = []
 
-    def window_task(self, work: Callable[[], Iterator[pa.RecordBatch]]) -> str:
+    def window_task(self, work: Callable[[], WindowReport | StepReport]) -> str:
         task = getattr(work, "__self__", None)
         if isinstance(task, WindowTask):
-            fewer = {pane: pieces[:1] for pane, pieces in list(task.work.panes.items())[:1]}
-            self.left.append(replace(task, work=replace(task.work, panes=fewer)).run)
+            fewer = {pane: pieces[:1] for pane, pieces in list(task.instruction.panes.items())[:1]}
+            self.left.append(replace(task, instruction=replace(task.instruction, panes=fewer)).run)
         return super().window_task(work)
 
 
 def test_an_orphaned_task_that_writes_late_changes_no_file_that_readers_see(tmp_path: Path) -> None:
     def play(name: str, query: Query, jobs: InProcess) -> pa.Table:
         plan = plan_of(query, str(tmp_path / name), WINDOWS, KSlack())
-        engine = Engine(plan, Sinks(ParquetSink(str(tmp_path / f"{name} out"))))
+        engine = Engine(*plan, Sinks(Parquet(str(tmp_path / f"{name} out"))))
         for number, batch in enumerate(DATA):
             engine.run_batch(jobs, divided(batch, 2), number)
             for work in jobs.left if isinstance(jobs, Orphans) else ():
                 with contextlib.suppress(FileNotFoundError):  # the files of its panes may be gone
-                    list(work())
+                    work()
         engine.flush(jobs)
         return pq.read_table(tmp_path / f"{name} out").sort_by([("window_start", "ascending"), ("id", "ascending")])
 
@@ -137,10 +138,12 @@ def test_an_orphaned_task_that_writes_late_changes_no_file_that_readers_see(tmp_
 def test_a_query_on_an_object_store_goes_on_after_it_was_cut_off(tmp_path: Path) -> None:
     """State and results lie on a server of the S3 protocol; its process dies in the sink of a batch, and another one goes on."""
 
-    def life_on(place: Files, sink: ParquetSink, batches: range, dies: bool = False) -> None:
+    def life_on(place: Files, sink: Parquet, batches: range, dies: bool = False) -> None:
         plan = plan_of(QUERIES[0], "", WINDOWS, KSlack(), store=Store(place))
-        windows = Fragile(Database(tmp_path / f"{uuid.uuid4().hex}.db").overwrite, dies_after(2 * 3) if dies else iter(()))
-        engine = Engine(plan, Sinks(sink, windows=windows))
+        windows = Function(
+            Fragile(Database(tmp_path / f"{uuid.uuid4().hex}.db").overwrite, dies_after(2 * 3) if dies else iter(()))
+        )
+        engine = Engine(*plan, Sinks(sink, windows=windows))
         for number in batches:
             engine.run_batch(InProcess(), divided(DATA[number], 2), number)
         if batches.stop == len(DATA):
@@ -148,14 +151,14 @@ def test_a_query_on_an_object_store_goes_on_after_it_was_cut_off(tmp_path: Path)
 
     with s3_server() as options:
         remote = Files(f"s3a://{BUCKET}/query", options)
-        out = ParquetSink(f"s3a://{BUCKET}/out", options)
+        out = Parquet(f"s3a://{BUCKET}/out", options=options)
         with contextlib.suppress(Crash):
             life_on(remote, out, range(6), dies=True)
         done = Store(remote).latest().batch
         assert 0 < done < 6
         life_on(remote, out, range(done, len(DATA)))
         found = pq.read_table(f"{BUCKET}/out", filesystem=pafs.S3FileSystem(**options))
-    here = ParquetSink(tmp_path / "out")
+    here = Parquet(tmp_path / "out")
     life_on(Files(tmp_path / "query"), here, range(len(DATA)))
     order = [("window_start", "ascending"), ("id", "ascending")]
     assert found.sort_by(order).equals(pq.read_table(tmp_path / "out").sort_by(order))

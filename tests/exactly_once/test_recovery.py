@@ -2,24 +2,24 @@
 
 import contextlib
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
-from support.engine import QUERIES, Batch, Collected, Crash, Fragile, InProcess, micros, plan_of, tuples
+from support.engine import QUERIES, Batch, Collected, Crash, Fragile, InProcess, Plan, micros, plan_of, tuples
 
-from skytide.batch import Delivery, PaneReport
+from skytide.batch import Delivery, PaneReport, StepReport, WindowReport
 from skytide.errors import InvalidInput, SkytideError
 from skytide.lateness import DropRatio, FixedSlack, KSlack, Slack
 from skytide.spark.checkpoint import Store
-from skytide.spark.engine.engine import Engine, Plan
-from skytide.spark.engine.pane_level import PaneTask
-from skytide.spark.engine.window_level import WindowTask
-from skytide.spark.sinks.outlets import Sinks
-from skytide.spark.sinks.parquet import ParquetSink
+from skytide.spark.engine.engine import Engine
+from skytide.spark.engine.panes import PaneTask
+from skytide.spark.engine.windows import WindowTask
+from skytide.spark.sinks.parquet import Parquet
+from skytide.spark.sinks.roles import Sinks
 from skytide.windows import Windows
 
 # The stream seems to end after two batches; the third one is so small that without a flush no window would end with it.
@@ -34,7 +34,7 @@ def play(plan: Plan, sinks: Sinks, steps: list[int | str], jobs: InProcess | Non
     """Run batches by number, and flush, each in an engine of its own, as after a restart."""
     data = tuples(BATCHES)
     for step in steps:
-        engine = Engine(plan, sinks)
+        engine = Engine(*plan, sinks)
         engine.finish_flush(jobs or InProcess())
         if isinstance(step, int):
             engine.run_batch(jobs or InProcess(), data[step], step)
@@ -54,7 +54,7 @@ def test_a_flush_that_was_cut_off_happened_wholly_or_not_at_all(tmp_path: Path, 
     fuse = iter([False] * step + [True])
     fragile = replace(plan, store=Fragile(plan.store, fuse))  # type: ignore[arg-type]
     with contextlib.suppress(Crash):
-        Engine(fragile, Sinks(Fragile(out, fuse), windows=Fragile(stats, fuse))).flush(Fragile(InProcess(), fuse))
+        Engine(*fragile, Sinks(Fragile(out, fuse), windows=Fragile(stats, fuse))).flush(Fragile(InProcess(), fuse))
     play(plan, Sinks(out, windows=stats), [2, 3, 4, "flush"])
     happened = plan.store.latest().sequence == 6
     expected, expected_stats = Collected(), Collected()
@@ -116,12 +116,12 @@ class LeftBehind(InProcess):
         super().panes([pa.concat_tables(reversed(batch))], task, delivery)
         return reports
 
-    def window_task(self, work: Callable[[], Iterator[pa.RecordBatch]]) -> str:
+    def window_task(self, work: Callable[[], WindowReport | StepReport]) -> str:
         reports = super().window_task(work)
         task = getattr(work, "__self__", None)
         if isinstance(task, WindowTask):
-            fewer = {pane: pieces[:1] for pane, pieces in task.work.panes.items()}
-            super().window_task(replace(task, work=replace(task.work, panes=fewer)).run)
+            fewer = {pane: pieces[:1] for pane, pieces in task.instruction.panes.items()}
+            super().window_task(replace(task, instruction=replace(task.instruction, panes=fewer)).run)
         return reports
 
 
@@ -135,7 +135,7 @@ def test_what_an_earlier_try_still_writes_harms_nothing(tmp_path: Path) -> None:
 def test_what_an_earlier_try_still_writes_never_reaches_a_reader_of_parquet(tmp_path: Path) -> None:
     expected = Collected()
     play(plan_in(tmp_path / "alone"), Sinks(expected), [0, 1, 2, 3, 4, "flush"])
-    play(plan_in(tmp_path / "left"), Sinks(ParquetSink(tmp_path / "out")), [0, 1, 2, 3, 4, "flush"], LeftBehind())
+    play(plan_in(tmp_path / "left"), Sinks(Parquet(tmp_path / "out")), [0, 1, 2, 3, 4, "flush"], LeftBehind())
     rows = ds.dataset(tmp_path / "out", format="parquet").to_table().to_pylist()
     assert sorted(rows, key=repr) == sorted(expected.rows(), key=repr)
 

@@ -4,7 +4,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 import skytide
-from skytide.spark.query.retained import RETAINED, notes_retained
+from skytide.spark.api.retained import RETAINED, notes_retained
 
 
 @pytest.fixture

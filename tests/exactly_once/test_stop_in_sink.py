@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 from support.seconds import seconds
 
 import skytide
-from skytide.spark.query.run import Run
+from skytide.spark.api.run import Run
 
 DEADLINE_S = 120
 FILES, ROWS = 3, 10

@@ -9,15 +9,15 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 from support import oracle
-from support.engine import InProcess, Outputs
+from support.engine import InProcess, Outputs, Plan
 
 from skytide.batch import BatchRules, Delivery, InSplits, PaneReport
 from skytide.lateness import Slack
 from skytide.queries import Aggregate, Measure
 from skytide.records.fleet import FleetStatus
 from skytide.spark.checkpoint import Store
-from skytide.spark.engine.engine import Engine, Plan
-from skytide.spark.engine.pane_level import PaneTask, read_reports
+from skytide.spark.engine.engine import Engine
+from skytide.spark.engine.panes import PaneTask, read_reports
 from skytide.spark.fleet.feeds.lines import JsonFolder
 from skytide.spark.fleet.reader import FleetReader
 from skytide.spark.fleet.settings import Settings
@@ -64,8 +64,8 @@ class Query:
         self.fleet = fleet
         rules = BatchRules(Windows(10 * SECOND, 5 * SECOND), self.slack, InSplits())
         self.store = store = Store(str(self.folder / "state"))
-        plan = Plan(Aggregate(COUNTED, time="ts"), rules, "ts", COLUMNS, (), store, late_wanted=True, invalid_wanted=True)
-        self.reader, self.engine = PaneReader(fleet, plan), Engine(plan, self.outputs.sinks)
+        plan = Plan.of(Aggregate(COUNTED, time="ts"), rules, store, COLUMNS)
+        self.reader, self.engine = PaneReader(fleet, *plan), Engine(*plan, self.outputs.sinks)
 
     def batch(self) -> bool:
         start = self.offset or self.reader.initialOffset()

@@ -14,9 +14,9 @@ import skytide
 from skytide.errors import InvalidInput
 from skytide.lateness import FixedSlack
 from skytide.spark.checkpoint.back import go_back
+from skytide.spark.checkpoint.folder import OwnedFolder
 from skytide.spark.checkpoint.sink_notes import noted_sinks
 from skytide.spark.engine.engine import Engine
-from skytide.spark.sinks.folder import OwnedFolder, claim_all
 
 SCHEMA = "ts timestamp, a bigint"
 
@@ -90,14 +90,15 @@ def test_what_the_checkpoint_does_not_know_is_removed_at_the_start(tmp_path: Pat
     write_times(tmp_path, "s", [0.0])
     query = Query(tmp_path, FixedSlack(0), 1_000, invalid=str(tmp_path / "invalid"))
     sinks = replace(query.outputs.sinks, unread=OwnedFolder(tmp_path / "invalid"))
-    claim_all(sinks.folders, query.store.identity(), query.store.checkpoint)
+    query.store.release()
+    Engine(query.engine.spec, query.engine.rules, query.store, sinks)
     for name in ("one", "two", "three"):
         broken(tmp_path / "feeds", name)
         query.batch()
     assert kept(tmp_path / "invalid") == {"batch=0": ["one"], "batch=1": ["two"], "batch=2": ["three"]}
     query.store.forget_after(0)
     query.start()
-    Engine(query.engine.plan, sinks)
+    Engine(query.engine.spec, query.engine.rules, query.store, sinks)
     assert kept(tmp_path / "invalid") == {"batch=0": ["one"]}
     assert ("unread", f"file://{tmp_path}/invalid") in {(sink.role, sink.uri) for sink in noted_sinks(query.store.files) or ()}
 

@@ -16,9 +16,10 @@ from pyspark.sql import SparkSession
 import skytide
 from skytide.errors import InvalidInput
 from skytide.records.secret import Address, Secret
-from skytide.spark.checkpoint import Place
 from skytide.spark.fleet.settings import Settings
-from skytide.spark.sinks.sinks import FileSink, FormatSink, TableSink
+from skytide.spark.sinks.files import Files
+from skytide.spark.sinks.format import Format
+from skytide.spark.sinks.table import Table
 
 SCHEMA = "ts timestamp, x double"
 
@@ -77,8 +78,8 @@ def test_a_place_with_a_password_is_no_option() -> None:
 
 
 def test_sinks_hide_their_options() -> None:
-    files = FileSink(Place("file:///data"), "csv", {"x": CANARY})
-    for sink in (FormatSink("jdbc", None, {"url": CANARY}), TableSink("t", None, {"x": CANARY}), files):
+    files = Files("csv", "file:///data", {"x": CANARY})
+    for sink in (Format("jdbc", None, {"url": CANARY}), Table("t", None, {"x": CANARY}), files):
         assert not found_in(repr(sink)) and not found_in(repr(vars(sink)))
 
 

@@ -49,7 +49,7 @@ def costs(made: KeyedStep, batches: int) -> list[int]:
     found = []
     with tempfile.TemporaryDirectory() as folder:
         plan = plan_of(made, folder, FixedSlack(0))
-        engine = Engine(plan, Outputs().sinks)
+        engine = Engine(*plan, Outputs().sinks)
         for number in range(batches):
             ids = np.arange(number * KEYS, (number + 1) * KEYS)
             times = pa.array(number * 1_000 + ids % KEYS, pa.timestamp("us", "UTC"))

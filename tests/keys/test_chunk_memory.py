@@ -53,7 +53,7 @@ def batch(number: int) -> list[pa.Table]:
 
 
 def counting(folder: Path, out: Outputs) -> Engine:
-    return Engine(keyed.plan_of(keyed.step(operator=Operator(Count())), str(folder), FixedSlack(0)), out.sinks)
+    return Engine(*keyed.plan_of(keyed.step(operator=Operator(Count())), str(folder), FixedSlack(0)), out.sinks)
 
 
 def remembered() -> list[str]:
@@ -72,7 +72,7 @@ def test_any_other_query_makes_room(tmp_path: Path, clock: Clock) -> None:
     counting(tmp_path / "q", Outputs()).run_batch(InProcess(), batch(0), 0)
     clock.now_s += 61
     plan = engine.plan_of(Skyline(low("a")), str(tmp_path / "other"), Windows(1_000, 1_000), FixedSlack(0))
-    Engine(plan, Outputs().sinks).run_batch(InProcess(), batch(0), 0)
+    Engine(*plan, Outputs().sinks).run_batch(InProcess(), batch(0), 0)
     assert remembered() == []
 
 

@@ -12,7 +12,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import keyed
-from support.engine import COLUMNS, Batch, Collected, Crash, Fragile, InProcess, Outputs, micros, slacks_drawn, streams, tuples
+from support.engine import (
+    COLUMNS,
+    Batch,
+    Collected,
+    Crash,
+    Fragile,
+    InProcess,
+    Outputs,
+    Plan,
+    micros,
+    slacks_drawn,
+    streams,
+    tuples,
+)
 from support.examples import examples
 from support.keyed import step
 
@@ -31,10 +44,10 @@ from skytide.lateness import FixedSlack, KSlack, Slack
 from skytide.loop.cycle import Loop
 from skytide.queries import Aggregate, Measure, Skyline, TopK, high, low
 from skytide.records import Allocation, Observation
-from skytide.spark.engine.engine import Engine, Plan
-from skytide.spark.query.run import Run
+from skytide.spark.api.run import Run
+from skytide.spark.engine.engine import Engine
 from skytide.spark.scaling.slots import RunSlots, SlotPlant
-from skytide.spark.sinks.outlets import Sinks
+from skytide.spark.sinks.roles import Sinks
 from skytide.windows import Windows
 
 Row = dict[str, Any]
@@ -273,7 +286,7 @@ def test_no_batch_slot_or_move_changes_a_result(name: str, batches: list[Batch],
     """The number of slots changes with every batch, and keys move all the time."""
     case, data, out = CASES[name], tuples(batches), Outputs()
     with tempfile.TemporaryDirectory() as folder:
-        engine = Engine(plan_of(case, folder, slack), out.sinks)
+        engine = Engine(*plan_of(case, folder, slack), out.sinks)
         for number, (batch, slots) in enumerate(zip(data, sizes, strict=False)):
             engine.resize(slots=slots)
             engine.rebalance()
@@ -290,7 +303,7 @@ def test_rows_that_are_years_apart_are_all_let_in(name: str, apart: list[int], s
     case, out = CASES[name], Outputs()
     data = tuples([[times[begin : begin + size]] for begin in range(0, len(times), size)])
     with tempfile.TemporaryDirectory() as folder:
-        engine = Engine(plan_of(case, folder, KSlack()), out.sinks)
+        engine = Engine(*plan_of(case, folder, KSlack()), out.sinks)
         for number, batch in enumerate(data):
             engine.run_batch(InProcess(), batch, number)
         engine.flush(InProcess())
@@ -322,7 +335,7 @@ def test_a_crash_anywhere_changes_nothing(
                 plan = plan_of(case, folder, KSlack(), next(slots))
                 plan = replace(plan, store=Fragile(plan.store, bombs))  # type: ignore[arg-type]
                 try:
-                    engine, jobs = Engine(plan, fragile_sinks(out, bombs)), Fragile(InProcess(), bombs)
+                    engine, jobs = Engine(*plan, fragile_sinks(out, bombs)), Fragile(InProcess(), bombs)
                     engine.finish_flush(jobs)  # type: ignore[arg-type]
                     if number == -1:
                         engine.flush(jobs)  # type: ignore[arg-type]
@@ -339,7 +352,7 @@ def test_a_crash_anywhere_changes_nothing(
 def test_a_twin_that_forgets_a_row_is_found_out() -> None:
     case, data, out = CASES["aggregate 3 by 1"], tuples([[list(range(0, 5_000, 10))]]), Outputs()
     with tempfile.TemporaryDirectory() as folder:
-        engine = Engine(plan_of(case, folder, KSlack()), out.sinks)
+        engine = Engine(*plan_of(case, folder, KSlack()), out.sinks)
         engine.run_batch(InProcess(), data[0], 0)
         engine.flush(InProcess())
     check(out, data, case)
@@ -357,7 +370,7 @@ def test_a_batch_of_few_keys_writes_few_bytes() -> None:
     ]
     with tempfile.TemporaryDirectory() as folder:
         plan = plan_of(CASES["running"], folder, FixedSlack(0))
-        engine = Engine(plan, Outputs().sinks)
+        engine = Engine(*plan, Outputs().sinks)
         for number, rows in enumerate([many, *few]):
             engine.run_batch(InProcess(), [rows.cast(COLUMNS)], number)
         known = plan.store.latest().keyed
@@ -371,7 +384,7 @@ def test_chunks_stay_few_and_files_are_removed(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr("skytide.spark.checkpoint.store.now_us", lambda: 1_700_000_000_000_000)  # one state per minute is kept, too
     with tempfile.TemporaryDirectory() as folder:
         plan, out = plan_of(CASES["aggregate 3 by 2"], folder, FixedSlack(0)), Collected()
-        engine = Engine(plan, Sinks(out))
+        engine = Engine(*plan, Sinks(out))
         counts = []
         for number, batch in enumerate(tuples([[list(range(start, start + 200, 4))] for start in range(0, 20_000, 200)])):
             engine.run_batch(InProcess(), batch, number)
@@ -394,7 +407,7 @@ def skewed(batches: int, of_hundred: int) -> list[pa.Table]:
 
 def test_a_key_that_fills_a_slot_has_it_for_itself_and_the_status_names_it() -> None:
     with tempfile.TemporaryDirectory() as folder:
-        engine = Engine(plan_of(CASES["aggregate 3 by 1"], folder, FixedSlack(0), slots=3), Outputs().sinks)
+        engine = Engine(*plan_of(CASES["aggregate 3 by 1"], folder, FixedSlack(0), slots=3), Outputs().sinks)
         plans = []
         for number, rows in enumerate(skewed(6, 80)):
             engine.run_batch(InProcess(), [rows], number)
@@ -437,7 +450,7 @@ def test_each_controller_changes_the_slots_of_keys_and_no_result(name: str) -> N
     case, out = CASES["aggregate 3 by 1"], Outputs()
     data = [[rows] for rows in skewed(10, 30)]
     with tempfile.TemporaryDirectory() as folder:
-        engine = Engine(plan_of(case, folder, FixedSlack(0)), out.sinks)
+        engine = Engine(*plan_of(case, folder, FixedSlack(0)), out.sinks)
         live = Live_()
         slots = SlotPlant(live, RunSlots(Running_(engine)))  # type: ignore[arg-type]
         loop = Loop(slots, CONTROLLERS[name](), Guard.bounds(1, 8))
@@ -458,7 +471,7 @@ def test_each_controller_changes_the_slots_of_keys_and_no_result(name: str) -> N
 
 def test_a_second_scaler_begins_with_the_slots_that_there_are() -> None:
     with tempfile.TemporaryDirectory() as folder:
-        engine = Engine(plan_of(CASES["aggregate 3 by 1"], folder, FixedSlack(0)), Outputs().sinks)
+        engine = Engine(*plan_of(CASES["aggregate 3 by 1"], folder, FixedSlack(0)), Outputs().sinks)
         first, second = (SlotPlant(Live_(), RunSlots(Running_(engine))) for _ in range(2))  # type: ignore[arg-type]
         assert first.request(Allocation(7), 0).kind == "done"
         assert (first.size(), second.size()) == (Allocation(7), Allocation(7))
@@ -466,6 +479,6 @@ def test_a_second_scaler_begins_with_the_slots_that_there_are() -> None:
 
 
 def plan_table(engine: Engine) -> RoutingTable:
-    keyed = engine.plan.store.latest().keyed
+    keyed = engine.store.latest().keyed
     assert keyed is not None
     return keyed.table

@@ -108,7 +108,7 @@ def test_no_result_depends_on_slots_and_groups(sizes: list[int], seed: int) -> N
         out = Outputs()
         with tempfile.TemporaryDirectory() as folder:
             for number, (rows, slots) in enumerate(zip(data, sizes, strict=True)):
-                engine = Engine(plan_of(made, folder, FixedSlack(0)), out.sinks)
+                engine = Engine(*plan_of(made, folder, FixedSlack(0)), out.sinks)
                 engine.resize(slots=slots)
                 engine.run_batch(InProcess(), [rows], number)
             engine.flush(InProcess())

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 from support import keyed
-from support.engine import COLUMNS, InProcess, Outputs
+from support.engine import COLUMNS, InProcess, Outputs, Plan
 
 import skytide
 from skytide import low
@@ -17,8 +17,8 @@ from skytide.errors import InvalidInput
 from skytide.keyed import CountWindows, QueryAnswer, TimeWindows
 from skytide.lateness import FixedSlack
 from skytide.queries import Query, Skyline, TopK
-from skytide.spark.engine.engine import Engine, Plan
-from skytide.spark.sinks.outlets import Sinks
+from skytide.spark.engine.engine import Engine
+from skytide.spark.sinks.roles import Sinks
 from skytide.windows import Windows
 
 WINDOWS = {"by number": CountWindows(3, 2), "by time": TimeWindows(Windows(1_000, 500))}
@@ -43,7 +43,7 @@ def plan_of(folder: Path, kind: str, query: Query) -> Plan:
 
 
 def run(plan: Plan, sinks: Sinks, table: pa.Table) -> Engine:
-    engine = Engine(plan, sinks)
+    engine = Engine(*plan, sinks)
     engine.run_batch(InProcess(), [table.slice(0, 10), table.slice(10)], 0)
     engine.flush(InProcess())
     return engine
@@ -64,7 +64,7 @@ def test_they_are_put_aside_and_the_others_are_answered_as_if_they_had_not_come(
 def test_without_a_place_for_them_nothing_is_recorded_and_invalid_may_be_added(tmp_path: Path, kind: str) -> None:
     out, plan = Outputs(), plan_of(tmp_path, kind, Skyline(low("b")))
     with pytest.raises(InvalidInput, match='cannot compare it; pass nulls="drop"'):
-        run(replace(plan, invalid_wanted=False), replace(out.sinks, invalid=None), rows())
+        run(plan.but(invalid_wanted=False), replace(out.sinks, invalid=None), rows())
     run(plan, out.sinks, rows())
     assert sorted(row["id"] for row in out.invalid.rows()) == sorted(MISSING)
 

@@ -38,7 +38,7 @@ def test_a_key_that_is_new_gets_nothing_of_another_with_its_hash(tmp_path: Path,
     made = replace(made, columns=made.columns.set(1, pa.field("a", pa.string())))
     out = Outputs()
     plan = plan_of(made, str(tmp_path), FixedSlack(0), slots=1)
-    engine = Engine(plan, out.sinks)
+    engine = Engine(*plan, out.sinks)
 
     def batch(number: int, *keys: str) -> None:
         ids = np.arange(len(keys))

@@ -60,7 +60,7 @@ def results(made: KeyedStep, batches: list[list[Any]], keys: Callable[[int], Any
             few = lambda *given: hashes_of(*given) & np.uint64(2**bits - 1)  # noqa: E731
             patch.setattr(tagged, "hashes_of", few)
         plan = plan_of(made, folder, FixedSlack(0))
-        engine = Engine(plan, out.sinks)
+        engine = Engine(*plan, out.sinks)
         for number, batch in enumerate(batches):
             ids = np.arange(rows, rows + len(batch))
             rows += len(batch)
@@ -134,7 +134,7 @@ def test_a_checkpoint_has_a_seed_of_its_own_and_an_old_one_has_none(tmp_path: An
     plan = plan_of(STEPS["as they come"](), str(tmp_path / "two"), FixedSlack(0))
     seed = two.key_seed()
     plan = replace(plan, rules=replace(plan.rules, keying=replace(plan.rules.keying, seed=seed)))
-    engine = Engine(plan, Outputs().sinks)
+    engine = Engine(*plan, Outputs().sinks)
     engine.run_batch(InProcess(), [COLUMNS.empty_table()], 0)
     assert two.key_seed() == seed
     state = two.latest()

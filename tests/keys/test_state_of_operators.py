@@ -57,7 +57,7 @@ def results(made: KeyedStep, batches: int) -> list[dict[str, Any]]:
     """Return the results of batches of four rows of each of two keys."""
     out = Outputs()
     with tempfile.TemporaryDirectory() as folder:
-        engine = Engine(plan_of(made, folder, FixedSlack(0)), out.sinks)
+        engine = Engine(*plan_of(made, folder, FixedSlack(0)), out.sinks)
         for number in range(batches):
             ids = np.arange(8 * number, 8 * number + 8)
             times = pa.array(ids * 1_000, pa.timestamp("us", "UTC"))
@@ -97,7 +97,7 @@ def test_another_version_without_upgrade_is_refused_at_the_start() -> None:
     with tempfile.TemporaryDirectory() as folder:
 
         def start(own: Any) -> Engine:
-            return Engine(plan_of(step(None, None, Operator(own)), folder, FixedSlack(0)), Outputs().sinks)
+            return Engine(*plan_of(step(None, None, Operator(own)), folder, FixedSlack(0)), Outputs().sinks)
 
         engine = start(InPlace())
         engine.run_batch(InProcess(), [rows], 0)

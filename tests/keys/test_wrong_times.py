@@ -21,7 +21,7 @@ def played(batches: list[list[int]], slack: Slack) -> tuple[Engine, int]:
     """Return an engine that has flushed after each batch, and how many rows its windows of ten have together."""
     out = Outputs()
     with tempfile.TemporaryDirectory() as folder:
-        engine = Engine(plan_of(step(CountWindows(1, 1), COUNTS), folder, slack), out.sinks)
+        engine = Engine(*plan_of(step(CountWindows(1, 1), COUNTS), folder, slack), out.sinks)
         for number, times_us in enumerate(batches):
             [tables] = tuples([[times_us]])
             engine.run_batch(InProcess(), tables, number)

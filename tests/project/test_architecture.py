@@ -16,6 +16,8 @@ configure()
 SETTINGS = read_user_options(str(Path(__file__).resolve().parents[2] / "pyproject.toml"))
 KINDS = {"layers": LayersContract, "protected": ProtectedContract, "forbidden": ForbiddenContract}
 LAYERS = "Each layer imports only those below it"
+SPARK = "Inside skytide.spark, each layer imports only those below it"
+SINKS = "The engine knows no sink by name"
 PYSPARK = "Only skytide.spark imports pyspark, and the laboratory where it makes a table"
 NUMBA = "Only skytide.kernels imports numba"
 LABORATORY = "skytide does not know its laboratory"
@@ -26,7 +28,7 @@ def broken_contracts(graph: grimp.ImportGraph) -> set[str]:
     contracts = [
         KINDS[options["type"]](options["name"], SETTINGS.session_options, options) for options in SETTINGS.contracts_options
     ]
-    assert {contract.name for contract in contracts} == {LAYERS, PYSPARK, NUMBA, LABORATORY, LABORATORY_LAYERS}
+    assert {contract.name for contract in contracts} == {LAYERS, SPARK, SINKS, PYSPARK, NUMBA, LABORATORY, LABORATORY_LAYERS}
     return {contract.name for contract in contracts if not contract.check(deepcopy(graph), verbose=False).kept}
 
 
@@ -44,7 +46,7 @@ def test_the_contracts_hold(graph: grimp.ImportGraph) -> None:
     ("module", "imported", "broken"),
     [
         ("skytide.kernels.guilty", "skytide.queries", LAYERS),
-        ("skytide.spark.guilty", "skytide.sim", LAYERS),
+        ("skytide.spark.api.guilty", "skytide.sim", LAYERS),
         ("skytide.sim.guilty", "skytide.spark", LAYERS),
         ("skytide.control.guilty", "skytide.routing", LAYERS),
         ("skytide.admission.guilty", "skytide.control", LAYERS),
@@ -53,6 +55,15 @@ def test_the_contracts_hold(graph: grimp.ImportGraph) -> None:
         ("skytide.cli.guilty", "skytide.testing", LAYERS),
         ("skytide.queries.guilty", "skytide.testing", LAYERS),
         ("skytide.nowhere", "skytide.errors", LAYERS),
+        ("skytide.spark.engine.guilty", "skytide.spark.api", SPARK),
+        ("skytide.spark.engine.guilty", "skytide.spark.sources", SPARK),
+        ("skytide.spark.sinks.guilty", "skytide.spark.engine", SPARK),
+        ("skytide.spark.sources.guilty", "skytide.spark.api", SPARK),
+        ("skytide.spark.checkpoint.guilty", "skytide.spark.sinks", SPARK),
+        ("skytide.spark.api.guilty", "skytide.spark.scaling", SPARK),
+        ("skytide.spark.compat", "skytide.spark.arrow", SPARK),
+        ("skytide.spark.nowhere", "skytide.errors", SPARK),
+        ("skytide.spark.engine.guilty", "skytide.spark.sinks.parquet", SINKS),
         ("skytide", "pyspark", PYSPARK),
         ("skytide_lab.experiments.guilty", "pyspark", PYSPARK),
         ("skytide.windows.guilty", "numba", NUMBA),

@@ -80,7 +80,7 @@ def test_preferences_and_controllers_do_not_import_spark() -> None:
 
 
 def test_processes_that_plan_a_query_or_read_its_source_import_no_compiler() -> None:
-    sources = "skytide.spark.sources.panes, skytide.spark.sources.workload, skytide.spark.fleet.source, skytide.spark.query.stream"
+    sources = "skytide.spark.sources.panes, skytide.spark.sources.workload, skytide.spark.fleet.source, skytide.spark.api.stream"
     found = run(f"import sys, {sources}; print([name for name in ('numba', 'pandas', 'matplotlib') if name in sys.modules])")
     assert found.stdout.strip() == "[]", found.stderr
 
@@ -92,4 +92,4 @@ def test_it_works_without_spark(part: str) -> None:
 
 
 def test_the_specimen_that_needs_spark_is_caught() -> None:
-    assert "No module named 'pyspark'" in run(WITHOUT_SPARK + "import skytide.spark.query.stream").stderr
+    assert "No module named 'pyspark'" in run(WITHOUT_SPARK + "import skytide.spark.api.stream").stderr

@@ -45,6 +45,8 @@ SECTIONS: dict[str, tuple[str, ...]] = {
             "skytide.KeyedOperator",
             "skytide.typing.AggregatedFrame",
             "skytide.ContinuousQuery",
+            "skytide.Sides",
+            "skytide.Parallelism",
             "skytide.Run",
             "skytide.typing.Status",
         ),
@@ -52,7 +54,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
         *("skytide.workload", "skytide.typing.WorkloadStream"),
     ),
     "Late tuples": ("skytide.slacks.*",),
-    "Sinks": ("skytide.Sink", "skytide.SideSink", "skytide.sinks.*"),
+    "Sinks": ("skytide.Sink", "skytide.SinkFunction", "skytide.SideSink", "skytide.sinks.*"),
     "Auto-scaling": (
         *(
             "skytide.autoscale",
@@ -71,14 +73,15 @@ SECTIONS: dict[str, tuple[str, ...]] = {
     "Watching": ("skytide.watch.server.Page", "skytide.watch.exporter.Exporter"),
 }
 """What is on the page, in this order; `*` is whatever a namespace has."""
-MEMBERS = {"ContinuousQuery": "start", "Page": "url, is_up, stop", "Exporter": "url, is_up, stop"}
+MEMBERS = {"ContinuousQuery": "start, to_table", "Page": "url, is_up, stop", "Exporter": "url, is_up, stop"}
+NAMESPACES = {"Late tuples": "slacks", "Sinks": "sinks", "Tests": "testing"}
 DEFINED = {
     "Queryable": f"{Queryable.__module__}.{Queryable.__qualname__}",
     "skytide.queries.Expression": "skytide.queries.preferences.Expression",
     "skytide.queries.Nulls": "skytide.queries.columns.Nulls",
     "skytide.typing.Duration": "skytide.windows.duration.Duration",
-    "skytide.Sink": "skytide.spark.sinks.sinks.Sink",
-    "skytide.SideSink": "skytide.spark.sinks.sinks.SideSink",
+    "skytide.SideSink": "skytide.spark.sinks.base.SideSink",
+    "skytide.SinkFunction": "skytide.spark.sinks.base.SinkFunction",
     "skytide.spark.local_session": "skytide.spark.session.local.local_session",
 }
 """Where something is defined that does not know it itself."""
@@ -110,10 +113,7 @@ def before(section: str) -> list[str]:
     if section == "Controllers":
         rows = [f"| `{type(make()).__name__}` | `{name}` |" for name, make in CONTROLLERS.items()]
         return ["\n".join(["| in `skytide.controllers` | on a command line |", "|---|---|", *rows])]
-    return {
-        "Late tuples": ["In `skytide.slacks`."],
-        "Tests": ["In `skytide.testing`; how to use them is in [testing.md](testing.md)."],
-    }.get(section, [])
+    return [f"In `skytide.{NAMESPACES[section]}`."] if section in NAMESPACES else []
 
 
 def page() -> str:
@@ -122,7 +122,7 @@ def page() -> str:
     parts = [INTRODUCTION]
     for section in SECTIONS:
         names = [name for name in names_of(section) if name.removeprefix("skytide.") not in QUERIES]
-        parts += [f"## {section}", *before(section), "\n".join(entry(name, values) for name in names)]
+        parts += [f"## {section}", *before(section), "\n".join(dict.fromkeys(entry(name, values) for name in names))]
     return "\n\n".join(parts) + "\n"
 
 

@@ -117,5 +117,5 @@ INSIDE = {
         "FrequencyAware",
         "PidLogic",
     ),  # of the engine
-    *("Identity", "OwnedFolder"),
+    *("Identity", "OwnedFolder", "QuerySpec", "CheckpointIdentity", "OnSpark", "Staged", "Stages"),
 }

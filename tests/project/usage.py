@@ -10,10 +10,9 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import skytide
+import skytide.sinks
 from skytide import diff, high, low
 from skytide.spark import local_session
-from skytide.spark.query.aggregated import AggregatedQuery
-from skytide.spark.query.keyed import AggregatedKeys, KeyedQuery
 
 
 def preferences() -> Iterator[skytide.queries.Preference]:
@@ -92,15 +91,20 @@ def of_streams(df: DataFrame, folder: Path, measure: skytide.queries.Measure, co
     own = skytide.collect(Total(), "price * size", name="total")
     assert_type(own, skytide.queries.Measure)
     aggregates = windows.aggregate("sum(price * size) / sum(size) AS vwap", column, measure, own, keys=("symbol", "venue"))
-    assert_type(aggregates, AggregatedQuery)
+    assert_type(aggregates, skytide.ContinuousQuery)
     assert_type(aggregates.skyline(high("vwap")), skytide.ContinuousQuery)
     keyed = skytide.stream(df, streaming=True).keyed("symbol").window("1 minute")
-    assert_type(keyed, skytide.typing.KeyedWindowed[KeyedQuery])
-    assert_type(keyed.aggregate("count(*) AS n"), AggregatedKeys)
-    assert_type(keyed.aggregate("count(*) AS n").top_k(3, by="n"), KeyedQuery)
+    assert_type(keyed, skytide.typing.KeyedWindowed[skytide.ContinuousQuery])
+    assert_type(keyed.aggregate("count(*) AS n"), skytide.ContinuousQuery)
+    assert_type(keyed.aggregate("count(*) AS n").top_k(3, by="n"), skytide.ContinuousQuery)
     keyed.top_k(3, by="price").start(own_sink, checkpoint=folder / "keyed", slots=4)
-    sink: skytide.Sink = own_sink
+    sink: skytide.SinkFunction = own_sink
     late: skytide.SideSink = folder / "late"
+    sides = skytide.Sides(late=late, windows=str(folder / "windows"), invalid=own_sink)
+    parallelism = skytide.Parallelism(splitting="RATE", pane_slots=4, window_slots=2)
+    parquet: skytide.Sink = skytide.sinks.Parquet(folder / "out", compression="zstd")
+    windows.skyline(low("price")).start(parquet, checkpoint=folder / "object", sides=sides, parallelism=parallelism)
+    windows.skyline(low("price")).to_table("best", checkpoint=folder / "table")
     return windows.skyline(low("price")).start(
         sink,
         checkpoint=folder / "checkpoint",
@@ -113,18 +117,20 @@ def of_streams(df: DataFrame, folder: Path, measure: skytide.queries.Measure, co
 
 
 def with_an_operator(df: DataFrame, operator: skytide.KeyedOperator, splitting: skytide.typing.Splitting, folder: Path) -> None:
-    assert_type(skytide.stream(df).keyed("symbol").apply(operator), KeyedQuery)
+    assert_type(skytide.stream(df).keyed("symbol").apply(operator), skytide.ContinuousQuery)
     skytide.stream(df).window("1 s").skyline(low("x")).start("console", checkpoint=folder, splitting=splitting)
 
 
-def own_sink(results: DataFrame, batch_id: int) -> None:
-    results.write.mode("append").parquet(f"out/{batch_id}")
+def own_sink(results: DataFrame, sequence: int) -> None:
+    results.write.mode("append").parquet(f"out/{sequence}")
 
 
 def running(run: skytide.Run) -> None:
     status: skytide.typing.Status = run.status()
     print(status.batch)
     run.resize(pane_slots=4)
+    assert_type(run.run_id, str)
+    assert_type(run.is_active, bool)
     table: skytide.typing.RoutingTable = run.routing()
     print(table)
     assert_type(run.await_termination(10.0), bool)
@@ -137,7 +143,7 @@ def own_sources(spark: SparkSession) -> None:
     fleet: skytide.Fleet = skytide.fleet(
         "/data/feeds", schema="id string, ts timestamp, x double", interval="1 s", latency=timedelta(seconds=5)
     )
-    assert_type(skytide.stream(fleet).keyed("id").count_window(10).top_k(1, by="x"), KeyedQuery)
+    assert_type(skytide.stream(fleet).keyed("id").count_window(10).top_k(1, by="x"), skytide.ContinuousQuery)
     assert_type(fleet.load(spark), DataFrame)
     status: skytide.typing.FleetStatus = fleet.status()
     splits: tuple[skytide.typing.SplitStatus, ...] | list[skytide.typing.SplitStatus] = fleet.splits()

@@ -31,7 +31,7 @@ def test_the_steady_clock_passes_evenly_when_the_machines_clock_is_set_and_the_o
 
 
 def test_the_latency_of_a_window_is_by_the_clock_of_the_engine(tmp_path: Path) -> None:
-    engine = Engine(plan_of(QUERIES[3], str(tmp_path), Windows(1_000, 1_000), FixedSlack(0)), Outputs().sinks, clock=lambda: 7.0)
+    engine = Engine(*plan_of(QUERIES[3], str(tmp_path), Windows(1_000, 1_000), FixedSlack(0)), Outputs().sinks, clock=lambda: 7.0)
     for number, batch in enumerate(tuples([[[0, 500, 999]], [[1_000, 2_000]]])):
         engine.run_batch(InProcess(), batch, number)
     assert [(row.window_end_us, row.latency_s) for row in engine.recent_windows()] == [(1_000, 6.999), (2_000, 6.998)]

@@ -8,11 +8,9 @@ import pyarrow.parquet as pq
 
 from skytide.lateness import FixedSlack
 from skytide.queries import Aggregate, Measure
-from skytide.spark.checkpoint import Files
 from skytide.spark.engine.engine import Engine
-from skytide.spark.sinks.folder import claim_all
-from skytide.spark.sinks.outlets import Sinks
-from skytide.spark.sinks.parquet import ParquetSink
+from skytide.spark.sinks.parquet import Parquet
+from skytide.spark.sinks.roles import Sinks
 from skytide.windows import Windows
 from support.engine import Collected, InProcess, plan_of, tuples
 
@@ -30,15 +28,14 @@ class Query:
 
     def write_to(self, folder: Path) -> None:
         """Have the sinks in a folder."""
-        self.results: Any = ParquetSink(folder / "out")
-        self.late = ParquetSink(folder / "late")
+        self.results: Any = Parquet(folder / "out")
+        self.late = Parquet(folder / "late")
 
     def run(self, *batches: list[pa.Table]) -> None:
         """Start, and run batches from the next one on, then stop without a flush."""
         plan = plan_of(COUNT, f"{self.checkpoint}/skytide", Windows(SECOND_US, SECOND_US), FixedSlack("0 s"))
         sinks = Sinks(self.results, late=self.late, windows=Collected())
-        claim_all(sinks.folders, plan.store.identity(), Files(self.checkpoint).uri)
-        engine = Engine(plan, sinks)
+        engine = Engine(*plan, sinks)
         first = plan.store.latest().batch + 1
         for number, batch in enumerate(batches, start=first):
             engine.run_batch(InProcess(), batch, number)
@@ -46,9 +43,9 @@ class Query:
 
     def numbers(self) -> list[int]:
         """The numbers of all batches in the folder of results."""
-        return sorted(int(path.name.partition("=")[2]) for path in Path(self.results.path).glob("batch=*"))
+        return sorted(int(path.name.partition("=")[2]) for path in Path(self.results.owned.path).glob("batch=*"))
 
     def starts(self) -> list[Any]:
         """The starts of all windows in the folder of results."""
-        found = [pq.ParquetFile(file).read() for file in Path(self.results.path).glob("batch=*/*.parquet")]
+        found = [pq.ParquetFile(file).read() for file in Path(self.results.owned.path).glob("batch=*/*.parquet")]
         return sorted(row["window_start"] for table in found for row in table.to_pylist())

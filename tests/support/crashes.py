@@ -14,11 +14,13 @@ import pyarrow.dataset as ds
 from pyarrow import orc
 
 from skytide.batch import BatchEvent, Delivery, Instruction, PaneReport
-from skytide.spark.checkpoint import Files, Place
+from skytide.spark.checkpoint import Files
 from skytide.spark.engine.engine import Engine
-from skytide.spark.engine.pane_level import PaneTask
-from skytide.spark.sinks.parquet import ParquetSink
-from skytide.spark.sinks.sinks import FileSink, MemorySink
+from skytide.spark.engine.panes import PaneTask
+from skytide.spark.sinks.files import Files as FilesSink
+from skytide.spark.sinks.function import Function
+from skytide.spark.sinks.memory import Memory
+from skytide.spark.sinks.parquet import Parquet
 from support import oracle
 from support.engine import Crash, InProcess
 from support.once import Database
@@ -169,22 +171,22 @@ class Outlet:
 def _in_database(kind: str) -> Callable[[Path], Outlet]:
     def outlet(folder: Path) -> Outlet:
         database = Database(folder / f"{kind}.db", Frame.toArrow)
-        return Outlet(getattr(database, kind), lambda: Counter(row for _, row in database.rows()))
+        return Outlet(Function(getattr(database, kind)), lambda: Counter(row for _, row in database.rows()))
 
     return outlet
 
 
 def _parquet(folder: Path) -> Outlet:
-    return Outlet(ParquetSink(folder / "parquet"), lambda: _read(folder / "parquet", "parquet"))
+    return Outlet(Parquet(folder / "parquet"), lambda: _read(folder / "parquet", "parquet"))
 
 
 def _files(folder: Path) -> Outlet:
-    sink = FileSink(Place(f"file://{folder}/files"), "orc", {})
+    sink = FilesSink("orc", f"file://{folder}/files")
     return Outlet(sink, lambda: _read(folder / "files", "orc"))
 
 
 def _memory(folder: Path) -> Outlet:
-    sink = MemorySink(None)  # type: ignore[arg-type]  # without a name for SQL it needs no session
+    sink = Memory()
     return Outlet(sink, lambda: oracle.multiset(sink.table().to_pylist()))
 
 

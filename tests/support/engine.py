@@ -2,6 +2,7 @@
 
 import datetime
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -9,11 +10,13 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 from skytide.batch import BatchRules
+from skytide.keyed import KeyedStep
 from skytide.lateness import DropRatio, FixedSlack, KSlack, Slack
 from skytide.queries import Aggregate, KDominant, Measure, Over, Query, Skyline, TopK, high, low
 from skytide.spark.checkpoint import Store
-from skytide.spark.engine.engine import Plan
-from skytide.spark.sinks.outlets import Sinks
+from skytide.spark.engine.spec import QuerySpec
+from skytide.spark.sinks.base import Sink, Staged
+from skytide.spark.sinks.roles import Sinks
 from skytide.testing import InProcess  # noqa: F401 (tests import it from here, beside the rest)
 from skytide.windows import Windows
 from support import oracle
@@ -46,7 +49,7 @@ Part = list[int]  # the times of the tuples of one partition of a batch
 Batch = list[Part]
 
 
-class Collected:
+class Collected(Sink):
     """A sink that remembers what it got by number, and accepts nothing else under the same number."""
 
     def __init__(self) -> None:
@@ -55,6 +58,13 @@ class Collected:
     def __call__(self, results: pa.Table, number: int) -> None:
         before = self.batches.setdefault(number, results)
         assert before is results or before.equals(results)  # a NaN does not equal itself
+
+    def publish(self, sequence: int, staged: Staged) -> None:
+        if staged:
+            self(staged.frame(), sequence)
+
+    def describe(self) -> str:
+        return "function"
 
     def rows(self) -> list[dict[str, Any]]:
         return [row for number in sorted(self.batches) for row in self.batches[number].to_pylist()]
@@ -80,10 +90,36 @@ def tuples(batches: list[Batch]) -> list[list[pa.Table]]:
     return out
 
 
+@dataclass(frozen=True)
+class Plan:
+    """What an engine needs besides sinks: `Engine(*plan, sinks)`."""
+
+    spec: QuerySpec
+    rules: BatchRules
+    store: Store
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter((self.spec, self.rules, self.store))
+
+    def but(self, **changes: Any) -> "Plan":
+        """Return the plan with another description of the query."""
+        return replace(self, spec=replace(self.spec, **changes))
+
+    @staticmethod
+    def of(
+        query: Query, rules: BatchRules, store: Store, columns: pa.Schema | None = None, step: KeyedStep | None = None
+    ) -> "Plan":
+        """Return the plan of a query over COLUMNS or others, which keeps late and invalid tuples."""
+        spec = QuerySpec(
+            query, "ts", columns or COLUMNS, rules.windows, rules.slack, step=step, late_wanted=True, invalid_wanted=True
+        )
+        return Plan(spec, rules, store)
+
+
 def plan_of(query: Query, folder: str, windows: Windows, slack: Slack, store: Store | None = None, **rules: Any) -> Plan:
     """Return the plan of a query over COLUMNS, with a checkpoint in a folder or in another store."""
     known = BatchRules(windows, slack, can_spread=query.skyline_inside() is not None, **rules)
-    return Plan(query, known, "ts", COLUMNS, (), store or Store(folder), late_wanted=True, invalid_wanted=True)
+    return Plan.of(query, known, store or Store(folder))
 
 
 class Outputs:
@@ -109,7 +145,7 @@ class Outputs:
         self._check_windows([row for row in everything if row["id"] not in aside], plan)
 
     def _check_windows(self, accepted: list[dict[str, Any]], plan: Plan) -> None:
-        windows, ask = plan.rules.windows, ASKED[QUERIES.index(plan.query)]
+        windows, ask = plan.rules.windows, ASKED[QUERIES.index(plan.spec.query)]
         results, stats = self.results.rows(), self.windows.rows()
         assert [row["window_start"] for row in results] == sorted(row["window_start"] for row in results)
         tuples = [{**row, "ts": micros(row["ts"])} for row in accepted]

@@ -6,9 +6,8 @@ from skytide.batch import BatchRules, Keying
 from skytide.keyed import CountWindows, KeyedStep, QueryAnswer, Rebalancer, Tagged, TimeWindows
 from skytide.lateness import Slack
 from skytide.spark.checkpoint import Store
-from skytide.spark.engine.engine import Plan
 from skytide.windows import Windows
-from support.engine import COLUMNS
+from support.engine import COLUMNS, Plan
 
 TICK = Windows(100, 100)
 
@@ -26,4 +25,4 @@ def plan_of(made: KeyedStep, folder: str, slack: Slack, slots: int = 2) -> Plan:
     windows = made.windows.windows if isinstance(made.windows, TimeWindows) else None
     keying = Keying(slots, Rebalancer(threshold=1.05, target=1.01, own_share=0.3), windows)
     tagged = Tagged(made.keys, asked=made.answer.query if isinstance(made.answer, QueryAnswer) else None)
-    return Plan(tagged, BatchRules(tick, slack, keying=keying), "ts", made.columns, (), Store(folder), None, True, True, made)
+    return Plan.of(tagged, BatchRules(tick, slack, keying=keying), Store(folder), made.columns, made)

@@ -24,11 +24,12 @@ from skytide.lateness import DropRatio, FixedSlack, KSlack, Slack
 from skytide.queries import Aggregate, Measure, Query, Skyline, high, low
 from skytide.routing import KEYS
 from skytide.spark.checkpoint import Store
-from skytide.spark.engine.engine import Engine, Plan
-from skytide.spark.sinks.outlets import Sinks
-from skytide.spark.sinks.parquet import ParquetSink
+from skytide.spark.engine.engine import Engine
+from skytide.spark.sinks.base import Staged
+from skytide.spark.sinks.parquet import Parquet
+from skytide.spark.sinks.roles import Sinks
 from skytide.windows import Windows
-from support.engine import Collected, InProcess
+from support.engine import Collected, InProcess, Plan
 
 COLUMNS = pa.schema(
     [("ts", pa.timestamp("us", "UTC")), ("k", pa.string()), ("a", pa.int64()), ("b", pa.float64()), ("id", pa.int64())]
@@ -136,7 +137,7 @@ def plan_of(case: Case, folder: Path) -> Plan:
     keying = Keying(2, Rebalancer(threshold=1.05, target=1.01, own_share=0.3), of_time) if case.step else None
     rules = BatchRules(case.windows, case.slack, case.delivery, keying=keying, can_spread=case.query.skyline_inside() is not None)
     store = Store(str(folder))
-    return Plan(case.query, rules, "ts", COLUMNS, (), store, late_wanted=True, invalid_wanted=True, step=case.step)
+    return Plan.of(case.query, rules, store, COLUMNS, case.step)
 
 
 class CutOff(Exception):
@@ -148,7 +149,7 @@ class Emitted(Collected):
 
     def __init__(self, folder: Path, is_cut: Callable[[], bool] = lambda: False) -> None:
         super().__init__()
-        self.folder, self.is_cut = folder, is_cut
+        self.place, self.is_cut = folder, is_cut
         folder.mkdir(parents=True, exist_ok=True)
         for file in folder.iterdir():
             self.batches[int(file.stem)] = feather.read_table(file)
@@ -157,13 +158,13 @@ class Emitted(Collected):
         if self.is_cut():
             raise CutOff
         super().__call__(results, number)
-        feather.write_feather(results, self.folder / f"{number}.arrow", compression="uncompressed")
+        feather.write_feather(results, self.place / f"{number}.arrow", compression="uncompressed")
 
 
-class CutOffFolder(ParquetSink):
+class CutOffFolder(Parquet):
     """A folder that nothing is published in any more."""
 
-    def publish(self, staged: tuple[str, ...], number: int) -> None:
+    def publish(self, sequence: int, staged: Staged) -> None:
         raise CutOff
 
 
@@ -173,13 +174,10 @@ def sinks_of(folder: Path, is_cut: Callable[[], bool] = lambda: False) -> Sinks:
     return Sinks(out["results"], late=out["late"], windows=out["windows"], invalid=out["invalid"])
 
 
-def folders_of(folder: Path, plan: Plan, is_cut: Callable[[], bool] = lambda: False) -> Sinks:
+def folders_of(folder: Path, is_cut: Callable[[], bool] = lambda: False) -> Sinks:
     """Return sinks that are Parquet folders."""
-    results = CutOffFolder if is_cut() else ParquetSink
-    sinks = Sinks(results(folder / "results"), **{name: ParquetSink(folder / name) for name in SINKS[1:]})
-    for sink in sinks.folders:
-        sink.claim(plan.store.identity(), plan.store.folder)
-    return sinks
+    results = CutOffFolder if is_cut() else Parquet
+    return Sinks(results(folder / "results"), **{name: Parquet(folder / name) for name in SINKS[1:]})
 
 
 def leave(case: Case, moment: str, folder: Path, in_folders: bool = False) -> None:
@@ -191,7 +189,7 @@ def leave(case: Case, moment: str, folder: Path, in_folders: bool = False) -> No
 
     def engine() -> Engine:
         plan = plan_of(case, folder / "checkpoint")
-        return Engine(plan, folders_of(folder / "out", plan, is_cut) if in_folders else sinks_of(folder / "out", is_cut))
+        return Engine(*plan, folders_of(folder / "out", is_cut) if in_folders else sinks_of(folder / "out", is_cut))
 
     running = engine()
     for number in range(CUT):

@@ -7,9 +7,9 @@ import pyarrow as pa
 import pytest
 
 from skytide.errors import SkytideError
-from skytide.spark.engine.engine import Engine, Plan
+from skytide.spark.engine.engine import Engine
 from skytide.windows import Windows
-from support.engine import COLUMNS, InProcess, Outputs, micros, tuples
+from support.engine import COLUMNS, InProcess, Outputs, Plan, micros, tuples
 
 WINDOWS = Windows(200, 200)
 TIMES = [[[10, 60, 110]], [[160, 210, 260]], [[310, 360, 410]], [[460, 610]], [[620, 810]]]
@@ -37,7 +37,7 @@ def rows_of(data: Data) -> list[Row]:
 
 def until_it_ends(plan: Plan, out: Outputs, data: Data, match: str, kind: type[Exception] = SkytideError) -> int:
     """Run a query until it ends with an error, and return the batch in which it did."""
-    engine, at = Engine(plan, out.sinks), 0
+    engine, at = Engine(*plan, out.sinks), 0
     with pytest.raises(kind, match=match):
         for at, batch in enumerate(data):
             engine.run_batch(InProcess(), batch, at)
@@ -49,7 +49,7 @@ def until_it_ends(plan: Plan, out: Outputs, data: Data, match: str, kind: type[E
 
 def goes_on(plan: Plan, out: Outputs, data: Data, first: int) -> None:
     """Start a query again, with the batch that failed and all after it."""
-    engine = Engine(plan, out.sinks)
+    engine = Engine(*plan, out.sinks)
     engine.finish_flush(InProcess())
     for number in range(first, len(data)):
         engine.run_batch(InProcess(), data[number], number)

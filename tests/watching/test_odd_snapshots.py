@@ -19,7 +19,7 @@ from support.snapshots import TalkingFleet, TalkingQuery, TalkingScaler
 from skytide.cli.checkpoint import _time
 from skytide.records import WindowRow
 from skytide.records.printing import moment
-from skytide.spark.watching import _points
+from skytide.spark.api.watching import _points
 from skytide.watch import watch as watching
 from skytide.watch.exporter import Exporter
 from skytide.watch.snapshots import Points, Subject

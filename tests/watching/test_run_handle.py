@@ -15,7 +15,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 import skytide
-from skytide.spark.query.run import Run
+from skytide.spark.api.run import Run
 from skytide.spark.session.java import use_java
 
 DEADLINE_S = 300

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from support.engine import COLUMNS, QUERIES, InProcess, plan_of
+from support.engine import COLUMNS, QUERIES, InProcess, Plan, plan_of
 from support.keyed import plan_of as keyed_plan_of
 from support.keyed import step
 
@@ -25,9 +25,10 @@ from skytide.routing import AS_PID
 from skytide.spark.checkpoint import Files, Store
 from skytide.spark.checkpoint.disk import Disk
 from skytide.spark.checkpoint.entry import Entry
-from skytide.spark.engine.engine import Engine, Plan
-from skytide.spark.sinks.outlets import Sinks
-from skytide.spark.sinks.parquet import ParquetSink
+from skytide.spark.engine.engine import Engine
+from skytide.spark.sinks.base import Staged
+from skytide.spark.sinks.parquet import Parquet
+from skytide.spark.sinks.roles import Sinks
 from skytide.windows import Windows
 
 pytestmark = pytest.mark.slow
@@ -126,21 +127,21 @@ class Case:
     flush: int = 0
     disk: Callable[[], Counting] = Counting
     store: Callable[[Files], Store] = Store
-    sink: Callable[[str], ParquetSink] = ParquetSink
+    sink: Callable[[str], Parquet] = Parquet
 
 
 def costs(case: Case, stretches: int, time: Time) -> list[Counter[str]]:
     """Return what each stretch of batches costs."""
     with tempfile.TemporaryDirectory() as folder:
         disk, jobs, found = case.disk(), InProcess(), []
-        results, late = case.sink(f"{folder}/results"), ParquetSink(f"{folder}/late")
+        results, late = case.sink(f"{folder}/results"), Parquet(f"{folder}/late")
         files = Files(f"{folder}/state")
-        for each in (files, results.files, late.files):
+        for each in (files, results.owned.files, late.owned.files):
             each._system = disk
         for number in range(stretches * STRETCH):
             time.now_s += BATCH_S
             if number % case.restart == 0:
-                engine = Engine(case.plan_in(case.store(files)), Sinks(results, late), clock=time)
+                engine = Engine(*case.plan_in(case.store(files)), Sinks(results, late), clock=time)
                 engine.finish_flush(jobs)
             engine.run_batch(jobs, [rows_of(number)], number)
             if case.flush and number % case.flush == case.flush - 1:
@@ -211,12 +212,12 @@ class Chronicle(Store):
         super().record(replace(state, identity={**state.identity, "before": str([*range(state.sequence)])}))
 
 
-class Inspector(ParquetSink):
+class Inspector(Parquet):
     """Looks through all results after each batch."""
 
-    def clean(self, before_number: int) -> None:
-        self.files.entries()
-        super().clean(before_number)
+    def publish(self, sequence: int, staged: Staged) -> None:
+        self.owned.files.entries()
+        super().publish(sequence, staged)
 
 
 class Remembers(Counts):

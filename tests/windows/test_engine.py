@@ -38,8 +38,8 @@ from skytide.queries import Query
 from skytide.routing import KEYS, STRATEGIES, Splitting
 from skytide.spark.checkpoint import Store
 from skytide.spark.engine.engine import Engine
-from skytide.spark.engine.pane_level import PaneTask
-from skytide.spark.sinks.outlets import Sinks
+from skytide.spark.engine.panes import PaneTask
+from skytide.spark.sinks.roles import Sinks
 from skytide.windows import Windows
 
 
@@ -48,7 +48,7 @@ from skytide.windows import Windows
 def test_windows_are_the_oracles(query: Query, batches: list[Batch], windows: Windows, slack: Slack) -> None:
     with tempfile.TemporaryDirectory() as folder:
         plan, out = plan_of(query, folder, windows, slack), Outputs()
-        engine = Engine(plan, out.sinks)
+        engine = Engine(*plan, out.sinks)
         data = tuples(batches)
         for number, batch in enumerate(data):
             engine.run_batch(InProcess(), batch, number)
@@ -72,7 +72,7 @@ def test_no_plan_changes_a_result(
     with tempfile.TemporaryDirectory() as folder:
         plan = plan_of(query, folder, windows, slack, delivery=Sent(splitting), spreading_pays_s=0.0)
         out = Outputs()
-        engine = Engine(plan, out.sinks)
+        engine = Engine(*plan, out.sinks)
         data = tuples(batches)
         for number, (batch, (pane_slots, window_slots)) in enumerate(zip(data, sizes, strict=False)):
             engine.resize(pane_slots, window_slots)
@@ -93,7 +93,7 @@ class Watched(InProcess):
 def test_a_frequent_key_is_divided_among_slots(tmp_path: Path) -> None:
     """Nine of ten tuples have one key: in every batch, also in the first one, its slot would get them all."""
     plan, out = plan_of(QUERIES[4], str(tmp_path), Windows(1_000, 200), KSlack(), delivery=Sent(KEYS), pane_slots=4), Outputs()
-    engine, jobs = Engine(plan, out.sinks), Watched()
+    engine, jobs = Engine(*plan, out.sinks), Watched()
     data = tuples([[list(range(start, start + 100))] * 2 for start in range(0, 400, 100)])
     keys = pa.array([n % 10 // 9 for n in range(100)])
     data = [[part.set_column(1, "a", keys) for part in batch] for batch in data]
@@ -139,7 +139,7 @@ def test_a_crash_anywhere_changes_nothing(
                 rules = replace(plan.rules, slack=next(waiting))
                 fragile = replace(plan, rules=rules, store=Fragile(plan.store, bombs))  # type: ignore[arg-type]
                 try:
-                    engine = Engine(fragile, fragile_sinks(out, bombs))
+                    engine = Engine(*fragile, fragile_sinks(out, bombs))
                     jobs: Any = Fragile(InProcess(), bombs)
                     engine.finish_flush(jobs)
                     if step == -1:
@@ -159,7 +159,7 @@ def fragile_sinks(out: Outputs, bombs: Iterator[bool]) -> Sinks:
 
 def run(folder: Path, batches: list[Batch], slack: Slack | None = None) -> tuple[Engine, Outputs]:
     plan, out = plan_of(QUERIES[0], str(folder), Windows(1_000, 200), slack or KSlack()), Outputs()
-    engine = Engine(plan, out.sinks)
+    engine = Engine(*plan, out.sinks)
     for number, batch in enumerate(tuples(batches)):
         engine.run_batch(InProcess(), batch, number)
     return engine, out
@@ -194,7 +194,7 @@ def test_a_day_by_a_second_comes_out_whole(tmp_path: Path) -> None:
     """Every tuple is in 86,400 windows."""
     day, slide = 86_400_000_000, 1_000_000
     plan, out = plan_of(QUERIES[3], str(tmp_path), Windows(day, slide), FixedSlack(0)), Outputs()
-    engine, times = Engine(plan, out.sinks), [n * 997_000_000 for n in range(180)]  # two days
+    engine, times = Engine(*plan, out.sinks), [n * 997_000_000 for n in range(180)]  # two days
     for number in range(6):
         engine.run_batch(InProcess(), tuples([[times[number * 30 : number * 30 + 30]]])[0], number)
     engine.flush(InProcess())
@@ -206,7 +206,7 @@ def test_a_day_by_a_second_comes_out_whole(tmp_path: Path) -> None:
 def test_old_files_are_removed(tmp_path: Path) -> None:
     sizes = []
     batches = [[[t, t + 90]] for t in range(0, 20_000, 100)]
-    engine = Engine(plan_of(QUERIES[0], str(tmp_path), Windows(1_000, 200), KSlack()), Outputs().sinks)
+    engine = Engine(*plan_of(QUERIES[0], str(tmp_path), Windows(1_000, 200), KSlack()), Outputs().sinks)
     for number, batch in enumerate(tuples(batches)):
         engine.run_batch(InProcess(), batch, number)
         sizes.append(sum(path.is_file() for path in tmp_path.rglob("*")))
@@ -231,7 +231,7 @@ def test_how_spark_packs_a_batch_changes_nothing(batches: list[Batch], parts: in
     for packed in (False, True):
         with tempfile.TemporaryDirectory() as folder:
             out = Outputs()
-            engine = Engine(plan_of(QUERIES[0], folder, Windows(1_000, 200), slack), out.sinks)
+            engine = Engine(*plan_of(QUERIES[0], folder, Windows(1_000, 200), slack), out.sinks)
             for number, batch in enumerate(data):
                 engine.run_batch(InProcess(), divided(shuffled(batch, seed), parts) if packed else batch, number)
             engine.flush(InProcess())

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from support.seconds import seconds
 
 import skytide
-from skytide.spark.query.run import Run
+from skytide.spark.api.run import Run
 
 DEADLINE_S = 60
 FILES, ROWS = 5, 10

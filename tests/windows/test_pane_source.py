@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.engine import Plan
 from support.examples import examples
 
 from skytide.batch import BatchRules, InSource, Pace, PaneReport
@@ -15,8 +16,7 @@ from skytide.lateness import FixedSlack, KSlack
 from skytide.queries import Skyline, low
 from skytide.routing import EVEN
 from skytide.spark.checkpoint import Store
-from skytide.spark.engine.engine import Plan
-from skytide.spark.engine.pane_level import read_reports
+from skytide.spark.engine.panes import read_reports
 from skytide.spark.sources.panes import PaneReader
 from skytide.spark.sources.workload import workload
 from skytide.spark.sources.workload_reader import WorkloadReader
@@ -37,7 +37,7 @@ def test_delays_do_not_depend_on_partitions(delays: dict[str, Any], first: int, 
         with tempfile.TemporaryDirectory() as folder:
             query = Skyline(low("x0") * low("x1"))
             rules = BatchRules(Windows(100_000, 100_000), KSlack(), InSource(EVEN), pane_slots=partitions)
-            reader = PaneReader(WorkloadReader(source), Plan(query, rules, "ts", source.workload.schema, (), Store(folder)))
+            reader = PaneReader(WorkloadReader(source), *Plan.of(query, rules, Store(folder), source.workload.schema))
             start, end = ({**reader.initialOffset(), "tick": tick} for tick in (first, first + length))
             ranges = reader.partitions(start, end)
             made = [report for part in ranges for report in reader.read(part)]
@@ -77,8 +77,8 @@ def test_a_batch_begins_when_a_window_can_end(slack_us: int) -> None:
     windows = Windows(1_000_000, 200_000)
     with tempfile.TemporaryDirectory() as folder:
         rules = BatchRules(windows, FixedSlack(f"{slack_us} us" if slack_us else 0), InSource(EVEN))
-        plan = Plan(Skyline(low("x0")), rules, "ts", source.workload.schema, (), Store(folder))
-        reader = PaneReader(WorkloadReader(source, lambda: now_us), plan, Pace(windows))
+        plan = Plan.of(Skyline(low("x0")), rules, Store(folder), source.workload.schema)
+        reader = PaneReader(WorkloadReader(source, lambda: now_us), *plan, Pace(windows))
         at, begun = reader.initialOffset(), []
         for now_us in range(START_US, START_US + 1_500_000, 5_000):
             after = reader.latestOffset(at, None)

@@ -1,7 +1,6 @@
 """Rows that are sent to slots: a task that Spark repeats, with its rows in another order, sends each row to the same slot."""
 
 import random
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ from skytide.batch import Delivery, PaneReport, Sent
 from skytide.lateness import KSlack
 from skytide.routing import STRATEGIES, Splitting
 from skytide.spark.engine.engine import Engine
-from skytide.spark.engine.pane_level import PaneTask
+from skytide.spark.engine.panes import PaneTask
 from skytide.windows import Windows
 
 DATA = tuples([[list(range(start, start + 300, 10)), list(range(start, start + 300, 20))] for start in range(0, 2_400, 300)])
@@ -35,7 +34,7 @@ class Repeating(InProcess):
     def _routed(self, batch: list[pa.Table], task: PaneTask, delivery: Sent) -> list[tuple[Any, int]]:
         found: list[tuple[Any, int]] = []
         for part in batch:
-            router = delivery.splitting.build(task.plan.slots, task.plan.router)
+            router = delivery.splitting.build(task.instruction.slots, task.instruction.router)
             for rows in task.split(part.to_batches(max_chunksize=1 + part.num_rows // 3), router):
                 *columns, slots = rows.columns
                 found += zip(zip(*(column.to_pylist() for column in columns), strict=True), slots.to_pylist(), strict=True)
@@ -53,11 +52,9 @@ def shuffled(rows: pa.Table) -> pa.Table:
 @pytest.mark.parametrize("splitting", STRATEGIES.values(), ids=STRATEGIES)
 def test_a_row_has_one_slot_in_whatever_order_rows_come(tmp_path: Path, splitting: Splitting, query: Any, nullable: bool) -> None:
     columns = pa.schema([field.with_nullable(nullable) for field in COLUMNS])
-    plan = replace(
-        plan_of(query, str(tmp_path), Windows(1_000, 200), KSlack(), delivery=Sent(splitting), pane_slots=3), columns=columns
-    )
+    plan = plan_of(query, str(tmp_path), Windows(1_000, 200), KSlack(), delivery=Sent(splitting), pane_slots=3).but(columns=columns)
     out, jobs = Outputs(), Repeating()
-    engine, data = Engine(plan, out.sinks), [[part.cast(columns) for part in batch] for batch in DATA]
+    engine, data = Engine(*plan, out.sinks), [[part.cast(columns) for part in batch] for batch in DATA]
     for number, batch in enumerate(data):
         engine.run_batch(jobs, batch, number)
     engine.flush(jobs)

@@ -36,7 +36,7 @@ class Played:
 
     def __init__(self, folder: str, windows: Windows, slack: Slack) -> None:
         self.plan, self.out = plan_of(COUNTED, folder, windows, slack), Outputs()
-        self.engine = Engine(self.plan, self.out.sinks)
+        self.engine = Engine(*self.plan, self.out.sinks)
         self.numbers = itertools.count()
         self.times: list[int] = []
 

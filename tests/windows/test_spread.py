@@ -2,21 +2,20 @@
 
 import re
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 from support.engine import QUERIES, Collected, InProcess, plan_of, tuples
 
-from skytide.batch import OnDriver, OneTask
+from skytide.batch import OnDriver, OneTask, StepReport, WindowReport
 from skytide.batch.spreading import DRIVER_S, FIRST_PAIR_S, SLICES_PER_SLOT, WORTH_S, Spreader
 from skytide.lateness import FixedSlack
 from skytide.queries import Query
 from skytide.spark.engine import spread
 from skytide.spark.engine.engine import Engine
-from skytide.spark.engine.window_level import WindowTask
-from skytide.spark.sinks.outlets import Sinks
+from skytide.spark.engine.windows import WindowTask
+from skytide.spark.sinks.roles import Sinks
 from skytide.windows import Windows
 
 
@@ -27,7 +26,7 @@ class Counted(InProcess):
         self.tasks, self._barrier = 0, threading.Barrier(at_once)
         self.met = False
 
-    def window_task(self, work: Callable[[], Iterator[pa.RecordBatch]]) -> str:
+    def window_task(self, work: Callable[[], WindowReport | StepReport]) -> str:
         self.tasks += 1
         if self._barrier.parties > 1 and not self.met:
             try:
@@ -43,7 +42,7 @@ def engine_of(
 ) -> Engine:
     rules = {"window_slots": window_slots, "spreading_pays_s": pays_s, "driver_pays_s": driver_s}
     plan = plan_of(query, str(folder), Windows(4, 2), FixedSlack(0), **rules)
-    return Engine(plan, Sinks(Collected()))
+    return Engine(*plan, Sinks(Collected()))
 
 
 def play(engine: Engine, jobs: InProcess, batches: int = 3) -> None:
@@ -92,7 +91,7 @@ def test_slots_on_the_driver_are_threads_up_to_the_number_of_cores(
     used: list[int] = []
     run = WindowTask.run
 
-    def noted(task: WindowTask, threads: int = 1) -> Iterator[pa.RecordBatch]:
+    def noted(task: WindowTask, threads: int = 1) -> WindowReport:
         used.append(threads)
         return run(task, threads)
 

@@ -19,9 +19,9 @@ from skytide import InvalidInput, high, low
 from skytide.lateness import Slack
 from skytide.routing import ByKey, FrequencyAware
 from skytide.slacks import DropRatio, FixedSlack, KSlack
-from skytide.spark.query.continuous import ContinuousQuery
-from skytide.spark.query.run import Run
-from skytide.spark.query.stream import Windowed
+from skytide.spark.api.query import ContinuousQuery
+from skytide.spark.api.run import Run
+from skytide.spark.api.stream import Windowed
 
 START_US = 1_700_000_000_000_000
 COLUMNS = "id bigint, ts timestamp, price bigint, stars int, rating double, city string"
@@ -234,7 +234,7 @@ def test_tuples_by_key_give_the_same_aggregates(spark: SparkSession, files: str,
     assert run.await_termination()
     assert rows_of(run.results()) == expected
     assert run.status().pane_slots in (3, 4)
-    known = run._engine.plan.store.latest().router["KEYS"]["keys"]
+    known = run._engine.store.latest().router["KEYS"]["keys"]
     assert 0 < len(known["divided"]) <= 100
     assert run.status().splitting_factor >= 1
     before = finish(asked, "memory", tmp_path / "b", flush=False).results()

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 import skytide
 from skytide import high, low
 from skytide.queries import Aggregate, Measure, Query, Skyline
-from skytide.spark.query.windows_of_rows import STRETCH, StretchTask
+from skytide.spark.api.windows_of_rows import STRETCH, StretchTask
 from skytide.windows import sliding
 
 START_US = 1_700_000_000_000_000

@@ -37,8 +37,9 @@ class AlgoTrader:
     >>> from datetime import datetime
     >>> times = [datetime(2024, 1, 1, 9, 30, s) for s in range(5)]
     >>> rows = pa.table({"ts": times, "price": [10.0, 11.0, 12.0, 13.0, 14.0]})
-    >>> [(row["predicted"], row["signal"]) for row in AlgoTrader(degree=1).process(None, rows)[1].to_pylist()]
-    [(15.0..., 'buy')]
+    >>> (answer,) = AlgoTrader(degree=1).process(None, rows)[1].to_pylist()
+    >>> round(answer["predicted"], 6), answer["signal"]
+    (15.0, 'buy')
     """
 
     version: ClassVar[int] = 1

@@ -69,7 +69,7 @@ class Machine:
     def __init__(self, rules: BatchRules, latest: State, at_s: float) -> None:
         """Begin with the latest state of the query, if it ran before."""
         self.rules = rules
-        self.pane_slots = latest.pane_slots or rules.pane_slots
+        self.pane_slots = rules.pane_slots
         self.spreader = Spreader(rules.window_slots, rules.can_spread, rules.spreading_pays_s, rules.driver_pays_s)
         self.window_plan = ""
         self.key_slots = rules.keying.slots if rules.keying else 0

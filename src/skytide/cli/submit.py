@@ -24,7 +24,7 @@ from skytide.control import Guard, controller_of
 from skytide.errors import InvalidInput
 from skytide.loop.recording import is_recording
 from skytide.records import Mode
-from skytide.spark.query.run import Run, stop_after_batch
+from skytide.spark.api.run import Run, stop_after_batch
 from skytide.spark.scaling import Scaler, ScalingEvent, autoscale
 from skytide.spark.scaling.attach import each_query
 from skytide.watch.serving import check_installed

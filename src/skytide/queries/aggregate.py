@@ -90,10 +90,18 @@ class Aggregate(Query):
     def identity(self) -> Identity:
         """Return what is kept: results may be other expressions of the same measures."""
         kept = [described(measure.kept) for measure in self.measures]
-        code = " ".join(description.code for description in kept if description.code)
-        return Identity.of(
-            replace(self, measures=(), results=(), written=()), repr(self), tuple(description.text for description in kept), code
-        )
+        code = " ".join(part.code for part in kept if part.code)
+        exact = replace(self, measures=(), results=(), written=())
+        return Identity.of(exact, repr(self), tuple(part.text for part in kept), code, short=self.short())
+
+    def short(self) -> str:
+        """Return the aggregates as SQL writes them.
+
+        >>> Aggregate((Measure.parse("avg(price) AS mean"),), keys=("symbol",), time="ts").short()
+        'avg(price) AS mean by symbol'
+        """
+        columns = ", ".join(f"{column.text} AS {column.name}" for column in self.results or self.measures)
+        return columns + (f" by {', '.join(self.keys)}" if self.keys else "")
 
     def arranged(self, order: tuple[int, ...]) -> Aggregate:
         """Return the same query, with its measures in another order; results do not depend on it."""

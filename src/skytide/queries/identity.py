@@ -24,15 +24,23 @@ class Identity:
     """The compiled functions in the query."""
     stricter: tuple[str, ...] = ()
     """Queries that would have ended with an error where this one has another answer, exactly: it may continue what they began."""
+    short: str = ""
+    """The query in few words; no checkpoint has it."""
 
     @staticmethod
     def of(
-        value: object, wording: str, measures: tuple[str, ...] = (), code: str = "", stricter: tuple[object, ...] = ()
+        value: object,
+        wording: str,
+        measures: tuple[str, ...] = (),
+        code: str = "",
+        stricter: tuple[object, ...] = (),
+        short: str = "",
     ) -> Identity:
-        """Return the identity of an object that is a query or an operator."""
+        """Return the identity of an object that is a query or an operator; `short` are its few words, if the wording is not short."""
         exact = described(value)
         whole_code = " ".join(filter(None, (exact.code, code)))
-        return Identity(wording, exact.text, measures, whole_code, tuple(described(query).text for query in stricter))
+        others = tuple(described(query).text for query in stricter)
+        return Identity(wording, exact.text, measures, whole_code, others, short or without_address(wording))
 
     def over(self, upper: Identity) -> Identity:
         """Return the identity of the query `upper` over the answers of this one."""
@@ -45,6 +53,7 @@ class Identity:
             exact=exact,
             code=" ".join(filter(None, (upper.code, self.code))),
             stricter=tuple(stricter),
+            short=f"{upper.short} over {self.short}",
         )
 
     def of_keys(self, keys: tuple[str, ...]) -> Identity:
@@ -52,6 +61,7 @@ class Identity:
         return replace(
             self,
             wording=f"{self.wording} of {', '.join(keys) or 'all'}",
+            short=f"{self.short} of {', '.join(keys) or 'all'}",
             exact=f"{self.exact} of {keys!r}",
             stricter=tuple(f"{query} of {keys!r}" for query in self.stricter),
         )
@@ -63,7 +73,12 @@ class Identity:
     @property
     def readable(self) -> str:
         """Return the wording without the addresses of objects."""
-        return re.sub(r" at 0x[0-9a-f]+", "", self.wording)
+        return without_address(self.wording)
+
+
+def without_address(text: str) -> str:
+    """Return the text of an object without its address in memory."""
+    return re.sub(r" at 0x[0-9a-f]+", "", text)
 
 
 def without_expressions(text: str) -> str:

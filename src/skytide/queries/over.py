@@ -71,7 +71,9 @@ class Over(Query):
 
     def identity(self) -> Identity:
         """Return the identity of both: the second query continues from what the first one keeps."""
-        return self.first.identity().over(Identity.of(self.second, repr(self.second), stricter=self.second.stricter()))
+        return self.first.identity().over(
+            Identity.of(self.second, repr(self.second), stricter=self.second.stricter(), short=self.second.short())
+        )
 
     def arranged(self, order: tuple[int, ...]) -> Over:
         """Return the same query, with what the first one keeps in another order."""

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from skytide.kernels import Indices, Mask
-from skytide.queries.identity import Identity
+from skytide.queries.identity import Identity, without_address
 from skytide.queries.preferences import Expression
 
 if TYPE_CHECKING:
@@ -84,7 +84,19 @@ class Query(ABC):
 
     def identity(self) -> Identity:
         """Return what has to be the same for the query to continue from a checkpoint: its class and its attributes."""
-        return Identity.of(self, repr(self), stricter=self.stricter())
+        return Identity.of(self, repr(self), stricter=self.stricter(), short=self.short())
+
+    def short(self) -> str:
+        """Return the query in few words, for people: without default arguments.
+
+        >>> from skytide.queries import Skyline, low
+        >>> Skyline(low("x0") * low("x1")).short()
+        "Skyline(low('x0') * low('x1'))"
+        """
+        text = without_address(repr(self))
+        for default in ("preference=", ", nulls='error'", ", distinct=False"):
+            text = text.replace(default, "")
+        return text
 
     def stricter(self) -> tuple[Self, ...]:
         """Return queries that end with an error where this one has another answer, and are the same otherwise."""

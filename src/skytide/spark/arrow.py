@@ -20,10 +20,10 @@ def arrow_schema(schema: StructType) -> pa.Schema:
     return pa.schema([pa.field(field.name, arrow_type(field.dataType)) for field in schema.fields])
 
 
-def arrow_type(kind: DataType) -> pa.DataType:
+def arrow_type(spark_type: DataType) -> pa.DataType:
     """Return the Arrow type, or null if there is none."""
     try:
-        return to_arrow(kind)
+        return to_arrow(spark_type)
     except Exception:
         return pa.null()
 
@@ -44,8 +44,8 @@ def spark_schema(rows: StructType, columns: pa.Schema) -> StructType:
 
 def bounded(rows: StructType, time: str) -> StructType:
     """Return the schema with the bounds of a window, which have the type of a tuple's time."""
-    kind = rows[time].dataType
-    return StructType([StructField("window_start", kind), StructField("window_end", kind), *rows.fields])
+    time_type = rows[time].dataType
+    return StructType([StructField("window_start", time_type), StructField("window_end", time_type), *rows.fields])
 
 
 def map_in_arrow(df: DataFrame, work: Callable[[Batches], Batches], schema: StructType) -> DataFrame:

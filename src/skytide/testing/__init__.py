@@ -7,6 +7,7 @@ from skytide.testing.laws import BrokenLaw
 from skytide.testing.operators import check_operator
 from skytide.testing.queries import check_query
 from skytide.testing.runner import Outputs, Runner, run
+from skytide.testing.sinks import check_sink
 
 __all__ = [
     "BrokenLaw",
@@ -17,6 +18,7 @@ __all__ = [
     "check_controller",
     "check_operator",
     "check_query",
+    "check_sink",
     "check_steering",
     "run",
 ]

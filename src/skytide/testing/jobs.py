@@ -1,17 +1,17 @@
 """The jobs of a batch, run in this process instead of by Spark."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from skytide.batch import Delivery, PaneReport, Sent
+from skytide.batch import Delivery, PaneReport, Sent, StepReport, WindowReport
 from skytide.keyed import SlotReport
 from skytide.spark.checkpoint import Files
-from skytide.spark.engine import window_level
-from skytide.spark.engine.key_level import KeyTask
-from skytide.spark.engine.pane_level import REPORT, ROUTED, SLOT, PaneTask, read_reports
+from skytide.spark.engine.keys import KeyTask
+from skytide.spark.engine.panes import REPORT, ROUTED, SLOT, PaneTask, read_reports
+from skytide.spark.engine.windows import read_results
 
 CHUNK_ROWS = 3  # of the batches that tasks get: Spark's are small, too, compared with a partition
 
@@ -28,7 +28,7 @@ class InProcess:
         return read_reports(pa.Table.from_batches(reports, REPORT))
 
     def _sent(self, batch: list[pa.Table], task: PaneTask, delivery: Sent) -> PaneReport:
-        slots, state = task.plan.slots, json.loads(json.dumps(task.plan.router))
+        slots, state = task.instruction.slots, json.loads(json.dumps(task.instruction.router))
         split: list[pa.RecordBatch] = []
         for table in batch:
             router = delivery.splitting.build(slots, state)
@@ -42,9 +42,9 @@ class InProcess:
     def read(self, batch: list[pa.Table]) -> None:
         """Do nothing: operators of Spark with a state, which read on, are not here."""
 
-    def window_task(self, work: Callable[[], Iterator[pa.RecordBatch]]) -> str:
+    def window_task(self, work: Callable[[], WindowReport | StepReport]) -> str:
         """Run a task of the window level, and return its report."""
-        return str(next(work())["report"][0].as_py())
+        return work().to_text()
 
     def keys(self, task: KeyTask) -> tuple[SlotReport, ...]:
         """Run the level of keys, one slot after the other, and return their reports."""
@@ -53,7 +53,7 @@ class InProcess:
 
     def stored(self, store: Files, files: tuple[str, ...], columns: pa.Schema) -> pa.Table:
         """Return the rows of stored files."""
-        return pa.Table.from_batches(list(window_level.read_results(store, files, columns)), columns)
+        return pa.Table.from_batches(list(read_results(store, files, columns)), columns)
 
     def rows(self, table: pa.Table) -> pa.Table:
         """Return the table."""

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from skytide.spark.engine.tasks import copied
 from skytide.workloads.identity import derive
 
 
@@ -14,6 +15,14 @@ class BrokenLaw(AssertionError):
     def __init__(self, who: object, law: str, seen: str) -> None:
         """Name who broke which law, and what was seen."""
         super().__init__(f"{type(who).__name__} breaks a law: {law}; {seen}")
+
+
+def check_copied(who: object) -> None:
+    """Refuse what cannot be copied to workers."""
+    try:
+        copied(who)
+    except Exception as error:
+        raise BrokenLaw(who, "it can be copied to workers", f"{type(error).__name__}: {error}") from error
 
 
 def division(rows: int, parts: int, seed: int) -> "tuple[np.ndarray[Any, np.dtype[np.int64]], np.random.Generator]":

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from skytide.keyed import KeyedOperator, Operator
-from skytide.testing.laws import BrokenLaw, shown
+from skytide.testing.laws import BrokenLaw, check_copied, shown
 from skytide.testing.rows import Rows, table_of
 from skytide.workloads.identity import derive
 
@@ -32,6 +32,7 @@ def check_operator(
     - Without windows, it does not matter how rows are divided into batches; not asked if it is `windowed`.
     - `process_windows`, if it has one, returns what `process` returns for each window; numbers may differ by what rounding does, and
       columns of `ignoring`, such as the sign of a difference, are not compared.
+    - It can be copied to workers.
 
     Parameters
     ----------
@@ -69,6 +70,7 @@ def check_operator(
     skytide.testing.laws.BrokenLaw: Last breaks a law: without windows, rows may be divided anywhere; ...
     """
     own, table = Operator(operator), table_of(rows)
+    check_copied(operator)
     names = (keys,) if isinstance(keys, str) else tuple(keys)
     for key, some in _by_key(table, names):
         _columns(own, key, some, names)

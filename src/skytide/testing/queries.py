@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 
 from skytide.queries import Query, Skyline
-from skytide.testing.laws import BrokenLaw, difference, division
+from skytide.testing.laws import BrokenLaw, check_copied, difference, division
 from skytide.testing.rows import Rows, table_of
 
 PARTS = 5
@@ -18,6 +18,7 @@ def check_query(query: Query, rows: Rows, *, tries: int = 20, seed: int = 0) -> 
     - Rows may be divided in any way, kept part by part, merged in any order and grouping: the answer is the same.
     - It is the same again if it is asked again.
     - Rows that the query does not refuse can be kept.
+    - It can be copied to workers.
 
     Parameters
     ----------
@@ -40,6 +41,7 @@ def check_query(query: Query, rows: Rows, *, tries: int = 20, seed: int = 0) -> 
     >>> from skytide.queries import Skyline, high, low
     >>> check_query(Skyline(low("price") * high("stars")), [{"price": 50, "stars": 3}, {"price": 60, "stars": 5}])
     """
+    check_copied(query)
     table = table_of(rows)
     query.check(table.schema)
     refused = query.refused(table)

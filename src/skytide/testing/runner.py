@@ -2,14 +2,12 @@
 
 import os
 import tempfile
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import TypeAlias
 
 import pyarrow as pa
 
-from skytide.batch import BatchRules, Keying
 from skytide.errors import InvalidInput
 from skytide.errors.checks import refused
 from skytide.keyed import CountWindows, KeyedOperator, KeyedStep, Operator, Tagged, TimeWindows
@@ -19,14 +17,17 @@ from skytide.records import Status
 from skytide.spark.checkpoint import Store
 from skytide.spark.clock import Now
 from skytide.spark.engine.chunk_memory import memory
-from skytide.spark.engine.engine import Engine, Plan
-from skytide.spark.sinks.outlets import Sinks, window_columns
+from skytide.spark.engine.engine import Engine
+from skytide.spark.engine.spec import QuerySpec
+from skytide.spark.sinks.base import Sink, SinkFunction
+from skytide.spark.sinks.function import Function
+from skytide.spark.sinks.roles import Sinks
 from skytide.testing.clock import ManualClock
 from skytide.testing.jobs import InProcess
 from skytide.testing.rows import Rows, batch_of
+from skytide.testing.sinks import Collected, Remembering
 from skytide.windows import Duration, sliding
 
-Collector: TypeAlias = Callable[[pa.Table, int], object]
 OUTPUTS = ("results", "windows", "late", "invalid")
 
 
@@ -53,38 +54,29 @@ class Asked:
     slack: Slack
     slots: int
 
-    def engine(self, columns: pa.Schema, folder: str, outputs: Mapping[str, Collector], clock: Now) -> Engine:
-        """Return the engine of the query, which continues from the checkpoint in a folder, and hands over what comes out."""
+    def engine(self, columns: pa.Schema, folder: str, sinks: Sinks, now: Now) -> Engine:
+        """Return the engine of the query, which continues from the checkpoint in a folder."""
         for name in (self.time, *self.keys):
             if name not in columns.names:
                 raise InvalidInput(
                     value=f"column {name}", reason="there is no such column", remedy=f"choose one of {', '.join(columns.names)}"
                 )
         store = Store(os.path.join(folder, "skytide"))
-        sinks = Sinks(outputs["results"], late=outputs["late"], windows=outputs["windows"], invalid=outputs["invalid"])
-        if isinstance(self.asked, Query):
-            self.asked.check(columns)
-        if isinstance(self.asked, Query) and isinstance(self.windows, TimeWindows) and not self.keys:
-            rules = BatchRules(
-                self.windows.windows, self.slack, pane_slots=self.slots, can_spread=self.asked.skyline_inside() is not None
-            )
-            return Engine(Plan(self.asked, rules, self.time, columns, (), store, None, True, True), sinks, clock=clock)
-        step = KeyedStep.of(self.asked, self.keys, self.time, columns, self.windows)
-        windows = self.windows.windows if isinstance(self.windows, TimeWindows) else None
-        keying = Keying(self.slots, windows=windows, seed=store.key_seed())
-        tagged = Tagged(self.keys, keying.seed, self.asked if isinstance(self.asked, Query) else None)
-        identity = self.asked.identity().of_keys(self.keys)
-        plan = Plan(
-            tagged, BatchRules(step.tick, self.slack, keying=keying), self.time, columns, (), store, identity, True, True, step
-        )
-        return Engine(plan, sinks, clock=clock)
+        spec = self._spec(columns).seeded(store.key_seed())
+        rules = spec.rules(key_slots=self.slots, seed=store.key_seed(), pane_slots=self.slots, driver_pays_s=float("inf"))
+        return Engine(spec, rules, store, sinks, clock=now)
 
-
-def columns_of(engine: Engine) -> dict[str, pa.Schema]:
-    """Return the columns of all that comes out of an engine."""
-    rows = engine.plan.columns
-    windows = window_columns(rows.field(engine.plan.time).type)
-    return {"results": engine.plan.results, "windows": windows, "late": rows, "invalid": rows}
+    def _spec(self, columns: pa.Schema) -> QuerySpec:
+        query = self.asked if isinstance(self.asked, Query) else None
+        if query is not None:
+            query.check(columns)
+        if query is not None and isinstance(self.windows, TimeWindows) and not self.keys:
+            spec = QuerySpec(query, self.time, columns, self.windows.windows, self.slack)
+        else:
+            step = KeyedStep.of(self.asked, self.keys, self.time, columns, self.windows)
+            tagged, identity = Tagged(self.keys, asked=query), self.asked.identity().of_keys(self.keys)
+            spec = QuerySpec(tagged, self.time, columns, step.tick, self.slack, step=step, identity=identity)
+        return replace(spec, late_wanted=True, invalid_wanted=True)
 
 
 class Runner:
@@ -121,7 +113,7 @@ class Runner:
         schema: pa.Schema | None = None,
         slack: Slack | None = None,
         slots: int = 2,
-        sink: Collector | None = None,
+        sink: Sink | SinkFunction | None = None,
         clock: Now | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
     ) -> None:
@@ -146,7 +138,7 @@ class Runner:
         slots
             The tasks that work side by side, here one after the other.
         sink
-            A function of (results, number) that gets results, too; as an Arrow table here, as there is no Spark.
+            A sink, or a function of (results, sequence), which gets an Arrow table here, as there is no Spark.
         clock
             What dates batches (default: a `ManualClock` at 0).
         checkpoint
@@ -154,15 +146,17 @@ class Runner:
         """
         names = (keys,) if isinstance(keys, str) else tuple(keys)
         self._asked = Asked(_subject(asked), time, names, _windows(asked, window, slide), slack or KSlack(), slots)
-        self._schema, self._sink, self._jobs = schema, sink, InProcess()
+        self._schema, self._jobs = schema, InProcess()
+        self._sink = sink if isinstance(sink, Sink) else Collected() if sink is None else Function(sink)
         self._temporary = tempfile.TemporaryDirectory(prefix="skytide-") if checkpoint is None else None
         self.checkpoint = self._temporary.name if checkpoint is None else os.fspath(checkpoint)  # type: ignore[union-attr]
         self.clock = clock or ManualClock()
         self._engine: Engine | None = None
         self._batch = 0
         self._tables: dict[str, dict[int, pa.Table]] = {name: {} for name in OUTPUTS}
-        self._fresh: set[int] = set()
-        """The numbers under which something came out during the latest call."""
+        self._staged: dict[str, pa.Table] = {}
+        self._before: dict[str, dict[int, pa.Table]] = {name: {} for name in OUTPUTS}
+        """What came out before the latest call."""
 
     def __enter__(self) -> "Runner":
         """Return the runner."""
@@ -181,17 +175,17 @@ class Runner:
             self._schema = batch_of(partitions[0], self._asked.time, None).schema
         batch = [batch_of(rows, self._asked.time, self._schema) for rows in partitions]
         engine = self._running()
-        self._fresh.clear()
+        self._begin()
         engine.run_batch(self._jobs, batch, self._batch)
         self._batch += 1
-        return self._outputs(self._fresh)
+        return self._outputs(self._tables)
 
     def flush(self) -> Outputs:
         """End the stream, and return what came out: the last windows."""
         engine = self._running()
-        self._fresh.clear()
+        self._begin()
         engine.flush(self._jobs)
-        return self._outputs(self._fresh)
+        return self._outputs(self._tables)
 
     def restart(self, asked: Query | KeyedOperator | None = None) -> None:
         """Start again from the checkpoint, as another process would; with another version of the query or operator, if one is given."""
@@ -212,7 +206,7 @@ class Runner:
     @property
     def outputs(self) -> Outputs:
         """Everything that came out so far."""
-        return self._outputs({number for tables in self._tables.values() for number in tables})
+        return self._outputs({name: self._before[name] | self._tables[name] for name in OUTPUTS})
 
     def close(self) -> None:
         """Let the checkpoint go; a temporary one is removed."""
@@ -223,8 +217,8 @@ class Runner:
     def _release(self) -> None:
         """Let the checkpoint go, and forget all that is in memory of it."""
         if self._engine is not None:
-            self._engine.plan.store.release()
-            memory.queries.pop(self._engine.plan.store.files.uri, None)
+            self._engine.store.release()
+            memory.queries.pop(self._engine.store.files.uri, None)
         self._engine = None
 
     def _running(self) -> Engine:
@@ -233,28 +227,26 @@ class Runner:
             remedy = "feed some rows first, or pass schema="
             raise InvalidInput(value="a runner without rows", reason="it is not known what columns they have", remedy=remedy)
         if self._engine is None:
-            self._engine = self._asked.engine(
-                self._schema, self.checkpoint, {name: self._collector(name) for name in OUTPUTS}, self.clock
-            )
+            windows, late, invalid = (Remembering(Collected(), self._tables[name], self._staged) for name in OUTPUTS[1:])
+            results = Remembering(self._sink, self._tables["results"], self._staged)
+            sinks = Sinks(results, late=late, windows=windows, invalid=invalid)
+            self._engine = self._asked.engine(self._schema, self.checkpoint, sinks, self.clock)
             self._engine.finish_flush(self._jobs)
         return self._engine
 
-    def _collector(self, output: str) -> Collector:
-        def collect(table: pa.Table, number: int) -> None:
-            if output == "results" and self._sink is not None:
-                self._sink(table, number)
-            self._tables[output][number] = table
-            self._fresh.add(number)
+    def _begin(self) -> None:
+        for name, tables in self._tables.items():
+            self._before[name].update(tables)
+            tables.clear()
 
-        return collect
-
-    def _outputs(self, numbers: Collection[int]) -> Outputs:
-        empty = columns_of(self._running())
-        tables = {
-            name: pa.concat_tables([empty[name].empty_table(), *(tables[number] for number in sorted(tables) if number in numbers)])
-            for name, tables in self._tables.items()
-        }
-        return Outputs(**tables)
+    def _outputs(self, came: Mapping[str, Mapping[int, pa.Table]]) -> Outputs:
+        schemas = self._running().schemas
+        return Outputs(
+            **{
+                name: pa.concat_tables([schemas[name].empty_table(), *(tables[number] for number in sorted(tables))])
+                for name, tables in came.items()
+            }
+        )
 
 
 def run(
@@ -267,7 +259,7 @@ def run(
     schema: pa.Schema | None = None,
     slack: Slack | None = None,
     slots: int = 2,
-    sink: Collector | None = None,
+    sink: Sink | SinkFunction | None = None,
     flush: bool = True,
 ) -> Outputs:
     """Run a query or an operator over batches of rows, one after the other, and return what came out.
@@ -293,7 +285,7 @@ def run(
     slots
         The tasks that work side by side, here one after the other.
     sink
-        A function of (results, number) that gets results, too; as an Arrow table here, as there is no Spark.
+        A sink, or a function of (results, sequence), which gets an Arrow table here, as there is no Spark.
     flush
         Whether the stream is over at the end, so that all windows come out.
 

@@ -12,14 +12,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from skytide.batch import Keying
+from skytide.batch import BatchRules
 from skytide.keyed import Chunk, Loads, Moves, Rebalancer, RebalancerLogic, RoutingTable, SlotReport, gathered
 from skytide.keyed.chunk import all_keys
 from skytide.keyed.state import ROWS, STATES
+from skytide.spark.api.query import ContinuousQuery
 from skytide.spark.engine.jobs import SparkJobs
-from skytide.spark.engine.key_level import KeyTask, chunks_of
-from skytide.spark.engine.pane_level import REPORT
-from skytide.spark.query.keyed import KeyedQuery
+from skytide.spark.engine.keys import KeyTask, chunks_of
+from skytide.spark.engine.panes import REPORT
+from skytide.spark.engine.spec import QuerySpec
 from skytide.workloads.identity import derive
 
 MP, R_BLK, S_BLK = "MP", "R-BLK", "S-BLK"
@@ -70,35 +71,36 @@ class Handed(KeyTask):
 
     def save(self, slot: int) -> Iterator[pa.RecordBatch]:
         """Write the state of each group that a slot loses."""
-        keyed = self.work.keyed
-        old = replace(self, work=replace(self.work, keyed=replace(keyed, table=self.before)))
-        windows = self.step.windows
+        keyed, step = self.instruction.keyed, self.spec.step
+        assert step is not None, "an operator on keys has a step"
+        old = replace(self, instruction=replace(self.instruction, keyed=replace(keyed, table=self.before)))
+        windows = step.windows
         for kind, columns, limit in (
-            (ROWS, self.step.remembered, windows.limit if windows else None),
-            (STATES, self.step.states, 1),
+            (ROWS, step.remembered, windows.limit if windows else None),
+            (STATES, step.states, 1),
         ):
             chunks = chunks_of(old, slot, kind)
-            keys = all_keys(chunks, self.step.key)
+            keys = all_keys(chunks, step.key)
             keys = keys.only(keyed.table.slots_of(keys.hashes) != slot)
             groups = keyed.table.groups_of(keys.hashes)
             for group in np.unique(groups).tolist():
-                chunk = gathered(chunks, keys.only(groups == group), self.step.key, columns, limit)
-                self.store.write_table(self._file(kind, group), chunk.to_table(), durable=False)
+                chunk = gathered(chunks, keys.only(groups == group), step.key, columns, limit)
+                self.files.write_table(self._file(kind, group), chunk.to_table(), durable=False)
         yield DONE
 
     def load(self, slot: int) -> Iterator[pa.RecordBatch]:
         """Load the state of each group that a slot receives."""
-        now = self.work.keyed.table.slots
+        now = self.instruction.keyed.table.slots
         for group, owner in enumerate(now):
             if owner == slot and self.before.slots[group] != slot:
                 for kind in KINDS:
-                    data = self.store.read_if_there(self._file(kind, group))
+                    data = self.files.read_if_there(self._file(kind, group))
                     if data is not None:
                         Chunk.from_table(pa.ipc.open_file(data).read_all())
         yield DONE
 
     def _file(self, kind: str, group: int) -> str:
-        return f"handover/{self.work.sequence}-{kind}-{group}"
+        return f"handover/{self.instruction.sequence}-{kind}-{group}"
 
 
 @dataclass(frozen=True)
@@ -116,10 +118,10 @@ class BlockingJobs(SparkJobs):
 
     def keys(self, task: KeyTask) -> tuple[SlotReport, ...]:
         """Save state, load it, work, and return the reports; which task waits for which depends on the protocol."""
-        before, self.handover.table = self.handover.table, task.work.keyed.table
-        if before is None or before == task.work.keyed.table:
+        before, self.handover.table = self.handover.table, task.instruction.keyed.table
+        if before is None or before == task.instruction.keyed.table:
             return super().keys(task)
-        fields = {name: getattr(task, name) for name in ("step", "store", "work", "parquet")}
+        fields = {name: getattr(task, name) for name in ("spec", "files", "instruction", "sink")}
         handed = Handed(**fields, before=before)
         self.slot_tasks(before.count, handed.save)
         if self.protocol == S_BLK:
@@ -129,7 +131,7 @@ class BlockingJobs(SparkJobs):
 
 
 @dataclass(frozen=True)
-class Compared(KeyedQuery):
+class Compared(ContinuousQuery):
     """An operator on keys whose keys move by a given protocol, as many as `forced` says."""
 
     protocol: str = MP
@@ -137,13 +139,13 @@ class Compared(KeyedQuery):
     forced: Forced = field(default_factory=Forced)
 
     @staticmethod
-    def of(asked: KeyedQuery, protocol: str, seed: int) -> "Compared":
+    def of(asked: ContinuousQuery, protocol: str, seed: int) -> "Compared":
         """Return the same query with a given protocol."""
         return Compared(**vars(asked), protocol=protocol, forced=Forced(seed=seed))
 
-    def _keying(self, slots: int, seed: int) -> Keying | None:
-        keying = super()._keying(slots, seed)
-        return keying and replace(keying, rebalancer=self.forced)
+    def _rules(self, spec: QuerySpec, **chosen: Any) -> BatchRules:
+        rules = super()._rules(spec, **chosen)
+        return replace(rules, keying=rules.keying and replace(rules.keying, rebalancer=self.forced))
 
     def _jobs(self, *given: Any) -> SparkJobs:
         if self.protocol == MP:

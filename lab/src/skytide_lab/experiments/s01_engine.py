@@ -14,8 +14,8 @@ from skytide.lateness import FixedSlack
 from skytide.queries import low
 from skytide.records import Step
 from skytide.routing import AS_PID, EVEN, PB_RR, Splitting
-from skytide.spark.query.run import Run
-from skytide.spark.query.stream import stream
+from skytide.spark.api.run import Run
+from skytide.spark.api.stream import stream
 from skytide.spark.session.local import local_session
 from skytide.spark.sources.workload import WorkloadStream, workload
 from skytide.windows import Windows

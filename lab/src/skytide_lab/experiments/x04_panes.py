@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from skytide.lateness import FixedSlack
 from skytide.queries import Query, Skyline, combine, low
 from skytide.records import Step
-from skytide.spark.query.stream import stream
+from skytide.spark.api.stream import stream
 from skytide.spark.session.local import local_session
 from skytide.spark.sources.workload import workload
 from skytide_lab.experiments.experiment import Experiment, Findings, Piece, Row

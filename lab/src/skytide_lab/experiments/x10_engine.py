@@ -22,9 +22,9 @@ import pyarrow.parquet as pq
 from skytide.keyed import RoutingTable, hashes_of
 from skytide.lateness import FixedSlack
 from skytide.records import Step
+from skytide.spark.api.run import Run
+from skytide.spark.api.stream import stream
 from skytide.spark.checkpoint import Store
-from skytide.spark.query.run import Run
-from skytide.spark.query.stream import stream
 from skytide.spark.session.local import local_session
 from skytide.workloads.identity import derive
 from skytide_lab.experiments.blocking import MP, R_BLK, S_BLK, Compared

@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 from skytide.batch import State
 from skytide.errors import InvalidInput, SkytideError
 from skytide.spark.checkpoint.files import Files
+from skytide.spark.checkpoint.folder import OwnedFolder
 from skytide.spark.checkpoint.owner import IN_USE
 from skytide.spark.checkpoint.sink_notes import SinkNote, noted_sinks
-from skytide.spark.checkpoint.spark_notes import SparkNotes
+from skytide.spark.checkpoint.spark_logs import SparkLogs
 from skytide.spark.checkpoint.store import MANIFESTS, Store, manifest_name
-from skytide.spark.sinks.folder import OwnedFolder
 
 _log = logging.getLogger(__name__)
 
@@ -96,10 +96,10 @@ def _alone(files: Files) -> Any:
 
 def _state_of(store: Store, sequence: int) -> State:
     states = store.states()
-    known = [State(), *states] if states[0].sequence == 0 else states  # all of it is kept: the beginning, too
-    state = next((state for state in known if state.sequence == sequence), None)
+    there = [State(), *states] if states[0].sequence == 0 else states  # all of it is kept: the beginning, too
+    state = next((state for state in there if state.sequence == sequence), None)
     if state is None:
-        kept = ", ".join(str(state.sequence) for state in known)
+        kept = ", ".join(str(state.sequence) for state in there)
         raise InvalidInput(value=f"--to {sequence}", reason="that state is not kept", remedy=f"choose one of {kept}")
     return state
 
@@ -108,7 +108,7 @@ class _Others:
     """The notes beside ours, which have to reach as far back: Spark's, and those of a fleet."""
 
     def __init__(self, checkpoint: str | os.PathLike[str]) -> None:
-        self.spark = SparkNotes(Files(f"{os.fspath(checkpoint)}/spark"))
+        self.spark = SparkLogs(Files(f"{os.fspath(checkpoint)}/spark"))
         self._fleet = Files(f"{os.fspath(checkpoint)}/fleet")
 
     def reach(self, batch: int) -> bool:

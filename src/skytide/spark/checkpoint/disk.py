@@ -64,13 +64,13 @@ class Disk:
 
     def entries(self, folder: str) -> list[Entry]:
         """Return what is in a folder, including drafts; nothing if there is no such folder."""
-        found = []
+        entries = []
         with contextlib.suppress(FileNotFoundError, NotADirectoryError), os.scandir(folder) as listing:
             for entry in listing:
                 with contextlib.suppress(FileNotFoundError):  # removed by another process since
-                    known = entry.stat()
-                    found.append(Entry(entry.name, entry.is_dir(), known.st_size, known.st_mtime_ns))
-        return found
+                    status = entry.stat()
+                    entries.append(Entry(entry.name, entry.is_dir(), status.st_size, status.st_mtime_ns))
+        return entries
 
     def exists(self, path: str) -> bool:
         """Return whether there is such a file or folder."""

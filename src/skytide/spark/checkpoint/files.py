@@ -166,8 +166,8 @@ def sequence_of(name: str) -> int | None:
 
     >>> sequence_of("panes/2024-report.arrow")
     """
-    found = _FRESH.fullmatch(posixpath.basename(name))
-    return int(found[1]) if found else None
+    match = _FRESH.fullmatch(posixpath.basename(name))
+    return int(match[1]) if match else None
 
 
 def real_uri(uri: str) -> str:
@@ -181,11 +181,11 @@ def real_uri(uri: str) -> str:
 
 def _divided(uri: str) -> tuple[str, str]:
     """Return the scheme of a URI, and what comes after it; for a file, its path."""
-    found = _URI.match(uri)
-    if not found or (found[2] is None and found[3] is None):
+    match = _URI.match(uri)
+    if not match or (match[2] is None and match[3] is None):
         return "file", uri
-    scheme = found[1].lower()
-    return (scheme, found[3] or "/") if scheme == "file" else (scheme, uri.partition(":")[2].lstrip("/").rstrip("/"))
+    scheme = match[1].lower()
+    return (scheme, match[3] or "/") if scheme == "file" else (scheme, uri.partition(":")[2].lstrip("/").rstrip("/"))
 
 
 def _file_system(uri: str, scheme: str, rest: str, options: dict[str, Any]) -> tuple[pafs.FileSystem, str]:

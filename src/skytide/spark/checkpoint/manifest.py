@@ -40,17 +40,17 @@ def unpacked(data: bytes) -> Manifest:
     """Return the content of a manifest; raise if it is damaged or of another format."""
     try:
         head, _, body = data.decode().partition("\n")
-        known: dict[str, Any] = json.loads(head)
-        format_number = int(known["format"])
+        header: dict[str, Any] = json.loads(head)
+        format_number = int(header["format"])
     except (ValueError, KeyError, TypeError) as error:
         raise Damaged(f"not a manifest: {error}") from None
     if format_number not in READABLE:
         newer = "a newer" if format_number > FORMAT else "an older"
         readable = " and ".join(map(str, READABLE))
         raise OtherFormat(f"written by {newer} skytide, in format {format_number}, while this one reads only {readable}")
-    if not body.endswith("\n") or known.get("checksum") != _checksum(body[:-1]):
+    if not body.endswith("\n") or header.get("checksum") != _checksum(body[:-1]):
         raise Damaged("its checksum does not match: it was cut off or changed")
-    return Manifest(int(known.get("written_us", 0)), body[:-1])
+    return Manifest(int(header.get("written_us", 0)), body[:-1])
 
 
 def _checksum(body: str) -> str:

@@ -16,11 +16,11 @@ def arrow_options(uri: str, setting: Setting) -> dict[str, Any]:
     >>> arrow_options("s3a://b/x", {"fs.s3a.endpoint": "http://127.0.0.1:9000", "fs.s3a.path.style.access": "true"}.get)
     {'endpoint_override': '127.0.0.1:9000', 'scheme': 'http'}
     """
-    known = urlsplit(uri)
-    if known.scheme == "s3a":
-        return _s3(known.netloc, setting)
-    if known.scheme in ("abfs", "abfss"):
-        return _azure(known.netloc, setting)
+    parts = urlsplit(uri)
+    if parts.scheme == "s3a":
+        return _s3(parts.netloc, setting)
+    if parts.scheme in ("abfs", "abfss"):
+        return _azure(parts.netloc, setting)
     return {}
 
 

@@ -54,7 +54,7 @@ def taken_over(files: Files) -> SkytideError:
 
 def _read(files: Files) -> dict[str, Any]:
     try:
-        found = json.loads(files.read_if_there(OWNER) or b"{}")
+        note = json.loads(files.read_if_there(OWNER) or b"{}")
     except ValueError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return note if isinstance(note, dict) else {}

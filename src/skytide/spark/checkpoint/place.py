@@ -66,11 +66,12 @@ def checkpoint_place(spark: SparkSession, checkpoint: Any) -> Place:
 
 def place_of(spark: SparkSession, folder: Any, name: str) -> Place:
     """Return the place of a folder that was given as the option `name`; nothing is written."""
-    uri = _qualified(spark, _text(folder, name), name)
+    uri = _qualified(spark, folder_text(folder, name), name)
     return Place(uri, arrow_options(uri, hadoop_setting(spark)))
 
 
-def _text(folder: Any, name: str) -> str:
+def folder_text(folder: Any, name: str) -> str:
+    """Return the name of a folder that was given as the option `name`; refuse what is none, and one with a password."""
     text = os.fspath(folder) if isinstance(folder, str | os.PathLike) else None
     if not isinstance(text, str) or not text.strip() or "\0" in text:
         raise InvalidInput(

@@ -58,10 +58,10 @@ class Remote:
 
     def entries(self, folder: str) -> list[Entry]:
         """Return what is in a folder; nothing if there is no such folder."""
-        found = self._fs.get_file_info(pafs.FileSelector(folder, allow_not_found=True))
+        infos = self._fs.get_file_info(pafs.FileSelector(folder, allow_not_found=True))
         return [
             Entry(info.base_name, info.type == pafs.FileType.Directory, info.size or 0, info.mtime_ns or 0)
-            for info in found
+            for info in infos
             if info.base_name
         ]
 

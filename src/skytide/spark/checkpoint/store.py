@@ -20,7 +20,7 @@ from skytide.spark.checkpoint.files import Files, sequence_of
 from skytide.spark.checkpoint.manifest import Damaged, Manifest, OtherFormat, packed, unpacked
 from skytide.spark.checkpoint.owner import Owner, taken_over
 from skytide.spark.checkpoint.retention import KEPT, OLDER_BYTES, states_that_fit, states_to_keep
-from skytide.spark.checkpoint.spark_notes import SparkNotes
+from skytide.spark.checkpoint.spark_logs import SparkLogs
 from skytide.spark.clock import now_us
 
 SWEEP_EVERY = 16  # commits at most; in between, only files that a manifest named are removed
@@ -73,7 +73,7 @@ class Store:
         """The folder that the user named, which has Spark's notes, too."""
         return self.files.uri.removesuffix("/skytide")
 
-    def take_over(self, notes: SparkNotes | None = None) -> None:
+    def take_over(self, logs: SparkLogs | None = None) -> None:
         """Become the one that records, and shut out whoever did before.
 
         Manifests that cannot be read are put aside, and Spark's notes go back to the state before them.
@@ -84,7 +84,7 @@ class Store:
         self._kept = self._read_all(damaged)
         self._emitted = min(self._read_emitted(), max(self._kept, default=-1))
         if damaged:
-            self._fall_back(damaged, notes)
+            self._fall_back(damaged, logs)
         self._uses, self._unsent = Counter(), {}
         for kept in self._kept.values():
             self._use(kept.state)
@@ -101,8 +101,8 @@ class Store:
 
     def transactions(self) -> str:
         """Return the identity for sinks that ignore a number they have had: it is another one after going back, on purpose or by more than one damaged manifest, as other results have that number then."""
-        known = self._identity()
-        return f"{known['id']}-{known['back']}" if "back" in known else str(known["id"])
+        identity = self._identity()
+        return f"{identity['id']}-{identity['back']}" if "back" in identity else str(identity["id"])
 
     def key_seed(self) -> int:
         """Return the seed of the hashes of keys, of its own for each checkpoint; 0, which is none, if an earlier version began it."""
@@ -135,8 +135,8 @@ class Store:
 
     def recorded(self, batch: int) -> State | None:
         """Return what was recorded of one of Spark's batches, if anything was: then the batch is repeated as recorded."""
-        found = [state for state in self.states() if state.batch == batch and not state.flushed]
-        return found[-1] if found else None
+        recorded = [state for state in self.states() if state.batch == batch and not state.flushed]
+        return recorded[-1] if recorded else None
 
     def before(self, batch: int) -> State:
         """Return the state that a batch starts from: the latest one that does not contain it."""
@@ -184,17 +184,17 @@ class Store:
     def _newest_first(self) -> Iterator[State]:
         """Read the manifests; rarely more than one is read, as every batch asks for the latest, in another process."""
         for name in reversed(self.files.names(MANIFESTS)):
-            found = self._read(name, {})
-            if found is not None:
-                yield found.state
+            manifest = self._read(name, {})
+            if manifest is not None:
+                yield manifest.state
 
     def _identity(self) -> dict[str, Any]:
         self.files.create(IDENTITY, json.dumps({"id": uuid.uuid4().hex}).encode())
         return dict(json.loads(self.files.read(IDENTITY)))
 
     def _change_transactions(self) -> None:
-        known = self._identity()
-        self.files.put(IDENTITY, json.dumps({**known, "back": known.get("back", 0) + 1}).encode())
+        identity = self._identity()
+        self.files.put(IDENTITY, json.dumps({**identity, "back": identity.get("back", 0) + 1}).encode())
 
     def _check_owner(self) -> None:
         if self._owner is None:
@@ -208,7 +208,7 @@ class Store:
             self._use(state)
         self._kept[state.sequence] = Kept(state, now_us())
         latest = max(self._kept)
-        for sequence in [each for each in self._unsent if each <= self._emitted and each != latest]:
+        for sequence in [unsent for unsent in self._unsent if unsent <= self._emitted and unsent != latest]:
             self._disuse(self._unsent.pop(sequence))
         self._keep_only(states_to_keep({sequence: kept.written_us for sequence, kept in self._kept.items()}))
         older = max(sorted(self._kept)[:-KEPT], default=-1)
@@ -254,8 +254,8 @@ class Store:
 
     def _read_all(self, damaged: dict[int, Damaged]) -> dict[int, Kept]:
         """Return all manifests that can be read; those that are damaged go into `damaged`."""
-        found = {name: self._read(name, damaged) for name in self.files.names(MANIFESTS)}
-        return {kept.state.sequence: kept for kept in found.values() if kept is not None}
+        manifests = {name: self._read(name, damaged) for name in self.files.names(MANIFESTS)}
+        return {kept.state.sequence: kept for kept in manifests.values() if kept is not None}
 
     def _read(self, name: str, damaged: dict[int, Damaged]) -> Kept | None:
         """Return a manifest, or None if the file is not one, is damaged, or was removed by the owner meanwhile."""
@@ -289,7 +289,7 @@ class Store:
         text = self.files.read_if_there(EMITTED) or b""
         return int(text) if re.fullmatch(rb"-?\d+", text) else -1
 
-    def _fall_back(self, damaged: dict[int, Damaged], notes: SparkNotes | None) -> None:
+    def _fall_back(self, damaged: dict[int, Damaged], logs: SparkLogs | None) -> None:
         """Put damaged manifests aside, and continue from the state before them if they were the latest."""
         latest = max(self._kept, default=-1)
         later = sorted(sequence for sequence in damaged if sequence > latest)
@@ -305,8 +305,8 @@ class Store:
         if len(later) > 1:  # Spark has noted what is in the first one of these batches, but may give the others other borders
             self._change_transactions()
         if later:
-            if notes is not None:
-                notes.back_to(self._kept[latest].state.batch if self._kept else -1)
+            if logs is not None:
+                logs.back_to(self._kept[latest].state.batch if self._kept else -1)
             self.mark_emitted(self._emitted)
         for sequence in sorted(damaged, reverse=True):  # latest first: if this is cut off, the next start does the rest
             self.files.move(manifest_name(sequence), f"{manifest_name(sequence)}.damaged")
@@ -319,12 +319,13 @@ def manifest_name(sequence: int) -> str:
 
 def manifest_sequence(name: str) -> int | None:
     """Return the sequence of a manifest, or None if the file is not one."""
-    found = _MANIFEST.fullmatch(posixpath.basename(name))
-    return int(found[1]) if found else None
+    match = _MANIFEST.fullmatch(posixpath.basename(name))
+    return int(match[1]) if match else None
 
 
 def _outputs(state: State) -> set[str]:
-    return set(state.output_files())
+    """Return the files of an output that are in the store: sinks may have staged others, which are theirs."""
+    return {name for name in state.output_files() if name.partition("/")[0] in FOLDERS}
 
 
 def _all_files(state: State) -> set[str]:

@@ -4,12 +4,17 @@ import json
 from collections.abc import Iterable
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from skytide.errors import InvalidInput
-from skytide.keyed import KeyedStep
+from skytide.keyed import KeyedState, KeyedStep, Operator
+from skytide.keyed.operator import VERSION_BYTES
+from skytide.keyed.state import STATES
+from skytide.keyed.work import STATE
 from skytide.queries import Identity
 from skytide.queries.described import PYTHON, described
 from skytide.queries.identity import strictly, without_expressions
+from skytide.spark.checkpoint import Files, Store
 from skytide.windows import Windows, shown
 
 Texts = dict[str, str]
@@ -23,7 +28,7 @@ def texts_of(
 ) -> Texts:
     """Return what must not change between two starts. The first four are for people, and for checkpoints that know no others."""
     of_keys = step.windows if step and step.windows else None
-    found = {
+    texts = {
         "query": known_as.readable,
         "windows": of_keys.text if of_keys else f"{shown(windows.length_us)} every {shown(windows.slide_us)}",
         "time": time,
@@ -35,7 +40,7 @@ def texts_of(
         RESULTS: _columns(results),
     }
     stricter = {STRICTER: json.dumps(known_as.stricter)} if known_as.stricter else {}
-    return found | stricter | ({VERSION: str(step.operator.version)} if step and step.operator else {})
+    return texts | stricter | ({VERSION: str(step.operator.version)} if step and step.operator else {})
 
 
 def check_same(before: Texts, now: Texts, folder: str, *, upgrades: bool = False) -> None:
@@ -62,13 +67,32 @@ def check_same(before: Texts, now: Texts, folder: str, *, upgrades: bool = False
         )
 
 
+def check_versions(operator: Operator, keyed: KeyedState, store: Store) -> None:
+    """Refuse an operator on keys that cannot read states of other versions, before it writes its own beside them."""
+    for version in sorted(state_versions(store.files, keyed) - {operator.version}):
+        raise InvalidInput(
+            value=f"{operator.name} of version {operator.version}",
+            reason=f"the checkpoint {store.folder} has states that its version {version} wrote",
+            remedy="add a method upgrade(state, version), go back to that version, or start with another checkpoint folder",
+        )
+
+
+def state_versions(files: Files, keyed: KeyedState) -> set[int]:
+    """Return the versions of an operator whose states are stored."""
+    versions = set()
+    for stored in (chunk for chunk in keyed.chunks if chunk.kind == STATES):
+        heads = pc.unique(pc.binary_slice(files.map_table(stored.file)[STATE], 0, VERSION_BYTES))
+        versions |= {int.from_bytes(head, "big") for head in heads.to_pylist()}
+    return versions
+
+
 def order_of(before: Texts, now: Texts) -> tuple[int, ...] | None:
     """Return the order in which the measures of the present query were kept, if it is another one."""
     theirs, ours = (json.loads(texts.get(MEASURES, "[]")) for texts in (before, now))
     if not theirs or theirs == ours:
         return None
     places = list(range(len(ours)))
-    return tuple(places.pop(next(at for at, place in enumerate(places) if ours[place] == each)) for each in theirs)
+    return tuple(places.pop(next(at for at, place in enumerate(places) if ours[place] == measure)) for measure in theirs)
 
 
 def _check_readable(before: Texts, now: Texts, folder: str) -> None:

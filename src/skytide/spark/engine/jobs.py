@@ -1,5 +1,6 @@
 """The jobs of a batch, run by Spark."""
 
+import copy
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
@@ -8,19 +9,19 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from skytide.batch import Delivery, InSource, PaneReport, Sent
+from skytide.batch import Delivery, InSource, PaneReport, Sent, StepReport, WindowReport
 from skytide.keyed import SlotReport
 from skytide.records import Status
 from skytide.spark.arrow import map_in_arrow, spark_schema
 from skytide.spark.checkpoint import Files
-from skytide.spark.engine import pane_level, window_level
-from skytide.spark.engine.key_level import KeyTask
-from skytide.spark.engine.pane_level import REPORT, PaneTask
+from skytide.spark.engine.keys import KeyTask
+from skytide.spark.engine.panes import REPORT, ROUTED, SLOT, PaneTask, read_reports
 from skytide.spark.engine.pinning import Pins
 from skytide.spark.engine.tasks import one_task, tasks
+from skytide.spark.engine.windows import in_task, read_results
 
 DESCRIPTION = "spark.job.description"
-STANDING = "\nso far "
+SO_FAR = "\nso far "
 """Where Spark's own description of a batch ends, and ours begins."""
 
 
@@ -33,8 +34,8 @@ class Jobs(Protocol):
     def read(self, batch: Any) -> None:
         """Execute a batch, and do nothing with its tuples."""
 
-    def window_task(self, work: Callable[[], Iterator[pa.RecordBatch]]) -> str:
-        """Run a task of the window level, and return its report; several threads may do that at once."""
+    def window_task(self, work: Callable[[], WindowReport | StepReport]) -> str:
+        """Run a task of the window level, and return its report as a text; several threads may do that at once."""
 
     def keys(self, task: KeyTask) -> tuple[SlotReport, ...]:
         """Run the level of keys, one task per slot, and return their reports."""
@@ -49,9 +50,15 @@ class Jobs(Protocol):
 class SparkJobs:
     """Jobs in a Spark session."""
 
-    def __init__(self, spark: SparkSession, known: StructType, pins: Pins) -> None:
+    def __init__(self, spark: SparkSession, fields: StructType, pins: Pins) -> None:
         """Run jobs in a session; `known` are fields whose Spark types are kept, `pins` know where slots ran before."""
-        self._spark, self._known, self._pins = spark, known, pins
+        self._spark, self._fields, self._pins = spark, fields, pins
+
+    def on(self, spark: SparkSession) -> "SparkJobs":
+        """Return the same jobs in the session of a batch."""
+        jobs = copy.copy(self)
+        jobs._spark = spark
+        return jobs
 
     def panes(self, batch: DataFrame, task: PaneTask, delivery: Delivery) -> PaneReport:
         """Run the pane level, one task per slot, and return its report."""
@@ -65,11 +72,11 @@ class SparkJobs:
                 yield from task.run_partition(batches, _partition())
 
             reports = map_in_arrow(batch, run, spark_schema(StructType([]), REPORT))
-        return pane_level.read_reports(reports.toArrow())
+        return read_reports(reports.toArrow())
 
     def _sent(self, batch: DataFrame, task: PaneTask, delivery: Sent) -> DataFrame:
         """Return the reports of one task per partition of the batch, which sends tuples to slots, followed by one per slot."""
-        slots, splitting, state = task.plan.slots, delivery.splitting, task.plan.router
+        slots, splitting, state = task.instruction.slots, delivery.splitting, task.instruction.router
 
         def split(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             router = splitting.build(slots, state)
@@ -79,18 +86,18 @@ class SparkJobs:
         def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             yield from task.run_routed(batches, _partition(), splitting)
 
-        marks = spark_schema(StructType([]), pane_level.ROUTED)
+        marks = spark_schema(StructType([]), ROUTED)
         routed = map_in_arrow(batch, split, StructType([*batch.schema.fields, *marks.fields]))
-        sent = routed.repartitionById(slots, pane_level.SLOT)
+        sent = routed.repartitionById(slots, SLOT)
         return map_in_arrow(sent, run, spark_schema(StructType([]), REPORT))
 
     def read(self, batch: DataFrame) -> None:
         """Execute a batch inside the JVM: operators with a state commit it then, and watermarks move on."""
         batch.write.format("noop").mode("overwrite").save()
 
-    def window_task(self, work: Callable[[], Iterator[pa.RecordBatch]]) -> str:
+    def window_task(self, work: Callable[[], WindowReport | StepReport]) -> str:
         """Run a job of one task, and return its report."""
-        reports = one_task(self._spark, work, spark_schema(StructType([]), REPORT)).toArrow()
+        reports = one_task(self._spark, lambda: in_task(work), spark_schema(StructType([]), REPORT)).toArrow()
         return str(reports["report"][0].as_py())
 
     def keys(self, task: KeyTask) -> tuple[SlotReport, ...]:
@@ -105,21 +112,20 @@ class SparkJobs:
 
     def stored(self, store: Files, files: tuple[str, ...], columns: pa.Schema) -> DataFrame:
         """Return a lazy DataFrame that reads the files."""
-        read = window_level.read_results
-        return one_task(self._spark, lambda: read(store, files, columns), spark_schema(self._known, columns))
+        return one_task(self._spark, lambda: read_results(store, files, columns), spark_schema(self._fields, columns))
 
     def rows(self, table: pa.Table) -> DataFrame:
         """Return a DataFrame of the table."""
-        bounds = StructType(self._known.fields[:2])  # otherwise a time without a zone would be taken for local time
+        bounds = StructType(self._fields.fields[:2])  # otherwise a time without a zone would be taken for local time
         return self._spark.createDataFrame(table, spark_schema(bounds, table.schema))
 
 
 def describe(spark: SparkSession, status: Status) -> None:
     """Add to Spark's own description of the jobs of a batch, which its pages show, where the query stood before it."""
     context = spark.sparkContext
-    known = (context.getLocalProperty(DESCRIPTION) or "").partition(STANDING)[0]
+    sparks = (context.getLocalProperty(DESCRIPTION) or "").partition(SO_FAR)[0]
     late = f", {status.late:,} of {status.tuples:,} tuples late"
-    context.setJobDescription(f"{known}{STANDING}{status.windows_out:,} windows out{late}, {status.open_panes:,} panes open")
+    context.setJobDescription(f"{sparks}{SO_FAR}{status.windows_out:,} windows out{late}, {status.open_panes:,} panes open")
 
 
 def _partition() -> int:

@@ -22,13 +22,13 @@ def places(before: Mapping[int, str], executors: Sequence[str], slots: int) -> d
     {0: 'b', 1: 'b', 2: 'c'}
     """
     had = {name: [slot for slot in range(slots) if before.get(slot) == name] for name in executors}
-    each, more = divmod(slots, len(executors))
+    least, more = divmod(slots, len(executors))
     order = sorted(executors, key=lambda name: -len(had[name]))
-    room = {name: each + (rank < more) for rank, name in enumerate(order)}
-    found = {slot: name for name, mine in had.items() for slot in mine[: room[name]]}
+    room = {name: least + (rank < more) for rank, name in enumerate(order)}
+    stay = {slot: name for name, mine in had.items() for slot in mine[: room[name]]}
     free = [name for name in order for _ in range(room[name] - len(had[name]))]
-    rest = [slot for slot in range(slots) if slot not in found]
-    return dict(sorted({**found, **dict(zip(rest, free, strict=True))}.items()))
+    rest = [slot for slot in range(slots) if slot not in stay]
+    return dict(sorted({**stay, **dict(zip(rest, free, strict=True))}.items()))
 
 
 class Pins:
@@ -55,8 +55,8 @@ class Pins:
 
     def _executors(self) -> list[str]:
         """Return the executors that take tasks."""
-        backend, known = self._scala.schedulerBackend(), self._scala.schedulerBackend().getExecutorIds()
-        names = [known.apply(place) for place in range(known.size())]
+        backend, ids = self._scala.schedulerBackend(), self._scala.schedulerBackend().getExecutorIds()
+        names = [ids.apply(place) for place in range(ids.size())]
         active = [name for name in sorted(names, key=int) if backend.isExecutorActive(name)]
         if not self._hosts.keys() >= set(active):
             listed = self._scala.statusStore().executorList(True)

@@ -1,27 +1,25 @@
 """How the window level is run: on the driver, in one task, or in slices side by side."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
-import pyarrow as pa
-
 from skytide.batch import OnDriver, Piece, Slices, StepReport, WindowReport
 from skytide.spark.engine.jobs import Jobs
-from skytide.spark.engine.window_level import WindowTask
+from skytide.spark.engine.windows import WindowTask
 
 DRIVER_THREADS = 4  # or as many as there are slots, if that is more: no task of this query runs meanwhile, but other queries may
 
-Work = Callable[[], Iterator[pa.RecordBatch]]
+Work = Callable[[], StepReport]
 
 
 def run_windows(jobs: Jobs, task: WindowTask) -> WindowReport:
     """Answer the windows that ended, spread as was decided, and return the report."""
-    spreading = task.work.spreading
+    spreading = task.instruction.spreading
     if isinstance(spreading, OnDriver):
         threads = min(max(spreading.slots, DRIVER_THREADS), _cores())
-        return WindowReport.from_text(next(task.run(threads))["report"][0].as_py())
+        return task.run(threads)
     if not isinstance(spreading, Slices):
         return WindowReport.from_text(jobs.window_task(task.run))
     with ThreadPoolExecutor(spreading.slots) as slots:  # each slot is a thread that pulls the next task when it is idle
@@ -29,13 +27,13 @@ def run_windows(jobs: Jobs, task: WindowTask) -> WindowReport:
         def pull(work: list[Work]) -> list[StepReport]:
             return [StepReport.from_text(text) for text in slots.map(jobs.window_task, work)]
 
-        parted = [pane for pane, pieces in task.work.panes.items() if len(pieces) > 1]
+        parted = [pane for pane, pieces in task.instruction.panes.items() if len(pieces) > 1]
         merged = pull([lambda pane=pane: task.merge(pane) for pane in parted])  # type: ignore[misc]
         whole = {pane: (Piece(report.file, 0, 1, report.rows),) for pane, report in zip(parted, merged, strict=True)}
-        task = replace(task, work=replace(task.work, panes={**task.work.panes, **whole}))
+        task = replace(task, instruction=replace(task.instruction, panes={**task.instruction.panes, **whole}))
         # The new panes among themselves are the last task, marked by an empty slice.
         compared = pull([lambda cut=cut: task.compare(*cut) for cut in (*spreading.cuts, (0, 0))])  # type: ignore[misc]
-    report = WindowReport.from_text(jobs.window_task(lambda: task.assemble(tuple(found.file for found in compared))))
+    report = WindowReport.from_text(jobs.window_task(lambda: task.assemble(tuple(step.file for step in compared))))
     return replace(report, busy_s=report.busy_s + sum(step.busy_s for step in (*merged, *compared)))
 
 

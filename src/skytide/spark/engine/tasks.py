@@ -1,8 +1,10 @@
 """What runs in Spark's Python workers: Arrow batches in, Arrow batches out."""
 
 from collections.abc import Callable, Iterable, Iterator
+from typing import TypeVar
 
 import pyarrow as pa
+from pyspark import cloudpickle
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
@@ -10,10 +12,17 @@ from skytide.queries import Query
 
 Batches = Iterator[pa.RecordBatch]
 Task = Callable[[Batches], Batches]
+Copied = TypeVar("Copied")
 
 BUFFER_ROWS = 65_536  # reduced together: large enough to spread the cost of a call, small enough to stay in the cache
 BUFFER_BYTES = 64 * 2**20  # fewer, if they are large
 GATHERED_ROWS = 10_000  # looked at together
+
+
+def copied(task: Copied) -> Copied:
+    """Return an object as a worker gets it: a copy."""
+    copy: Copied = cloudpickle.loads(cloudpickle.dumps(task))  # type: ignore[no-untyped-call]
+    return copy
 
 
 def gathered(batches: Iterable[pa.RecordBatch]) -> Batches:

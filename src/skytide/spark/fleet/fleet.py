@@ -21,6 +21,7 @@ from skytide.records.printing import Printed
 from skytide.records.secret import Address
 from skytide.routing import Splitting
 from skytide.spark.checkpoint import Files
+from skytide.spark.checkpoint.folder import OwnedFolder
 from skytide.spark.fleet.channel import Channel, Control
 from skytide.spark.fleet.feeds import STREAM
 from skytide.spark.fleet.reader import FleetReader
@@ -28,7 +29,6 @@ from skytide.spark.fleet.settings import Settings, schema_text
 from skytide.spark.fleet.source import register_fleet
 from skytide.spark.fleet.status import splits_of
 from skytide.spark.fleet.watching import fleet_subject
-from skytide.spark.sinks.folder import OwnedFolder
 from skytide.watch.serving import export, serve
 from skytide.windows import Duration, duration_us
 

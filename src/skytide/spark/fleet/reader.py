@@ -23,6 +23,7 @@ from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailable
 from skytide.admission import STRATEGIES, Admission, Assignment, Sample, admit
 from skytide.errors import SkytideError
 from skytide.spark.checkpoint import Files
+from skytide.spark.checkpoint.folder import OwnedFolder
 from skytide.spark.clock import Now, time_of_day
 from skytide.spark.fleet.arrived import Arrived
 from skytide.spark.fleet.batch_log import NO_BATCH, BatchEntry, BatchLog, FileBatchLog, InlineBatchLog, Offset, Ranges
@@ -33,11 +34,10 @@ from skytide.spark.fleet.reports import Counts, Inbox, Report, Reporter, Wait
 from skytide.spark.fleet.settings import Settings
 from skytide.spark.fleet.states import StreamStates
 from skytide.spark.fleet.status import FORGOTTEN, MOVED, status_fields, streams_table
-from skytide.spark.sinks.folder import OwnedFolder
 
 if TYPE_CHECKING:  # the pane level loads the compiled queries, which not every process needs
     from skytide.routing import Router
-    from skytide.spark.engine.pane_level import PaneTask, Tuples
+    from skytide.spark.engine.panes import PaneTask, Tuples
 
 OWNER, SPARKS = "owner", "(of a query on fleet.load())"
 """Where an offset says whose the folder for what cannot be read is, and the checkpoint of such a query, which only Spark knows."""
@@ -191,8 +191,8 @@ class FleetReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def panes(self, start: Offset, end: Offset, task: "PaneTask", router: "Router") -> list[tuple[int, InputPartition]]:
         """Return the splits of a batch, each a slot of the pane level; the next batch may have as many as the query has slots by then."""
-        if task.plan.slots != self.max_splits:
-            self.max_splits = task.plan.slots
+        if task.instruction.slots != self.max_splits:
+            self.max_splits = task.instruction.slots
             self._planner = self._admission().build(self._planner.snapshot())
         return list(enumerate(self._splits(end)))
 
@@ -201,8 +201,8 @@ class FleetReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         assert isinstance(partition, Split)
         from skytide.spark.fleet.rows import Holding, as_tuples
 
-        holding = Holding(partition.ranges, task.plan, self.settings.hold_us, partition.columns.left_out)
-        yield from as_tuples(self.records(partition, task.plan.sequence, holding.wait), holding, task)
+        holding = Holding(partition.ranges, task.instruction, self.settings.hold_us, partition.columns.left_out)
+        yield from as_tuples(self.records(partition, task.instruction.sequence, holding.wait), holding, task)
 
     def times_us(self, start: Offset) -> None:
         """Return None: nobody knows how far streams have come in time."""

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from skytide.spark.checkpoint import Files
+from skytide.spark.checkpoint.folder import folder_of
 from skytide.spark.fleet.feeds import Range, Records
-from skytide.spark.sinks.folder import folder_of
 
 FOLDER = "reports"
 BROKEN = "broken"

@@ -10,7 +10,7 @@ from skytide.batch import RunPanes
 from skytide.lateness import Order
 from skytide.lateness.clock import STAY_US
 from skytide.lateness.crowds import FAR_US, crowds_of, newest_of
-from skytide.spark.engine.pane_level import PaneTask, Tuples, times_us
+from skytide.spark.engine.panes import PaneTask, Tuples, times_us
 from skytide.spark.fleet.feeds import STREAM, Range, Records
 from skytide.spark.fleet.reports import Wait
 
@@ -88,7 +88,7 @@ def as_tuples(read: Iterable[Records], holding: Holding, task: PaneTask) -> Iter
         rows = records.named(ranges)
         behind = waited[records.ranges]
         if rows.num_rows:
-            holding.add(records.ranges, times_us(rows, task.time), np.asarray(rows[task.time].is_null()))
+            holding.add(records.ranges, times_us(rows, task.spec.time), np.asarray(rows[task.spec.time].is_null()))
         for order, some in ((Order.TOGETHER, ~behind), (Order.BEHIND, behind)):
             part = rows if some.all() else rows.filter(pa.array(some))
             for batch in part.combine_chunks().to_batches():
@@ -96,7 +96,7 @@ def as_tuples(read: Iterable[Records], holding: Holding, task: PaneTask) -> Iter
         if records.broken:
             yield Tuples(_without_values(records, ranges, rows.schema), order=Order.BEHIND)
     if (hold_us := holding.hold_us()) is not None:
-        yield Tuples(pa.RecordBatch.from_pylist([], task.columns), hold_us=hold_us)
+        yield Tuples(pa.RecordBatch.from_pylist([], task.spec.columns), hold_us=hold_us)
 
 
 def _without_values(records: Records, ranges: Sequence[Range], schema: pa.Schema) -> pa.RecordBatch:

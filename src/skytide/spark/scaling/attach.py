@@ -8,7 +8,7 @@ from typing import Any
 
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from skytide.spark.query.continuous import ContinuousQuery
+from skytide.spark.api.query import ContinuousQuery
 
 _WAYS: tuple[tuple[type, str], ...] = ((ContinuousQuery, "start"), (DataStreamWriter, "start"), (DataStreamWriter, "toTable"))
 """The methods that start a query. A listener of Spark's would notice it, too, but only in sessions known in advance, and it would see only

@@ -12,7 +12,7 @@ from skytide.errors.checks import check_bool, check_choice, check_type, is_integ
 from skytide.errors.deprecation import warn_renamed
 from skytide.loop.ports import OnEvent, Plant
 from skytide.records import Mode
-from skytide.spark.query.run import Run
+from skytide.spark.api.run import Run
 from skytide.spark.scaling.executors import ExecutorPlant, Pool, Report, pool_of
 from skytide.spark.scaling.json_store import JsonStore
 from skytide.spark.scaling.live import LiveQuery, QueryPlant

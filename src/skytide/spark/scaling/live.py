@@ -11,9 +11,9 @@ from skytide.errors import InvalidInput
 from skytide.errors.checks import refused
 from skytide.loop.ports import Plant
 from skytide.records import Allocation, Observation, Outcome
+from skytide.spark.api.run import Run
 from skytide.spark.clock import Now
 from skytide.spark.compat import queries_of_session, session_of
-from skytide.spark.query.run import Run
 from skytide.spark.scaling.gateway import SparkCluster
 from skytide.spark.scaling.metrics import ProgressListener, QueryMetrics
 

@@ -17,9 +17,9 @@ from pyspark.sql.streaming.listener import (
 from pyspark.sql.streaming.query import StreamingQuery
 
 from skytide.records import TASKS, Allocation, Observation, Step
+from skytide.spark.api.run import Run
 from skytide.spark.clock import Now, steady
 from skytide.spark.compat import trigger_s
-from skytide.spark.query.run import Run
 from skytide.spark.scaling.gateway import Executor, busy_since_s
 from skytide.spark.scaling.progress import Batch, Means, idle, measure, overdue
 

@@ -17,7 +17,7 @@ from skytide.records import Observation, ScalerStatus, ScalingEvent
 from skytide.records.printing import Printed, seconds
 from skytide.spark.clock import Now, steady
 from skytide.spark.scaling.live import LiveQuery
-from skytide.spark.watching import scaler_subject
+from skytide.spark.scaling.watching import scaler_subject
 from skytide.watch.serving import export, serve
 from skytide.watch.snapshots import ScalerAbout
 

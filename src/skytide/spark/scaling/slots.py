@@ -1,7 +1,7 @@
 """A skytide query in one process: there are no executors, but slots."""
 
 from skytide.records import Allocation, Outcome
-from skytide.spark.query.run import Run
+from skytide.spark.api.run import Run
 from skytide.spark.scaling.live import LiveQuery, QueryPlant
 
 

@@ -1,1 +1,1 @@
-"""Where results go."""
+"""Where results go: a port, one file per sink, and a table of them."""

@@ -1,17 +1,21 @@
 """Results as a folder of Parquet files that anything can read at any time."""
 
+from __future__ import annotations
+
+import copy
 import os
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
-from pyspark.sql.types import StructType
+import pyarrow.parquet as pq
 
 from skytide.errors import InvalidInput, SkytideError
-from skytide.spark.arrow import arrow_schema
-from skytide.spark.checkpoint import fresh_name, sequence_of
-from skytide.spark.sinks.folder import OWN, OwnedFolder, folder_of
+from skytide.spark.arrow import spark_schema
+from skytide.spark.checkpoint import fresh_name, place_of, sequence_of
+from skytide.spark.checkpoint.folder import OWN, OwnedFolder, folder_of
+from skytide.spark.checkpoint.place import folder_text
+from skytide.spark.sinks.base import CheckpointIdentity, OnSpark, Promise, Sink, Staged, needed_path
 
 SPARK_TYPES = "org.apache.spark.sql.parquet.row.metadata"
 """Where Spark's own Parquet files say what Parquet has no type for, such as intervals, variants and collations."""
@@ -21,82 +25,107 @@ CODECS = {"none": "none", "uncompressed": "none", "lz4_raw": "lz4"} | {
 """Spark's names of codecs, and Arrow's."""
 
 
-class ParquetSink(OwnedFolder):
-    """One folder per batch number: `path/batch=12`. A number that comes again replaces the earlier one, so each window is there once.
+class Parquet(Sink):
+    """One folder per batch: `path/batch=12`. A number that comes again replaces the earlier one, so each window is there once.
 
     A task writes to a folder beside, under a name of its own attempt, and only the driver makes it visible to readers. So an abandoned
     task that still writes changes nothing. Readers ignore the folder beside, as its name begins with an underscore.
     """
 
+    names: ClassVar[tuple[str, ...]] = ("parquet",)
+    promise: Promise = "exactly once"
+    owned: OwnedFolder
+
     def __init__(
-        self, path: str | os.PathLike[str], options: Mapping[str, Any] | None = None, *, compression: str = "snappy"
+        self, path: str | os.PathLike[str], *, compression: str = "snappy", options: Mapping[str, Any] | None = None
     ) -> None:
-        """Write below a path; options are those of Arrow's file system."""
-        super().__init__(path, options)
-        self._compression, self._spark_types = compression, ""
+        """Write below a path, with one of Spark's codecs; options are those of Arrow's file system, which a session gives otherwise."""
+        self._compression = codec_of({"compression": compression})
+        self.owned = OwnedFolder(folder_text(path, "path"), options)
+        self._on: OnSpark | None = None
+        self._spark_types = ""
 
-    def __call__(self, results: DataFrame, number: int) -> None:
-        """Write the results of a batch."""
-        columns = arrow_schema(results.schema)
+    @classmethod
+    def named(cls, name: str, path: str | os.PathLike[str] | None, options: Mapping[str, str] | None) -> Parquet:
+        """Return the sink for a path; the codec is its only option."""
+        return cls(needed_path(name, path), compression=codec_of(options or {}))
 
-        def stage(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            rows = pa.Table.from_batches([batch.cast(columns) for batch in batches], columns)
-            yield pa.RecordBatch.from_pydict({"name": [self.stage(rows, number)]})
+    def on(self, spark: OnSpark, argument: str) -> Parquet:
+        """Return the sink with the settings of the session for its file system, and with Spark's types."""
+        place = place_of(spark.spark, self.owned.path, argument)
+        sink = copy.copy(self)
+        sink.owned, sink._on = OwnedFolder(place.uri, place.options), spark
+        return sink
 
-        staged = results.coalesce(1).mapInArrow(stage, "name string").collect()
-        if staged:
-            self.publish((staged[0]["name"],), number)
-        else:
-            self.clear(number)
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave the session behind when tasks get a copy."""
+        return {**self.__dict__, "_on": None}
 
-    def stage(self, results: pa.Table, number: int) -> str:
-        """Write results where no reader sees them, and return the name to publish them by."""
-        name = fresh_name(OWN, number, kind="parquet")
+    def windows_beside(self) -> Parquet:
+        """Return a folder inside its own, which readers of it ignore."""
+        return Parquet(f"{self.owned.path}/_windows", compression=self._compression)
+
+    def open(self, schema: pa.Schema, identity: CheckpointIdentity) -> None:
+        """Show readers an empty table until something comes, and let Spark know its own types of the columns."""
+        super().open(schema, identity)
+        self._spark_types = spark_schema(self._on.fields, schema).json() if self._on else ""
+        if not self.owned.files.exists(f"{folder_of(-1)}/{_part(0)}"):
+            self._show(-1, (self.stage(schema.empty_table(), 0, 0),))
+
+    def stage(self, rows: pa.Table, sequence: int, part: int) -> str:
+        """Write rows where no reader sees them, and return the name to publish them by."""
+        name = fresh_name(OWN, sequence, kind="parquet")
         if self._spark_types:
-            results = results.replace_schema_metadata({**(results.schema.metadata or {}), SPARK_TYPES: self._spark_types})
-        self.files.write_parquet(name, results, compression=self._compression)
-        self.files.settle([OWN])  # a manifest will name it
+            rows = rows.replace_schema_metadata({**(rows.schema.metadata or {}), SPARK_TYPES: self._spark_types})
+        self.owned.files.write_parquet(name, rows, compression=self._compression)
+        self.owned.files.settle([OWN])  # a manifest will name it
         return name
 
-    def has(self, staged: tuple[str, ...], number: int) -> bool:
-        """Return whether these results of a batch are here, published or not."""
-        parts = [f"{folder_of(number)}/part-{part:05}.parquet" for part in range(len(staged))]
-        return all(self.files.exists(name) or self.files.exists(part) for name, part in zip(staged, parts, strict=True))
+    def publish(self, sequence: int, staged: Staged) -> None:
+        """Move staged files to where readers see them; rows that were staged in the checkpoint are written first."""
+        if not staged:
+            self.owned.clear(sequence)
+        elif staged.names and all(is_staged(name) for name in staged.names):
+            self._show(sequence, staged.names)
+        else:
+            self._show(sequence, (self.stage(staged.table(), sequence, 0),))
+        self._clean(sequence)
 
-    def publish(self, staged: tuple[str, ...], number: int) -> None:
-        """Make staged results visible to readers, in place of earlier ones of that number; publishing twice does no harm."""
-        folder = folder_of(number)
-        parts = [f"part-{part:05}.parquet" for part in range(len(staged))]
-        for name, part in zip(staged, parts, strict=True):
+    def has(self, sequence: int, names: tuple[str, ...]) -> bool:
+        """Return whether these files are here, published or not."""
+        files = self.owned.files
+        parts = [f"{folder_of(sequence)}/{_part(part)}" for part in range(len(names))]
+        return all(files.exists(name) or files.exists(part) for name, part in zip(names, parts, strict=True))
+
+    def read(self, sequence: int, names: tuple[str, ...]) -> pa.Table:
+        """Return the published rows of a batch."""
+        parts = [f"{folder_of(sequence)}/{_part(part)}" for part in range(len(names))]
+        return pa.concat_tables([pq.read_table(pa.BufferReader(self.owned.files.read(part))) for part in parts])
+
+    def _show(self, sequence: int, names: tuple[str, ...]) -> None:
+        """Make staged files visible to readers, in place of earlier ones of that number; doing it twice does no harm."""
+        files, folder = self.owned.files, folder_of(sequence)
+        parts = [_part(part) for part in range(len(names))]
+        for name, part in zip(names, parts, strict=True):
             try:
-                self.files.move(name, f"{folder}/{part}")
+                files.move(name, f"{folder}/{part}")
             except FileNotFoundError:
-                if not self.files.exists(f"{folder}/{part}"):
+                if not files.exists(f"{folder}/{part}"):
                     raise SkytideError(
-                        f"{self.path}/{name}: the unpublished results of batch number {number} are gone; "
+                        f"{self.owned.path}/{name}: the unpublished results of batch number {sequence} are gone; "
                         "restore them, or go back with `skytide checkpoint back` to have the batch done again"
                     ) from None
-        for entry in self.files.entries(folder) if len(staged) > 1 or self.files.exists(f"{folder}/part-00001.parquet") else ():
+        for entry in files.entries(folder) if len(names) > 1 or files.exists(f"{folder}/{_part(1)}") else ():
             if entry.name not in parts:  # an earlier attempt had more
-                self.files.delete(f"{folder}/{entry.name}")
-        self.files.settle([folder])
+                files.delete(f"{folder}/{entry.name}")
+        files.settle([folder])
 
-    def write(self, results: pa.Table, number: int) -> None:
-        """Stage and publish results in one step."""
-        self.publish((self.stage(results, number),), number)
-
-    def begin(self, columns: pa.Schema, spark_types: StructType) -> None:
-        """Show readers an empty table with these columns until something comes, and let Spark know its own types of them."""
-        self._spark_types = spark_types.json()
-        if not self.files.exists(f"{folder_of(-1)}/part-00000.parquet"):
-            self.publish((self.stage(columns.empty_table(), 0),), -1)
-
-    def clean(self, before_number: int) -> None:
-        """Remove what attempts at earlier numbers staged and never published."""
-        for entry in self.files.entries(OWN):
-            number = sequence_of(entry.name)
-            if number is not None and number < before_number:
-                self.files.delete(f"{OWN}/{entry.name}")
+    def _clean(self, before: int) -> None:
+        """Remove what attempts at earlier batches staged and never published."""
+        for entry in self.owned.files.entries(OWN):
+            sequence = sequence_of(entry.name)
+            if sequence is not None and sequence < before:
+                self.owned.files.delete(f"{OWN}/{entry.name}")
 
 
 def is_staged(name: str) -> bool:
@@ -112,7 +141,7 @@ def codec_of(options: Mapping[str, str]) -> str:
             raise InvalidInput(
                 value=f"options={{{name!r}: ...}}",
                 reason='the sink "parquet" has the option "compression" only, as tasks write its files without Spark',
-                remedy="leave it out, or pass a function that writes with Spark: lambda results, batch_id: results.write...",
+                remedy="leave it out, or pass a function that writes with Spark: lambda results, sequence: results.write...",
             )
         if str(value).lower() not in CODECS:
             raise InvalidInput(
@@ -120,3 +149,7 @@ def codec_of(options: Mapping[str, str]) -> str:
             )
         codec = CODECS[str(value).lower()]
     return codec
+
+
+def _part(number: int) -> str:
+    return f"part-{number:05}.parquet"

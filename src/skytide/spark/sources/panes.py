@@ -15,19 +15,20 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 from pyspark.sql.types import LongType, StructField, StructType
 
-from skytide.batch import Delivery, Pace
+from skytide.batch import BatchRules, Delivery, Pace
 from skytide.routing import Router, Splitting
 from skytide.spark.arrow import spark_schema
-from skytide.spark.checkpoint import Files
+from skytide.spark.checkpoint import Files, Store
+from skytide.spark.checkpoint.folder import OwnedFolder
 from skytide.spark.clock import time_of_day
-from skytide.spark.engine.engine import Plan
-from skytide.spark.engine.pane_level import REPORT, PaneTask, Tuples
-from skytide.spark.sinks.folder import OwnedFolder
+from skytide.spark.engine.panes import REPORT, PaneTask, Tuples
+from skytide.spark.engine.spec import QuerySpec
 from skytide.spark.sources.private import register_private
 from skytide.spark.sources.quiet_end import end_quietly
 
 FORMAT = "skytide-panes"
-STANDING = ("windows_out", "open_panes", "remembered_rows")
+COUNTS = ("windows_out", "open_panes", "remembered_rows")
+"""Where the query stood before a batch, as Spark's progress shows it."""
 
 Offset = dict[str, Any]
 
@@ -77,9 +78,11 @@ class OwnSource(Protocol):
         """Return its reader, which travels to another process, for a query with a folder for notes and a trigger interval."""
 
 
-def load_panes(spark: SparkSession, reader: OwnReader, plan: Plan, pace: Pace | None = None) -> DataFrame:
+def load_panes(
+    spark: SparkSession, reader: OwnReader, spec: QuerySpec, rules: BatchRules, store: Store, pace: Pace | None = None
+) -> DataFrame:
     """Return the reports of the pane level over a source of our own, as a stream; batches begin at a pace, or whenever Spark asks."""
-    packed = cloudpickle.dumps((reader, plan, pace))  # type: ignore[no-untyped-call]
+    packed = cloudpickle.dumps((reader, spec, rules, store, pace))  # type: ignore[no-untyped-call]
     return _observed(spark.readStream.format(register_private(spark, PaneSource, packed=packed)).load())
 
 
@@ -97,14 +100,14 @@ def _observed(reports: DataFrame) -> DataFrame:
         of_tasks("arrivals.late").alias("late"),
         of_tasks("invalid").alias("invalid"),
     ]
-    return reports.observe("skytide", *now, *(F.max(name).alias(name) for name in STANDING))
+    return reports.observe("skytide", *now, *(F.max(name).alias(name) for name in COUNTS))
 
 
 class PaneSource(DataSource):
     """The format "skytide-panes"; used by skytide itself."""
 
     packed = b""
-    """The pickled reader, plan and pace: with passwords and keys, if the source or the checkpoint has any."""
+    """The pickled arguments of `PaneReader`: with passwords and keys, if the source or the checkpoint has any."""
 
     @classmethod
     def name(cls) -> str:
@@ -115,7 +118,7 @@ class PaneSource(DataSource):
         """Return the columns of a report."""
         end_quietly()
         reports = spark_schema(StructType([]), REPORT)
-        return StructType([*reports.fields, *(StructField(name, LongType()) for name in STANDING)])
+        return StructType([*reports.fields, *(StructField(name, LongType()) for name in COUNTS)])
 
     def streamReader(self, schema: StructType) -> "PaneReader":
         """Return the reader that Spark's driver keeps for the whole query."""
@@ -131,15 +134,15 @@ class PaneRange(InputPartition):
     piece: InputPartition
     task: PaneTask
     source_end: int
-    standing: tuple[int, ...]
-    """The values that `STANDING` names, before the batch."""
+    counts: tuple[int, ...]
+    """The values that `COUNTS` names."""
 
 
 class PaneReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads a source into the pane level, from the record of the batch before: it runs in a process of its own."""
 
-    def __init__(self, source: OwnReader, plan: Plan, pace: Pace | None = None) -> None:
-        self.source, self.plan, self.pace = source, plan, pace
+    def __init__(self, source: OwnReader, spec: QuerySpec, rules: BatchRules, store: Store, pace: Pace | None = None) -> None:
+        self.source, self.spec, self.rules, self.store, self.pace = source, spec, rules, store, pace
         self._slack_us, self._began_s = 0, 0.0
 
     def initialOffset(self) -> Offset:
@@ -166,19 +169,19 @@ class PaneReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: Offset, end: Offset) -> list[PaneRange]:
         """Return the parts of a batch, each with its task of the pane level."""
-        before = self.plan.store.latest_before_source(self.source.position(start))
-        self._slack_us, self._began_s = self.plan.rules.slack_logic(before).slack_us, time_of_day()
-        task = self.plan.pane_task(self.plan.rules.run_panes(before))
-        pieces = self.source.panes(start, end, task, self.plan.rules.router(before))
-        standing = before.windows_out, len(before.open), before.memory_rows
-        return [PaneRange(slot, piece, task, self.source.position(end), standing) for slot, piece in pieces]
+        before = self.store.latest_before_source(self.source.position(start))
+        self._slack_us, self._began_s = self.rules.slack_logic(before).slack_us, time_of_day()
+        task = PaneTask(self.spec, self.store.files, self.rules.run_panes(before))
+        pieces = self.source.panes(start, end, task, self.rules.router(before))
+        counts = before.windows_out, len(before.open), before.memory_rows
+        return [PaneRange(slot, piece, task, self.source.position(end), counts) for slot, piece in pieces]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read tuples and reduce them; yield the report."""
         assert isinstance(partition, PaneRange)
         for batch in partition.task.run(self.source.tuples(partition.piece, partition.task), partition.slot, partition.source_end):
-            standing = [pa.array([value] * batch.num_rows, pa.int64()) for value in partition.standing]
-            yield pa.RecordBatch.from_arrays([*batch.columns, *standing], [*batch.schema.names, *STANDING])
+            counts = [pa.array([value] * batch.num_rows, pa.int64()) for value in partition.counts]
+            yield pa.RecordBatch.from_arrays([*batch.columns, *counts], [*batch.schema.names, *COUNTS])
 
     def _is_due(self, start: Offset, pace: Pace) -> bool:
         """Return whether tuples have come that end a window, or, if that is not known, whether the last batch began long enough ago."""

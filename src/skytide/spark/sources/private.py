@@ -19,6 +19,6 @@ def register_private(spark: SparkSession, source: type[DataSource], **held: Any)
     """
     data = cloudpickle.dumps(held)  # type: ignore[no-untyped-call]
     name = f"{source.name()}-{hashlib.blake2b(data, digest_size=8, key=_KEY).hexdigest()}"
-    kind = type(source.__name__, (source,), {**held, "name": classmethod(lambda cls: name)})
-    spark.dataSource.register(kind)
+    holder = type(source.__name__, (source,), {**held, "name": classmethod(lambda cls: name)})
+    spark.dataSource.register(holder)
     return name

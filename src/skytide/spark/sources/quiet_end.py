@@ -27,19 +27,19 @@ def _print_unless_closed() -> None:
         traceback.print_exc()
 
 
-def _show_unless_closed(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+def _show_unless_closed(error_class: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
     if not _is_only_closed(error):
-        sys.__excepthook__(kind, error, trace)
+        sys.__excepthook__(error_class, error, trace)
 
 
 def _is_only_closed(error: BaseException) -> bool:
     """Return whether Spark has closed the connection, and nothing else was wrong before: telling Spark of another error may fail like that, too."""
-    return isinstance(error, CLOSED) and all(isinstance(each, (*CLOSED, EOFError)) for each in _before(error))
+    return isinstance(error, CLOSED) and all(isinstance(cause, (*CLOSED, EOFError)) for cause in _before(error))
 
 
 def _before(error: BaseException) -> list[BaseException]:
     """Return an error, and all that it was raised from or while handling."""
-    found = [error]
-    for each in found:  # grows meanwhile
-        found += [other for other in (each.__cause__, each.__context__) if other is not None and other not in found]
-    return found
+    errors = [error]
+    for link in errors:  # grows meanwhile
+        errors += [other for other in (link.__cause__, link.__context__) if other is not None and other not in errors]
+    return errors

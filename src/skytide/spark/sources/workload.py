@@ -14,7 +14,7 @@ from skytide.batch import Delivery, InSource
 from skytide.errors.checks import check_choice, is_integer, refused
 from skytide.routing import EVEN, Splitting
 from skytide.spark.checkpoint import Files
-from skytide.spark.sinks.folder import OwnedFolder
+from skytide.spark.checkpoint.folder import OwnedFolder
 from skytide.spark.sources.playback import Playback
 from skytide.spark.sources.quiet_end import end_quietly
 from skytide.spark.sources.workload_reader import LATEST_US, WorkloadReader

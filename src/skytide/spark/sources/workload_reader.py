@@ -12,7 +12,7 @@ from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailable
 from skytide.errors import InvalidInput
 from skytide.routing import Router
 from skytide.spark.clock import now_us
-from skytide.spark.engine.pane_level import PaneTask, Tuples
+from skytide.spark.engine.panes import PaneTask, Tuples
 from skytide.spark.sources.playback import Playback
 from skytide.workloads.arrivals import SECOND_US
 from skytide.workloads.workload import Workload
@@ -115,7 +115,7 @@ class WorkloadReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         first, last = start["tick"], end["tick"]
         workload, start_us = self.stream.workload, end["start_us"]
         counts = workload.counts(first, last).tolist()
-        panes = [task.windows.pane_of(start_us + tick * workload.tick_us) for tick in range(first, last)]
+        panes = [task.spec.windows.pane_of(start_us + tick * workload.tick_us) for tick in range(first, last)]
         chosen = router.strategy.plan(router, list(zip(panes, counts, strict=True)))
         pieces: dict[int, list[TickRange]] = {}
         for slot, ticks in groupby(range(first, last), key=lambda tick: chosen[tick - first]):

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from skytide.errors import InvalidInput
 from skytide.spark.checkpoint.files import real_uri
-from skytide.spark.sinks.folder import OWN
+from skytide.spark.checkpoint.folder import OWN
 
 _HIDDEN = re.compile(rf"(?!{OWN}(/|$)|_(common_)?metadata)(\.|_[^=/]*(/|$))")
 """Names that readers ignore, other than that of our own notes: Spark reads those of metadata, and takes others with = for partitions."""

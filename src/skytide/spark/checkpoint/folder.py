@@ -5,12 +5,12 @@ import os
 import posixpath
 import re
 import socket
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 from skytide.errors import InvalidInput
-from skytide.spark.checkpoint import Files
-from skytide.spark.checkpoint.files import real_uri
+from skytide.spark.checkpoint.files import Files, real_uri
 
 OWN = "_skytide"
 OWNER = f"{OWN}/owner.json"
@@ -29,7 +29,12 @@ class OwnedFolder:
 
     def __init__(self, path: str | os.PathLike[str], options: Mapping[str, Any] | None = None) -> None:
         """Write below a path; options are those of Arrow's file system."""
-        self.path, self.files = os.fspath(path), Files(path, options)
+        self.path, self._options = os.fspath(path), options
+
+    @cached_property
+    def files(self) -> Files:
+        """The files below the path; no file system is asked before they are needed."""
+        return Files(self.path, self._options)
 
     def clear(self, number: int) -> None:
         """Remove what an earlier attempt wrote, as now there is nothing to write."""
@@ -43,13 +48,10 @@ class OwnedFolder:
         owner = _note(self.files.read_if_there(OWNER) or b"")
         if owner.get("identity") != identity or _is_copy(owner, checkpoint):
             return False
-        numbers = [int(found[1]) for entry in self.files.entries() if (found := _NUMBERED.fullmatch(entry.name))]
-        for later in sorted((each for each in numbers if each > number), reverse=True):
+        numbers = [int(match[1]) for entry in self.files.entries() if (match := _NUMBERED.fullmatch(entry.name))]
+        for later in sorted((number_there for number_there in numbers if number_there > number), reverse=True):
             self.clear(later)
         return True
-
-    def clean(self, before_number: int) -> None:
-        """Remove what attempts at earlier numbers left and never published: nothing, unless batches are published in a step of its own."""
 
     def claim(self, identity: str, checkpoint: str, latest: int = -1) -> None:
         """Make the folder belong to one query; refuse if it is not empty, or belongs to another; `latest` as in `check`."""
@@ -69,9 +71,9 @@ class OwnedFolder:
         owner = self.files.read_if_there(OWNER)
         remedy = "choose another folder, or move this one away"
         if owner is not None:
-            known = _note(owner)
-            if known.get("identity") != identity:
-                whose = known.get("checkpoint", "(unknown)")
+            note = _note(owner)
+            if note.get("identity") != identity:
+                whose = note.get("checkpoint", "(unknown)")
                 raise InvalidInput(
                     value=f"path {self.path}",
                     reason=f"it belongs to another query, with the checkpoint {whose}",
@@ -86,14 +88,11 @@ class OwnedFolder:
             )
 
 
-def claim_all(sinks: Iterable[object], identity: str, checkpoint: str, latest: int = -1) -> None:
-    """Claim the folders of all sinks among these that have one, or none: outer ones first, as others may be inside them."""
-    folders = sorted((sink for sink in sinks if isinstance(sink, OwnedFolder)), key=lambda sink: len(sink.files.root))
+def check_all(folders: Sequence[OwnedFolder], identity: str, checkpoint: str, latest: int = -1) -> None:
+    """Refuse folders as `OwnedFolder.check` does, before any of them is claimed."""
     _refuse_copies(folders, identity, checkpoint)
-    for sink in folders:
-        sink.check(identity, checkpoint, latest)
-    for sink in folders:
-        sink.claim(identity, checkpoint, latest)
+    for folder in folders:
+        folder.check(identity, checkpoint, latest)
 
 
 def _refuse_copies(folders: Iterable[OwnedFolder], identity: str, checkpoint: str) -> None:
@@ -121,13 +120,13 @@ def _is_copy(owner: Mapping[str, Any], checkpoint: str) -> bool:
 def _done(name: str, latest: int) -> bool:
     if _RECORDS.fullmatch(name):
         return latest >= 0
-    found = _NUMBERED.fullmatch(name)
-    return found is not None and int(found[1]) <= latest
+    match = _NUMBERED.fullmatch(name)
+    return match is not None and int(match[1]) <= latest
 
 
 def _note(data: bytes) -> dict[str, Any]:
     try:
-        found = json.loads(data)
+        note = json.loads(data)
     except ValueError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return note if isinstance(note, dict) else {}

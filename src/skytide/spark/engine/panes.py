@@ -13,11 +13,11 @@ from skytide.batch import PanePart, PaneReport, PaneTaskReport, Piece, RunPanes
 from skytide.batch.open_panes import copies_of
 from skytide.lateness import Arrivals, Order, observe
 from skytide.lateness.delays import late_ones
-from skytide.queries import Query
 from skytide.routing import Frequencies, FrequencyAware, KeyCounter, Keys, Router, Splitting, row_hashes
 from skytide.spark.checkpoint import Files
 from skytide.spark.checkpoint.files import fresh_name
 from skytide.spark.engine.chunk_memory import memory
+from skytide.spark.engine.spec import QuerySpec
 from skytide.spark.engine.tasks import Reducer, gathered
 from skytide.windows import Windows
 
@@ -46,14 +46,9 @@ class Tuples(NamedTuple):
 class PaneTask:
     """What one task of the pane level needs to know."""
 
-    query: Query
-    columns: pa.Schema
-    time: str
-    windows: Windows
-    store: Files
-    plan: RunPanes
-    late_wanted: bool = False
-    invalid_wanted: bool = False
+    spec: QuerySpec
+    files: Files
+    instruction: RunPanes
 
     def run(
         self, tuples: Iterable[Tuples], slot: int, source_end: int = 0, by_key: FrequencyAware | None = None
@@ -77,24 +72,24 @@ class PaneTask:
 
     def split(self, batches: Iterable[pa.RecordBatch], router: Router) -> Iterator[pa.RecordBatch]:
         """Yield tuples with their slots, by the plan of the driver's router: a tuple has the same in every task, and whenever one is repeated."""
-        by_key = router.keys if self.query.routed_by() else None
+        by_key = router.keys if self.spec.query.routed_by() else None
         for batch in gathered(batches):
             rows = pa.Table.from_batches([batch])
             hashes = row_hashes(rows)
             if by_key is not None:
                 slots = by_key.route(self._keys(rows), hashes)
             else:
-                slots = router.slots_of(self.windows.pane_of(times_us(rows, self.time)), hashes)
+                slots = router.slots_of(self.spec.windows.pane_of(times_us(rows, self.spec.time)), hashes)
             yield from rows.append_column(SLOT, pa.array(slots)).to_batches()
 
     def run_routed(self, batches: Iterable[pa.RecordBatch], slot: int, splitting: Splitting) -> Iterator[pa.RecordBatch]:
         """Reduce tuples that split tasks sent here, and yield a report."""
-        by_key = splitting.key_routing() if self.query.routed_by() else None
+        by_key = splitting.key_routing() if self.spec.query.routed_by() else None
         sent = (Tuples(batch.drop_columns([SLOT]), order=Order.TOGETHER) for batch in gathered(batches))
         yield from self.run(sent, slot, by_key=by_key)
 
     def _keys(self, rows: pa.Table) -> Keys:
-        return Keys.of(rows.select(list(self.query.routed_by())).columns)
+        return Keys.of(rows.select(list(self.spec.query.routed_by())).columns)
 
 
 class _Watch:
@@ -108,28 +103,28 @@ class _Watch:
         self, batch: pa.RecordBatch, newest_us: int | None = None, order: Order = Order.ARRIVAL
     ) -> tuple[pa.Table, Times, NDArray[np.int8]]:
         """Return tuples with their times and kinds; `newest_us` was the newest before them, as far as other tasks know."""
-        task, plan = self._task, self._task.plan
-        rows = pa.Table.from_batches([batch]).cast(task.columns)  # Spark writes its session's time zone into the type
-        times = times_us(rows, task.time)
+        spec, plan = self._task.spec, self._task.instruction
+        rows = pa.Table.from_batches([batch]).cast(spec.columns)  # Spark writes its session's time zone into the type
+        times = times_us(rows, spec.time)
         kinds = np.zeros(len(times), np.int8)
         invalid = self._invalid(rows)
         if invalid is not None:
             kinds[invalid] = INVALID
         valid = times if invalid is None else times[~invalid]
-        before = max((known for known in (self.arrivals.newest_us, newest_us) if known is not None), default=None)
+        before = max((time_us for time_us in (self.arrivals.newest_us, newest_us) if time_us is not None), default=None)
         seen = observe(valid, plan.newest_us, plan.punctuation_us, plan.leap_us, seen_us=before, order=order, out_us=plan.out_us)
         follow = self.arrivals.followed_by if order is Order.ARRIVAL else self.arrivals.merged
         self.arrivals = follow(seen, plan.leap_us)
         if seen.late:
             kinds[late_ones(times, plan.punctuation_us, plan.out_us) & (kinds == IN_TIME)] = LATE
-        if task.invalid_wanted and len(valid):
+        if spec.invalid_wanted and len(valid):
             self._suspect(times, kinds, seen.newest_us)
         return rows, times, kinds
 
     def _invalid(self, rows: pa.Table) -> NDArray[np.bool_] | None:
         """Return which tuples belong to no window, or None if all have one."""
-        column = rows[self._task.time]
-        refused = self._task.query.refused(rows) if self._task.invalid_wanted else None
+        column = rows[self._task.spec.time]
+        refused = self._task.spec.query.refused(rows) if self._task.spec.invalid_wanted else None
         if not column.null_count and (refused is None or not refused.any()):
             return None
         missing = np.asarray(column.is_null().to_numpy(), dtype=np.bool_)
@@ -161,12 +156,16 @@ class _Work:
             self._put_aside(rows, kinds)
             in_time = kinds < LATE
             rows, times = rows.filter(pa.array(in_time)), times[in_time]
-        for pane, part in _split(rows, self._task.windows.pane_of(times)):
-            self._panes.setdefault(pane, Reducer(self._task.query)).add(part)
+        for pane, part in _split(rows, self._task.spec.windows.pane_of(times)):
+            self._panes.setdefault(pane, Reducer(self._task.spec.query)).add(part)
 
     def _put_aside(self, rows: pa.Table, kinds: NDArray[np.int8]) -> None:
         self._invalid += int((kinds == INVALID).sum())
-        wanted = {SUSPECT: self._task.invalid_wanted, LATE: self._task.late_wanted, INVALID: self._task.invalid_wanted}
+        wanted = {
+            SUSPECT: self._task.spec.invalid_wanted,
+            LATE: self._task.spec.late_wanted,
+            INVALID: self._task.spec.invalid_wanted,
+        }
         for kind, kept in self._aside.items():
             mine = kinds == kind
             if wanted[kind] and mine.any():
@@ -175,13 +174,13 @@ class _Work:
     def report(
         self, arrivals: Arrivals, source_end: int = 0, hold_us: int | None = None, keys: Frequencies | None = None
     ) -> pa.RecordBatch:
-        sequence = self._task.plan.sequence
+        sequence = self._task.instruction.sequence
         panes = fresh_name("panes", sequence)
         parts = self._write_panes(panes)
         fresh = {SUSPECT: copies_of(panes), LATE: fresh_name("late", sequence), INVALID: fresh_name("invalid", sequence)}
         names = {kind: name for kind, name in fresh.items() if self._aside[kind]}
         for kind, name in names.items():
-            self._task.store.write_table(name, pa.concat_tables(self._aside[kind]))
+            self._task.files.write_table(name, pa.concat_tables(self._aside[kind]))
         report = PaneTaskReport(
             slot=self._slot,
             arrivals=arrivals,
@@ -207,7 +206,7 @@ class _Work:
             parts.append(PanePart(pane, reducer.tuples, Piece(file, len(batches), len(mine), kept.num_rows)))
             batches += mine
         if parts:
-            self._task.store.write_batches(file, kept.schema, batches)
+            self._task.files.write_batches(file, kept.schema, batches)
         return parts
 
 

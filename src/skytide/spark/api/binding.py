@@ -55,10 +55,10 @@ def existing(df: DataFrame, what: Any) -> str | None:
 def check_collations(df: DataFrame, names: dict[str, str]) -> None:
     """Refuse strings with a collation, which may be equal though their bytes differ: Arrow knows nothing of collations."""
     for what, name in names.items():
-        kind = df.schema[name].dataType if name in df.columns else None
-        if isinstance(kind, StringType) and kind.collation != StringType().collation:
+        column_type = df.schema[name].dataType if name in df.columns else None
+        if isinstance(column_type, StringType) and column_type.collation != StringType().collation:
             raise InvalidInput(
-                value=f"{what} of type {kind.simpleString()}",
+                value=f"{what} of type {column_type.simpleString()}",
                 reason="strings are compared by their bytes here, not by a collation",
                 remedy="compare another form of it, such as lower(...), or cast it to STRING COLLATE UTF8_BINARY",
             )

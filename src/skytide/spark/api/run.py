@@ -20,19 +20,18 @@ from skytide.errors.checks import check_number
 from skytide.keyed import RoutingTable
 from skytide.records import QueryState, Slots, Status, WindowRow
 from skytide.records.printing import Printed
+from skytide.spark.api.options import check_slots
+from skytide.spark.api.watching import query_subject
 from skytide.spark.compat import JAVA_GONE, found_nothing_new, java_ends, spark_ended
+from skytide.spark.engine.emitting import window_table
 from skytide.spark.engine.engine import Engine
 from skytide.spark.engine.jobs import SparkJobs
 from skytide.spark.fleet import Fleet
 from skytide.spark.fleet.watching import fleet_subject
-from skytide.spark.query.checks import check_slots
-from skytide.spark.query.wording import short
 from skytide.spark.session.failure import by_end_of_spark, reason
 from skytide.spark.session.interrupt import Interrupt
-from skytide.spark.sinks.outlets import window_table
-from skytide.spark.sinks.sinks import MemorySink
+from skytide.spark.sinks.memory import Memory
 from skytide.spark.sources.panes import OwnSource
-from skytide.spark.watching import query_subject
 from skytide.watch.serving import export, serve
 from skytide.watch.snapshots import OVER, Subject
 
@@ -77,7 +76,7 @@ class Run(Printed):
         return str(self.query.id)
 
     @property
-    def runId(self) -> str:
+    def run_id(self) -> str:
         """The id of this start of the query."""
         return str(self.query.runId)
 
@@ -87,19 +86,21 @@ class Run(Printed):
         return self.query.name
 
     @property
-    def isActive(self) -> bool:
+    def is_active(self) -> bool:
         """Whether the query runs."""
         return self.query.isActive and not spark_ended(self.query)
 
     @property
-    def lastProgress(self) -> Any:
+    def last_progress(self) -> Any:
         """Spark's progress report of its latest batch."""
         return self.query.lastProgress
 
     @property
-    def recentProgress(self) -> Any:
+    def recent_progress(self) -> Any:
         """Spark's progress reports of its latest batches."""
         return self.query.recentProgress
+
+    runId, isActive, lastProgress, recentProgress = run_id, is_active, last_progress, recent_progress  # as Spark spells them
 
     def exception(self) -> StreamingQueryException | None:
         """Return why the query failed, if it did."""
@@ -107,9 +108,10 @@ class Run(Printed):
 
     def lines(self) -> list[tuple[str, str]]:
         """Return what runs, and how it is doing."""
-        asked = self._engine.plan.identity()
-        query = textwrap.shorten(short(asked["query"]), QUERY_WIDTH, placeholder=" ...")
-        return [("query", f"{f'{self.name}: ' if self.name else ''}{query}, windows of {asked['windows']}"), *self.status().lines()]
+        spec = self._engine.spec
+        query = textwrap.shorten(spec.known_as.short, QUERY_WIDTH, placeholder=" ...")
+        name = f"{self.name}: " if self.name else ""
+        return [("query", f"{name}{query}, windows of {spec.texts()['windows']}"), *self.status().lines()]
 
     def __repr__(self) -> str:
         """Return the query and its status in a few lines."""
@@ -150,9 +152,7 @@ class Run(Printed):
 
     def windows_df(self) -> DataFrame:
         """Return the latest windows that came out as a DataFrame, with timestamps."""
-        plan = self._engine.plan
-        table = window_table(self.windows(), plan.columns.field(plan.time).type)
-        return self._jobs.rows(table)
+        return self._jobs.rows(window_table(self.windows(), self._engine.spec.time_type))
 
     def results_df(self) -> DataFrame:
         """Return all results so far as a DataFrame, if the sink is "memory"."""
@@ -163,13 +163,12 @@ class Run(Printed):
         check_slots("pane_slots", pane_slots)
         check_slots("window_slots", window_slots)
         check_slots("slots", slots)
-        of_keys = self._engine.plan.step is not None
-        self._engine.resize(pane_slots if of_keys else pane_slots or slots, window_slots, slots if of_keys else None)
+        is_keyed = self._engine.slots.keys is not None
+        self._engine.resize(pane_slots if is_keyed else pane_slots or slots, window_slots, slots if is_keyed else None)
 
     def next_slots(self) -> Slots:
         """Return the slots of each level from the next batch on; the status has those of the latest batch."""
-        panes, windows, keys = self._engine.slots
-        return Slots(panes, windows, None if self._engine.plan.rules.keying is None else keys)
+        return self._engine.slots
 
     def rebalance(self) -> None:
         """Spread the keys of an operator over its slots anew with the next batch; that happens by itself when loads differ too much."""
@@ -179,8 +178,8 @@ class Run(Printed):
     def routing(self) -> RoutingTable:
         """Return which slot has which group of keys, after the latest batch."""
         self._check_keyed("routing()")
-        keyed = self._engine.plan.store.latest().keyed
-        return keyed.table if keyed else RoutingTable.even(self._engine.plan.rules.keying.slots)  # type: ignore[union-attr]
+        keyed = self._engine.store.latest().keyed
+        return keyed.table if keyed else RoutingTable.even(self._engine.slots.keys or 1)
 
     def seconds(self) -> dict[str, float]:
         """Return where the time went so far, in seconds: by step of a batch, and within the tasks of the levels."""
@@ -194,9 +193,9 @@ class Run(Printed):
         """Return all results so far as an Arrow table, if the sink is "memory"."""
         return self._memory("results()").table()
 
-    def _memory(self, asked: str) -> MemorySink:
+    def _memory(self, asked: str) -> Memory:
         sink = self._engine.sinks.results
-        if not isinstance(sink, MemorySink):
+        if not isinstance(sink, Memory):
             raise InvalidInput(
                 value=asked, reason="the results went to the sink", remedy='start with sink="memory" to keep them here'
             )
@@ -311,10 +310,10 @@ class Run(Printed):
         ]
 
     def _check_keyed(self, value: str) -> None:
-        if self._engine.plan.step is None:
+        if self._engine.slots.keys is None:
             raise InvalidInput(
                 value=value,
-                reason="the keys of this query belong to no slots",
+                reason="this query is not partitioned by key",
                 remedy="use keyed(...), for something else than aggregates of windows of time",
             )
 
@@ -331,7 +330,7 @@ class Run(Printed):
 
     def _let_go(self) -> None:
         """Let others use the checkpoint, as the query has ended."""
-        self._engine.plan.store.release()
+        self._engine.store.release()
         _active.discard(self)
 
     def _has_failed(self) -> bool:
@@ -364,5 +363,5 @@ def _end_all() -> None:
     """End all queries when Python exits: a batch that is cut off then would crash the interpreter."""
     for run in list(_active):
         with contextlib.suppress(Exception):  # Spark may be gone
-            if run.isActive:
+            if run.is_active:
                 run.stop()

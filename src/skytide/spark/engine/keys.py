@@ -10,48 +10,39 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from skytide.batch import Piece, RunKeys
-from skytide.keyed import Chunk, KeyedState, KeyedStep, SlotReport, StoredChunk, gathered, to_merge
+from skytide.keyed import Chunk, SlotReport, StoredChunk, gathered, to_merge
 from skytide.keyed.chunk import Live, all_keys
-from skytide.keyed.operator import VERSION_BYTES
 from skytide.keyed.state import ROWS, STATES, heaviest, mask_of
-from skytide.keyed.work import HASH, STATE, Chunks
+from skytide.keyed.work import HASH, Chunks
 from skytide.spark.checkpoint import Files
 from skytide.spark.checkpoint.files import fresh_name
 from skytide.spark.engine.chunk_memory import memory
-from skytide.spark.engine.pane_level import REPORT
-from skytide.spark.sinks.parquet import ParquetSink
+from skytide.spark.engine.panes import REPORT
+from skytide.spark.engine.spec import QuerySpec
+from skytide.spark.sinks.base import Stages
 
 
 @dataclass(frozen=True)
 class KeyTask:
     """What the tasks of a batch need to know."""
 
-    step: KeyedStep
-    store: Files
-    work: RunKeys
-    parquet: ParquetSink | None = None
+    spec: QuerySpec
+    files: Files
+    instruction: RunKeys
+    sink: Stages
+    """Where results are staged."""
 
     @property
     def slots(self) -> int:
         """How many tasks there are."""
-        return self.work.keyed.table.count
+        return self.instruction.keyed.table.count
 
     def run(self, slot: int) -> Iterator[pa.RecordBatch]:
         """Do the work of a slot, and yield its report."""
         yield pa.RecordBatch.from_arrays([pa.array([_Slot(self, slot).report().to_text()])], schema=REPORT)
-
-
-def state_versions(store: Files, keyed: KeyedState) -> set[int]:
-    """Return the versions of an operator whose states are stored."""
-    found = set()
-    for stored in (chunk for chunk in keyed.chunks if chunk.kind == STATES):
-        heads = pc.unique(pc.binary_slice(store.map_table(stored.file)[STATE], 0, VERSION_BYTES))
-        found |= {int.from_bytes(head, "big") for head in heads.to_pylist()}
-    return found
 
 
 def chunks_of(task: KeyTask, slot: int, kind: str) -> Chunks:
@@ -64,9 +55,10 @@ class _Slot:
 
     def __init__(self, task: KeyTask, slot: int) -> None:
         self._task, self._slot = task, slot
-        self._work, self._step, self._table = task.work, task.step, task.work.keyed.table
-        self._remembered = memory.of(task.store.uri, task.work.keyed.files())
-        self._found = self._read = 0
+        assert task.spec.step is not None, "an operator on keys has a step"
+        self._work, self._step, self._table = task.instruction, task.spec.step, task.instruction.keyed.table
+        self._remembered = memory.of(task.files.uri, task.instruction.keyed.files())
+        self._reused = self._read = 0
 
     def report(self) -> SlotReport:
         began = time.perf_counter()
@@ -75,11 +67,11 @@ class _Slot:
         log, states = self.chunks(ROWS), self.chunks(STATES)
         done = self._step.work(rows, hashes, log, states, work.since_us, work.until_us)
         chunks, replaced = [], [work.keyed.of_slot(self._slot, ROWS)[place].file for place in done.expired]
-        for kind, added, known in ((ROWS, done.rows, log), (STATES, done.states, states)):
+        for kind, added, before in ((ROWS, done.rows, log), (STATES, done.states, states)):
             if added is not None:
                 stored = work.keyed.of_slot(self._slot, kind)
                 merged = to_merge([chunk.size for chunk in stored], added.nbytes)
-                whole = self._together([*known[-merged:], (added, _all)], kind) if merged else added
+                whole = self._together([*before[-merged:], (added, _all)], kind) if merged else added
                 replaced += [chunk.file for chunk in stored[len(stored) - merged :]]
                 if len(whole):
                     chunks.append(self._written(whole, kind))
@@ -91,14 +83,14 @@ class _Slot:
             tuples=len(hashes),
             windows=done.windows,
             kept=done.results.num_rows,
-            results=self._results(done.results) if done.results.num_rows else None,
+            results=self._task.sink.stage(done.results, work.sequence, self._slot) if done.results.num_rows else None,
             chunks=tuple(chunks),
             replaced=tuple(replaced),
             due_us=done.due_us,
             loads=dict(zip(numbers.tolist(), counts.tolist(), strict=True)),
             heavy={key: count for key, (count, _) in heavy.items()},
             names={key: self._step.name_of(rows, place) for key, (_, place) in heavy.items()},
-            chunks_found=self._found,
+            chunks_found=self._reused,
             chunks_read=self._read,
             busy_s=time.perf_counter() - began,
         )
@@ -109,7 +101,7 @@ class _Slot:
         mine = [empty]
         for file, pieces in _by_file(self._work.pieces).items():
             numbers = [number for piece in pieces for number in range(piece.at, piece.at + piece.batches)]
-            rows = pa.Table.from_batches(self._task.store.map_batches(file, numbers), empty.schema)
+            rows = pa.Table.from_batches(self._task.files.map_batches(file, numbers), empty.schema)
             if self._task.slots > 1:
                 hashes = rows[HASH].to_numpy().view(np.uint64)
                 rows = rows.take(pa.array(np.flatnonzero(self._table.slots_of(hashes) == self._slot)))
@@ -131,14 +123,14 @@ class _Slot:
     def _chunk(self, stored: StoredChunk) -> Chunk:
         chunk = self._remembered.get(stored.file)
         if chunk is None:
-            chunk = Chunk.from_table(self._task.store.map_table(stored.file))
+            chunk = Chunk.from_table(self._task.files.map_table(stored.file))
             for field in self._step.key if stored.kind == STATES else ():
                 if field.name not in chunk.rows.column_names:  # earlier versions stored no keys beside states
                     chunk = replace(chunk, rows=chunk.rows.append_column(field, pa.nulls(chunk.rows.num_rows, field.type)))
             self._remembered[stored.file] = chunk
             self._read += 1
         else:
-            self._found += 1
+            self._reused += 1
         return chunk
 
     def _together(self, chunks: Chunks, kind: str) -> Chunk:
@@ -152,23 +144,16 @@ class _Slot:
     def _written(self, chunk: Chunk, kind: str) -> StoredChunk:
         file = fresh_name("keys", self._work.sequence)
         chunk = replace(chunk, rows=chunk.rows.combine_chunks())
-        self._task.store.write_table(file, chunk.to_table())
+        self._task.files.write_table(file, chunk.to_table())
         self._remembered[file] = chunk
         return StoredChunk(file, kind, mask_of(self._table.groups_of(chunk.hashes)), chunk.nbytes)
 
-    def _results(self, rows: pa.Table) -> str:
-        if self._task.parquet:
-            return self._task.parquet.stage(rows, self._work.sequence)
-        name = fresh_name("results", self._work.sequence)
-        self._task.store.write_table(name, rows)
-        return name
-
 
 def _by_file(pieces: tuple[Piece, ...]) -> dict[str, list[Piece]]:
-    found: dict[str, list[Piece]] = {}
+    by_file: dict[str, list[Piece]] = {}
     for piece in pieces:
-        found.setdefault(piece.file, []).append(piece)
-    return found
+        by_file.setdefault(piece.file, []).append(piece)
+    return by_file
 
 
 def _all(hashes: NDArray[np.uint64]) -> NDArray[np.bool_]:

@@ -12,11 +12,11 @@ from skytide.errors import InvalidInput
 from skytide.errors.checks import check_bool, check_text, check_type, refused
 from skytide.lateness import Slack
 from skytide.queries import Measure, Query, Queryable
+from skytide.spark.api.aggregates import aggregate_of
+from skytide.spark.api.chain import AggregatedFrame
+from skytide.spark.api.keyed import Keyed, KeyedWindowed, key_columns, slack_of
+from skytide.spark.api.query import ContinuousQuery, ask
 from skytide.spark.fleet import Fleet
-from skytide.spark.query.aggregated import AggregatedFrame, AggregatedQuery
-from skytide.spark.query.aggregates import aggregate_of
-from skytide.spark.query.continuous import ContinuousQuery, asked
-from skytide.spark.query.keyed import Keyed, KeyedQuery, KeyedWindowed, key_columns, slack_of
 from skytide.spark.sources.panes import OwnSource
 from skytide.spark.sources.workload import WorkloadStream
 from skytide.windows import Duration, Windows, sliding
@@ -77,10 +77,10 @@ def stream(source: DataFrame | Fleet | WorkloadStream, *, time: str = "ts", stre
             raise refused("streaming", streaming, f"the rows {'stream' if df.isStreaming else 'do not stream'}", remedy)
     if not isinstance(time, str) or time not in df.columns:
         raise refused("time", time, "there is no such column", f"choose one of {', '.join(df.columns)}")
-    kind = df.schema[time].dataType
-    if not isinstance(kind, TimestampType | TimestampNTZType):
+    time_type = df.schema[time].dataType
+    if not isinstance(time_type, TimestampType | TimestampNTZType):
         raise InvalidInput(
-            value=f"time={time!r} of type {kind.simpleString()}",
+            value=f"time={time!r} of type {time_type.simpleString()}",
             reason="windows need a timestamp",
             remedy=f'cast it first: df.withColumn("{time}", F.timestamp_millis("{time}")), or to_timestamp',
         )
@@ -109,7 +109,7 @@ class Stream(Generic[StreamAnswer]):
         return Windowed(self.df, self.time, sliding(length, slide), slack_of(slack), self.source)
 
     @overload
-    def keyed(self: "Stream[ContinuousQuery]", *keys: str) -> Keyed[KeyedQuery]: ...
+    def keyed(self: "Stream[ContinuousQuery]", *keys: str) -> Keyed[ContinuousQuery]: ...
 
     @overload
     def keyed(self: "Stream[DataFrame]", *keys: str) -> Keyed[DataFrame]: ...
@@ -126,7 +126,7 @@ class Stream(Generic[StreamAnswer]):
         slack: Slack | None = None,
         *,
         tick: Duration = "100 ms",
-    ) -> KeyedWindowed[KeyedQuery]: ...
+    ) -> KeyedWindowed[ContinuousQuery]: ...
 
     @overload
     def count_window(
@@ -153,7 +153,7 @@ class Windowed(Queryable[StreamAnswer]):
     @overload
     def aggregate(
         self: "Windowed[ContinuousQuery]", *measures: str | Column | Measure, keys: Sequence[str] = ()
-    ) -> AggregatedQuery: ...
+    ) -> ContinuousQuery: ...
 
     @overload
     def aggregate(self: "Windowed[DataFrame]", *measures: str | Column | Measure, keys: Sequence[str] = ()) -> AggregatedFrame: ...
@@ -174,11 +174,11 @@ class Windowed(Queryable[StreamAnswer]):
         names = (keys,) if isinstance(keys, str) else tuple(keys)
         for key in names:
             check_text("keys", key, "symbol")
-        return self._asked(AggregatedQuery, aggregate_of(self.df, measures, names, self.time))
+        return self._ask(aggregate_of(self.df, measures, names, self.time))
 
     def apply(self, query: Query) -> StreamAnswer:
         """Ask any query, also one of your own."""
-        return cast(StreamAnswer, self._asked(ContinuousQuery, query))
+        return cast(StreamAnswer, self._ask(query))
 
-    def _asked(self, kind: type[ContinuousQuery], query: Query) -> ContinuousQuery | DataFrame:
-        return asked(kind, self.df, self.time, self.windows, self.slack, query, self.source)
+    def _ask(self, query: Query) -> ContinuousQuery | DataFrame:
+        return ask(self.df, self.time, self.windows, self.slack, query, self.source)

@@ -1,7 +1,7 @@
 """The window level: the task that adds closed panes to the memory and answers the windows that ended."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
@@ -10,24 +10,18 @@ import pyarrow as pa
 
 from skytide.batch import Piece, RunWindows, StepReport, WindowFound, WindowReport
 from skytide.kernels import Indices
-from skytide.queries import Query, sliding_memory
+from skytide.queries import sliding_memory
 from skytide.queries.sliding import ALIVE, Answers, Incremental, Panes, Sliding
 from skytide.spark.checkpoint import Files
 from skytide.spark.checkpoint.files import fresh_name
-from skytide.spark.engine.pane_level import REPORT
-from skytide.spark.sinks.parquet import ParquetSink
+from skytide.spark.engine.panes import REPORT
+from skytide.spark.engine.spec import BOUNDS, QuerySpec, result_columns
+from skytide.spark.sinks.base import Stages
 from skytide.windows import Windows, pane_bounds, tuples_per_window, windows_with_panes
 
-BOUNDS = ("window_start", "window_end")
 COUNTS = b"skytide.tuples"
 """The metadata in which a memory notes how many tuples its panes had."""
 WINDOWS_AT_ONCE = 1024  # answered together: enough to spread the cost of a call, few enough to hold their rows
-
-
-def result_columns(query: Query, rows: pa.Schema, time_type: pa.DataType, helpers: tuple[str, ...] = ()) -> pa.Schema:
-    """Return the columns of the results: the window's bounds, then the answer's, without helpers."""
-    answer = [field for field in query.schema(rows) if field.name not in helpers]
-    return pa.schema([*(pa.field(name, time_type) for name in BOUNDS), *answer])
 
 
 @dataclass(frozen=True)
@@ -71,108 +65,101 @@ class WindowTask:
     slices of the memory are compared with the new panes, each slice on its own; and the last task puts their findings together.
     """
 
-    query: Query
-    windows: Windows
-    rows: pa.Schema
-    time_type: pa.DataType
-    store: Files
-    work: RunWindows
-    helpers: tuple[str, ...] = ()
-    """Columns that do not belong to the results."""
-    parquet: ParquetSink | None = None
-    """Where the results are staged, instead of in a file that the sink reads."""
+    spec: QuerySpec
+    files: Files
+    instruction: RunWindows
+    sink: Stages
+    """Where results are staged."""
 
-    def run(self, threads: int = 1) -> Iterator[pa.RecordBatch]:
-        """Do everything: add panes, answer windows in order, and yield a report with the files of this attempt."""
+    def run(self, threads: int = 1) -> WindowReport:
+        """Do everything: add panes, answer windows in order, and return a report with the files of this attempt."""
         began = time.perf_counter()
-        sliding = sliding_memory(self.query, threads)
-        memory = self._memory(sliding).with_panes(self.work.tuples)
-        wanted = windows_with_panes(self.windows, memory.panes, self.work.ended)
+        sliding = sliding_memory(self.spec.query, threads)
+        memory = self._memory(sliding).with_panes(self.instruction.tuples)
+        wanted = windows_with_panes(self.spec.windows, memory.panes, self.instruction.ended)
         rows, bounded = memory.rows, []
-        for some, answers, after in slide_over(sliding, memory.rows, self._panes(threads), self.windows, wanted):
-            bounded.append((answers.counts, with_bounds(answers, self.windows, some, self.time_type)))
+        for some, answers, after in slide_over(sliding, memory.rows, self._panes(threads), self.spec.windows, wanted):
+            bounded.append((answers.counts, with_bounds(answers, self.spec.windows, some, self.spec.time_type)))
             rows = after
-        rows = sliding.forget(rows, self.windows.panes_of(self.work.ended.stop).start)
-        yield self._written(wanted, bounded, replace(memory, rows=rows), began)
+        rows = sliding.forget(rows, self.spec.windows.panes_of(self.instruction.ended.stop).start)
+        return self._written(wanted, bounded, replace(memory, rows=rows), began)
 
-    def merge(self, pane: int) -> Iterator[pa.RecordBatch]:
-        """Merge the parts of a pane, and yield a report."""
+    def merge(self, pane: int) -> StepReport:
+        """Merge the parts of a pane, and return a report."""
         began, kept = time.perf_counter(), self._kept(pane)
-        name = fresh_name("panes", self.work.sequence)
-        self.store.write_table(name, kept.combine_chunks())
-        yield _row(StepReport(name, kept.num_rows, time.perf_counter() - began))
+        name = fresh_name("panes", self.instruction.sequence)
+        self.files.write_table(name, kept.combine_chunks())
+        return StepReport(name, kept.num_rows, time.perf_counter() - began)
 
-    def compare(self, first: int, last: int) -> Iterator[pa.RecordBatch]:
-        """Compare a slice of the memory with the new panes, and yield a report; the empty slice stands for the new panes among themselves."""
+    def compare(self, first: int, last: int) -> StepReport:
+        """Compare a slice of the memory with the new panes, and return a report; the empty slice stands for the new panes among themselves."""
         began = time.perf_counter()
-        sliding = Incremental(self.query)
+        sliding = Incremental(self.spec.query)
         panes = self._panes()
         if first == last:
             killed, blocked = sliding.among(panes)
         else:
             killed, blocked = sliding.compare(self._memory(sliding).rows.slice(first, last - first), panes)
-        name = fresh_name("verdicts", self.work.sequence)
-        self.store.write_table(name, pa.table({"killed": [killed], "blocked": [blocked]}))
-        yield _row(StepReport(name, len(killed), time.perf_counter() - began))
+        name = fresh_name("verdicts", self.instruction.sequence)
+        self.files.write_table(name, pa.table({"killed": [killed], "blocked": [blocked]}))
+        return StepReport(name, len(killed), time.perf_counter() - began)
 
-    def assemble(self, verdicts: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
-        """Combine verdicts (those of the slices in order, that of the new panes last), answer windows in order, and yield a report."""
+    def assemble(self, verdicts: tuple[str, ...]) -> WindowReport:
+        """Combine verdicts (those of the slices in order, that of the new panes last), answer windows in order, and return a report."""
         began = time.perf_counter()
-        sliding = Incremental(self.query)
-        memory = self._memory(sliding).with_panes(self.work.tuples)
-        found = [self.store.read_table(name) for name in verdicts]
-        killed = np.concatenate([table["killed"].combine_chunks().values.to_numpy() for table in found])
-        blocked = np.max([table["blocked"].combine_chunks().values.to_numpy() for table in found], axis=0)
+        sliding = Incremental(self.spec.query)
+        memory = self._memory(sliding).with_panes(self.instruction.tuples)
+        tables = [self.files.read_table(name) for name in verdicts]
+        killed = np.concatenate([table["killed"].combine_chunks().values.to_numpy() for table in tables])
+        blocked = np.max([table["blocked"].combine_chunks().values.to_numpy() for table in tables], axis=0)
         assembled = sliding.assemble(memory.rows, self._panes(), killed, blocked)
-        wanted = windows_with_panes(self.windows, memory.panes, self.work.ended)
-        answers = sliding.answers(assembled, self.windows, wanted)
-        needed = self.windows.panes_of(self.work.ended.stop)
+        wanted = windows_with_panes(self.spec.windows, memory.panes, self.instruction.ended)
+        answers = sliding.answers(assembled, self.spec.windows, wanted)
+        needed = self.spec.windows.panes_of(self.instruction.ended.stop)
         after = sliding.forget(sliding.at(assembled, range(needed.start, ALIVE)), needed.start)
-        bounded = [(answers.counts, with_bounds(answers, self.windows, wanted, self.time_type))]
-        yield self._written(wanted, bounded, replace(memory, rows=after), began)
+        bounded = [(answers.counts, with_bounds(answers, self.spec.windows, wanted, self.spec.time_type))]
+        return self._written(wanted, bounded, replace(memory, rows=after), began)
 
     def _memory(self, sliding: Sliding) -> Memory:
-        if self.work.memory:
-            return Memory.from_table(self.store.read_table(self.work.memory))
+        if self.instruction.memory:
+            return Memory.from_table(self.files.read_table(self.instruction.memory))
         nothing = np.empty(0, np.int64)
-        return Memory(sliding.empty(self.rows), nothing, nothing)
+        return Memory(sliding.empty(self.spec.columns), nothing, nothing)
 
     def _kept(self, pane: int) -> pa.Table:
-        parts = [self._read(piece) for piece in self.work.panes[pane]]
-        return parts[0] if len(parts) == 1 else self.query.merge(pa.concat_tables(parts))
+        parts = [self._read(piece) for piece in self.instruction.panes[pane]]
+        return parts[0] if len(parts) == 1 else self.spec.query.merge(pa.concat_tables(parts))
 
     def _read(self, piece: Piece) -> pa.Table:
-        batches = self.store.read_batches(piece.file, piece.at, piece.batches)
-        return pa.Table.from_batches(batches, None if batches else self.query.kept_schema(self.rows))
+        batches = self.files.read_batches(piece.file, piece.at, piece.batches)
+        return pa.Table.from_batches(batches, None if batches else self.spec.query.kept_schema(self.spec.columns))
 
     def _panes(self, threads: int = 1) -> Panes:
-        numbers = sorted(self.work.panes)
+        numbers = sorted(self.instruction.panes)
         with ThreadPoolExecutor(threads) as merging:
             return list(zip(numbers, merging.map(self._kept, numbers), strict=True))
 
-    def _written(self, wanted: Indices, answers: list[tuple[Indices, pa.Table]], memory: Memory, began: float) -> pa.RecordBatch:
-        tuples = tuples_per_window(self.windows, memory.panes, memory.tuples, wanted)
+    def _written(self, wanted: Indices, answers: list[tuple[Indices, pa.Table]], memory: Memory, began: float) -> WindowReport:
+        tuples = tuples_per_window(self.spec.windows, memory.panes, memory.tuples, wanted)
         kept = np.concatenate([np.empty(0, np.int64), *(counts for counts, _ in answers)])
-        found = [WindowFound(*each) for each in zip(wanted.tolist(), tuples.tolist(), kept.tolist(), strict=True)]
-        memory_file = fresh_name("memory", self.work.sequence)
-        needed = memory.forget(self.windows.panes_of(self.work.ended.stop).start)
+        answered = [WindowFound(*row) for row in zip(wanted.tolist(), tuples.tolist(), kept.tolist(), strict=True)]
+        memory_file = fresh_name("memory", self.instruction.sequence)
+        needed = memory.forget(self.spec.windows.panes_of(self.instruction.ended.stop).start)
         with ThreadPoolExecutor(1) as beside:  # the disk is waited for only once
-            written = beside.submit(self.store.write_table, memory_file, needed.to_table())
+            written = beside.submit(self.files.write_table, memory_file, needed.to_table())
             results = self._results(answers)
             written.result()
         busy_s = time.perf_counter() - began
-        return _row(WindowReport(tuple(found), results, memory_file, memory.rows.num_rows, busy_s))
+        return WindowReport(tuple(answered), results, memory_file, memory.rows.num_rows, busy_s)
 
     def _results(self, answers: list[tuple[Indices, pa.Table]]) -> str:
         """Write the rows of all answers, and return the name of their file."""
-        empty = result_columns(self.query, self.rows, self.time_type).empty_table()
+        empty = result_columns(self.spec.query, self.spec.columns, self.spec.time_type).empty_table()
         rows = pa.concat_tables([empty, *(table for _, table in answers)])
-        rows = rows.drop_columns([name for name in self.helpers if name in rows.column_names])  # aggregates no longer have them
-        if self.parquet:
-            return self.parquet.stage(rows, self.work.sequence)
-        results = fresh_name("results", self.work.sequence)
-        self.store.write_table(results, rows)
-        return results
+        rows = rows.drop_columns(
+            [name for name in self.spec.helpers if name in rows.column_names]
+        )  # aggregates no longer have them
+        return self.sink.stage(rows, self.instruction.sequence, 0)
 
 
 def slide_over(
@@ -187,8 +174,9 @@ def slide_over(
         yield some, answers, memory
 
 
-def _row(report: WindowReport | StepReport) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays([pa.array([report.to_text()])], schema=REPORT)
+def in_task(work: Callable[[], WindowReport | StepReport]) -> Iterator[pa.RecordBatch]:
+    """Do work in a task, and yield its report as a row."""
+    yield pa.RecordBatch.from_arrays([pa.array([work().to_text()])], schema=REPORT)
 
 
 def with_bounds(answers: Answers, windows: Windows, wanted: Indices, time_type: pa.DataType) -> pa.Table:

@@ -1,13 +1,11 @@
 """Operators on the tuples of each key, as people write them: `stream(df).keyed("symbol").count_window(1_000, slide=25).apply(...)`."""
 
-import os
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
-from typing import Any, Generic, NoReturn, TypeVar, cast, overload
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar, cast, overload
 
 import numpy as np
 import pyarrow as pa
-from pyspark import cloudpickle
 from pyspark.sql import Column, DataFrame
 from pyspark.sql.types import StructType
 
@@ -25,24 +23,24 @@ from skytide.keyed import (
 )
 from skytide.keyed.operator import KeyedOperator
 from skytide.lateness import KSlack, Slack
-from skytide.queries import Measure, Query
+from skytide.queries import Aggregate, Measure, Query
 from skytide.queries.extremes import has_order
 from skytide.queries.queryable import Queryable
+from skytide.spark.api.aggregates import aggregate_of
+from skytide.spark.api.binding import bind, check_collations
+from skytide.spark.api.chain import AggregatedFrame, aggregated_frame, refuse_further
+from skytide.spark.api.checks import check_asked, check_columns
+from skytide.spark.api.query import ContinuousQuery, ask
 from skytide.spark.arrow import arrow_schema, bounded, map_in_arrow, spark_schema
-from skytide.spark.query.aggregated import AggregatedFrame, aggregated_frame, asked_over, fields_of
-from skytide.spark.query.aggregates import aggregate_of
-from skytide.spark.query.binding import bind, check_collations
-from skytide.spark.query.checks import check_asked, check_columns, check_slots
-from skytide.spark.query.continuous import ContinuousQuery, asked
-from skytide.spark.query.run import Run
-from skytide.spark.sinks.sinks import SideSink, Sink
+from skytide.spark.engine.spec import QuerySpec
+from skytide.spark.engine.tasks import copied
 from skytide.spark.sources.panes import OwnSource
 from skytide.windows import Duration, duration_us, sliding
 
 GROUP = "__skytide_group"
 GROUP_BITS = np.uint64(56)  # to shift a hash by: its first 8 bits are the group
 END_OF_TIME_US = 2**62
-KeyedAnswer = TypeVar("KeyedAnswer", "KeyedQuery", DataFrame)
+KeyedAnswer = TypeVar("KeyedAnswer", ContinuousQuery, DataFrame)
 COUNT_BOUNDS = ("row_start", "row_end", "window_start", "window_end")
 
 
@@ -60,7 +58,7 @@ def key_columns(df: DataFrame, time: str, keys: tuple[str, ...]) -> tuple[str, .
     cased = df.sparkSession.conf.get("spark.sql.caseSensitive") == "true"
     names = {name if cased else name.lower(): name for name in df.columns}
     kinds = arrow_schema(df.schema)
-    found = []
+    columns = []
     for key in keys:
         check_text("keyed", key, "symbol")
         name = names.get(key if cased else key.lower())
@@ -73,11 +71,11 @@ def key_columns(df: DataFrame, time: str, keys: tuple[str, ...]) -> tuple[str, .
             raise InvalidInput(value=f"keyed({key!r})", reason=f"a {kinds.field(name).type} cannot be a key", remedy=remedy)
         if name == time:
             raise InvalidInput(value=f"keyed({key!r})", reason="that is the time of the tuples", remedy="choose another column")
-        if name in found:
+        if name in columns:
             raise InvalidInput(value=f"keyed({key!r})", reason="named twice", remedy="name each column once")
         check_collations(df, {key: name})
-        found.append(name)
-    return tuple(found)
+        columns.append(name)
+    return tuple(columns)
 
 
 @dataclass(frozen=True)
@@ -106,7 +104,7 @@ class Keyed(Generic[KeyedAnswer]):
 
     def apply(self, operator: KeyedOperator, *, slack: Slack | None = None) -> KeyedAnswer:
         """Pass the tuples of each key to an operator of your own, in order of time; `slack` says how long to wait for late ones."""
-        return cast(KeyedAnswer, _asked(self, None, slack_of(slack), None, Operator(operator)))
+        return cast(KeyedAnswer, _ask(self, None, slack_of(slack), None, Operator(operator)))
 
 
 @dataclass(frozen=True)
@@ -125,7 +123,7 @@ class KeyedWindowed(Queryable[KeyedAnswer]):
         return self.apply(Candlesticks(price=price, volume=volume, time=self.time))
 
     @overload
-    def aggregate(self: "KeyedWindowed[KeyedQuery]", *measures: str | Column | Measure) -> "AggregatedKeys": ...
+    def aggregate(self: "KeyedWindowed[ContinuousQuery]", *measures: str | Column | Measure) -> ContinuousQuery: ...
 
     @overload
     def aggregate(self: "KeyedWindowed[DataFrame]", *measures: str | Column | Measure) -> AggregatedFrame: ...
@@ -138,89 +136,22 @@ class KeyedWindowed(Queryable[KeyedAnswer]):
         if isinstance(self.windows, TimeWindows):
             # Partial results of a key can be merged, so its tuples need not be in one place: no key is too frequent.
             query = OfEachKey.of(aggregate_of(self.df, measures, self.keys, self.time))
-            return asked(AggregatedKeys, self.df, self.time, self.windows.windows, self.slack, query, self.source)
-        found = _asked(self, self.windows, self.slack, aggregate_of(self.df, measures, (), self.time), None)
-        return aggregated_frame(found, _NotFurther()) if isinstance(found, DataFrame) else AggregatedKeys(**fields_of(found))
+            return ask(self.df, self.time, self.windows.windows, self.slack, query, self.source)
+        return _ask(self, self.windows, self.slack, aggregate_of(self.df, measures, (), self.time), None)
 
     def apply(self, query: Query | KeyedOperator) -> KeyedAnswer:
         """Ask any query, or pass each window to an operator of your own."""
         given = (query, None) if isinstance(query, Query) else (None, Operator(query))
-        return cast(KeyedAnswer, _asked(self, self.windows, self.slack, *given))
+        return cast(KeyedAnswer, _ask(self, self.windows, self.slack, *given))
 
 
-class KeyedQuery(ContinuousQuery):
-    """An operator on keys, ready to start."""
-
-    def start(  # type: ignore[override]
-        self,
-        sink: Sink | str,
-        *,
-        checkpoint: str | os.PathLike[str],
-        slots: int | None = None,
-        trigger: Duration = "500 ms",
-        path: str | os.PathLike[str] | None = None,
-        options: Mapping[str, str] | None = None,
-        late: SideSink | None = None,
-        windows: SideSink | None = None,
-        invalid: SideSink | None = None,
-        flush: bool = False,
-        name: str | None = None,
-    ) -> Run:
-        """Start the query, and return its handle; results come out once and in order within a key, even after a crash and while keys move.
-
-        `slots` are the tasks that work on keys at the same time (default: one per core); `run.resize(slots=...)` changes their number.
-        The other arguments are those of `ContinuousQuery.start`; `windows` gets a row for each batch with results.
-        """
-        check_slots("slots", slots)
-        given = replace(self, slots=slots)
-        return ContinuousQuery.start(
-            given,
-            sink,
-            pane_slots=None if self.step else slots,
-            checkpoint=checkpoint,
-            trigger=trigger,
-            path=path,
-            options=options,
-            late=late,
-            windows=windows,
-            invalid=invalid,
-            flush=flush,
-            name=name,
-        )
-
-
-class _NotFurther:
-    """Refuses a further query on aggregates of windows that are measured in rows."""
-
-    def apply(self, query: Query) -> NoReturn:
-        raise InvalidInput(
-            value=f"{type(query).__name__} over aggregates",
-            reason="each window of rows belongs to one key, so there is nothing to compare it with",
-            remedy='use windows of time, such as .window("1 minute")',
-        )
-
-
-class AggregatedKeys(KeyedQuery, Queryable[KeyedQuery]):
-    """Aggregates of each key over windows of time, ready to start or to be asked further: which keys are the best of a window?"""
-
-    def apply(self, query: Query) -> KeyedQuery:
-        """Ask any query of the aggregates of all keys in each window."""
-        if self.step is not None:
-            _NotFurther().apply(query)
-        return KeyedQuery(**fields_of(asked_over(self, query)))
-
-    def windows_of_all_rows(self) -> AggregatedFrame:
-        """Return the windows of rows that do not stream, in one lazy plan."""
-        return aggregated_frame(super().windows_of_all_rows(), self)
-
-
-def _asked(
+def _ask(
     keyed: "Keyed[Any] | KeyedWindowed[Any]",
     windows: CountWindows | TimeWindows | None,
     slack: Slack,
     query: Query | None,
     operator: Operator | None,
-) -> "KeyedQuery | DataFrame":
+) -> ContinuousQuery | DataFrame:
     """Return a continuous query, or the results as a DataFrame if the rows do not stream."""
     taken = () if windows is None else COUNT_BOUNDS if isinstance(windows, CountWindows) else COUNT_BOUNDS[2:]
     df: DataFrame = keyed.df
@@ -235,17 +166,20 @@ def _asked(
     columns = arrow_schema(df.schema)
     _check_travels(query if query is not None else operator and operator.own)
     identity = cast(Query | Operator, written or operator).identity()
-    step = KeyedStep.of(cast(Query | Operator, query or operator), keyed.keys, keyed.time, columns, windows, helpers)
+    asked = cast(Query | Operator, operator if query is None else query)
+    step = KeyedStep.of(asked, keyed.keys, keyed.time, columns, windows, helpers)
     tagged = Tagged(keyed.keys, asked=query)
-    if not df.isStreaming:
-        return _of_rows(df, step)
-    return KeyedQuery(df, keyed.time, step.tick, slack, tagged, helpers, keyed.source, identity.of_keys(keyed.keys), step)
+    spec = QuerySpec(tagged, keyed.time, columns, step.tick, slack, helpers, step, identity.of_keys(keyed.keys))
+    if df.isStreaming:
+        return ContinuousQuery(df, spec, keyed.source)
+    results = _of_rows(df, step)
+    return aggregated_frame(results, refuse_further) if isinstance(query, Aggregate) else results
 
 
 def _check_travels(given: object) -> None:
     """Refuse a query or an operator that cannot be copied to workers."""
     try:
-        cloudpickle.loads(cloudpickle.dumps(given))  # type: ignore[no-untyped-call]
+        copied(given)
     except Exception as error:
         raise InvalidInput(
             value=f"apply({type(given).__name__}(...))",
@@ -256,7 +190,7 @@ def _check_travels(given: object) -> None:
 
 def _of_rows(df: DataFrame, step: KeyedStep) -> DataFrame:
     """Return the results for rows that do not stream, in one lazy plan: a task works on the keys of one group."""
-    known = bounded(df.schema, step.time)
+    fields = bounded(df.schema, step.time)
     columns = step.columns
 
     def tag(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -276,4 +210,4 @@ def _of_rows(df: DataFrame, step: KeyedStep) -> DataFrame:
     tagged = map_in_arrow(
         df, tag, StructType([*df.schema.fields, *spark_schema(StructType([]), pa.schema([(GROUP, pa.int64())])).fields])
     )
-    return tagged.groupBy(GROUP).applyInArrow(work, spark_schema(known, step.results))
+    return tagged.groupBy(GROUP).applyInArrow(work, spark_schema(fields, step.results))

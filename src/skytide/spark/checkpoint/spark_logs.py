@@ -12,7 +12,7 @@ _ENTRY = re.compile(r"\.?(\d+)(\.compact)?(?:\.\w+)*")
 _DRAFT = re.compile(r"\.{1,2}\d+\.[0-9a-f-]{36}\.tmp(\.crc)?")
 
 
-class SparkNotes:
+class SparkLogs:
     """Spark's notes below a folder. They are taken back only while no query runs."""
 
     def __init__(self, files: Files) -> None:
@@ -83,8 +83,8 @@ class SparkNotes:
     def _log(self, folder: str) -> tuple[set[int], set[int]]:
         """Return the numbers of all entries, and of those that replace all before them."""
         if folder not in self._logs:
-            found = [match for name in self._files.names(folder) if (match := _ENTRY.fullmatch(name.rpartition("/")[2]))]
-            self._logs[folder] = {int(match[1]) for match in found}, {int(match[1]) for match in found if match[2]}
+            entries = [match for name in self._files.names(folder) if (match := _ENTRY.fullmatch(name.rpartition("/")[2]))]
+            self._logs[folder] = {int(match[1]) for match in entries}, {int(match[1]) for match in entries if match[2]}
         return self._logs[folder]
 
     def _delete_after(self, folder: str, last: int) -> None:
@@ -101,7 +101,7 @@ class SparkNotes:
 
 def _offset(line: str) -> dict[str, Any]:
     try:
-        found = json.loads(line)
+        offset = json.loads(line)
     except ValueError:
         return {}  # "-": the source had nothing yet
-    return found if isinstance(found, dict) else {}
+    return offset if isinstance(offset, dict) else {}

@@ -15,9 +15,10 @@ from pyspark.sql import DataFrame
 from skytide.queries import Query, sliding_memory
 from skytide.queries.sliding import Panes
 from skytide.spark.arrow import arrow_schema, bounded, map_in_arrow, plainly_named, spark_schema
-from skytide.spark.engine.pane_level import by_pane
+from skytide.spark.engine.panes import by_pane
+from skytide.spark.engine.spec import result_columns
 from skytide.spark.engine.tasks import Reducer
-from skytide.spark.engine.window_level import WINDOWS_AT_ONCE, result_columns, slide_over, with_bounds
+from skytide.spark.engine.windows import WINDOWS_AT_ONCE, slide_over, with_bounds
 from skytide.windows import Windows, stretches, windows_with_panes
 
 PANE = "__skytide_pane"
@@ -101,8 +102,8 @@ class StretchTask:
         pane, part, kept = pane[order], part[order], kept.drop_columns(HELPERS).take(pa.array(order))
         numbers, starts = np.unique(pane, return_index=True)
         ends = np.append(starts[1:], len(pane))
-        found = []
+        merged = []
         for number, start, end in zip(numbers.tolist(), starts.tolist(), ends.tolist(), strict=True):
             rows = kept.slice(start, end - start)
-            found.append((number, rows if part[start] == part[end - 1] else self.query.merge(rows)))
-        return found
+            merged.append((number, rows if part[start] == part[end - 1] else self.query.merge(rows)))
+        return merged

@@ -37,16 +37,16 @@ class _Unparser:
 
     def text(self, node: Any) -> str:
         """Return a node in SQL."""
-        kind = str(node.getClass().getSimpleName())
+        node_class = str(node.getClass().getSimpleName())
         children = list(_items(node.children()))
-        if kind == "NamedLambdaVariable":
+        if node_class == "NamedLambdaVariable":
             return self._variable(node)
-        if kind == "LambdaFunction":
-            names = [self._variable(each) for each in _items(node.arguments())]
+        if node_class == "LambdaFunction":
+            names = [self._variable(argument) for argument in _items(node.arguments())]
             body = self.text(node.function())
             head = names[0] if len(names) == 1 else f"({', '.join(names)})"  # Spark reads no brackets around one name
             return f"{head} -> {body}" if names else body
-        if kind == "Extract":
+        if node_class == "Extract":
             return f"date_part({self.text(node.field())}, {self.text(node.source())})"
         if not children:
             return str(node.sql())

@@ -13,11 +13,11 @@ from pyspark.sql.types import StructType
 from skytide.errors import InvalidInput
 from skytide.queries import Expression, Query, Queryable
 from skytide.queries.query import stands_for_window
+from skytide.spark.api.binding import bind
+from skytide.spark.api.checks import check_asked, check_columns
 from skytide.spark.arrow import arrow_schema, map_in_arrow, spark_schema
 from skytide.spark.compat import optimised_plan
 from skytide.spark.engine.tasks import answer, keep, share, whole
-from skytide.spark.query.binding import bind
-from skytide.spark.query.checks import check_asked, check_columns
 
 SMALL_BYTES = 4 * 2**20  # as Spark estimates them: up to that, a second stage costs more than a second core saves
 MAX_FILES = 16  # however small they are, each takes time to open

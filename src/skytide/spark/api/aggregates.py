@@ -23,10 +23,10 @@ from skytide.queries.formula import Call, Constant, Field, Formula
 from skytide.queries.functions import FUNCTIONS, SKETCHES
 from skytide.queries.measure import default_name
 from skytide.queries.sketches import DEFAULT_ACCURACY, Sketch
+from skytide.spark.api.unparse import sql_of
 from skytide.spark.arrow import HELPER, arrow_type
 from skytide.spark.compat import analysed_plan, is_connect, jvm
-from skytide.spark.engine.window_level import BOUNDS
-from skytide.spark.query.unparse import sql_of
+from skytide.spark.engine.spec import BOUNDS
 
 AGGREGATES = {name: function for function in FUNCTIONS.values() for name in function.spark}
 """Spark's classes of aggregates, and the equivalent functions here."""

@@ -1,0 +1,56 @@
+"""Any format that Spark can write to, other than files: batches are appended."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from pyspark.sql import DataFrameWriter
+
+from skytide.records.secret import hidden, revealed
+from skytide.spark.checkpoint import place_of
+from skytide.spark.sinks.base import OnSpark, Sink, Staged
+from skytide.spark.sinks.unprinted import unprinted
+
+
+class Format(Sink):
+    """Appends batches, with the sequence number as the transaction, which Delta does not apply twice; others may have the last batch twice after a crash."""
+
+    def __init__(self, format: str, path: str | os.PathLike[str] | None = None, options: Mapping[str, str] | None = None) -> None:
+        """Append to a format, at a path if it has one, with its options."""
+        self._format: str | None = format
+        self._path, self._uri = None if path is None else os.fspath(path), ""
+        self._options: Mapping[str, Any] = hidden(options or {})
+
+    @classmethod
+    def named(cls, name: str, path: str | os.PathLike[str] | None, options: Mapping[str, str] | None) -> Format:
+        """Return the sink of the format."""
+        return cls(name, path, options)
+
+    def on(self, spark: OnSpark, argument: str) -> Format:
+        """Find out where the path is, if there is one."""
+        self._uri = place_of(spark.spark, self._path, argument).uri if self._path else ""
+        return self
+
+    @property
+    def uri(self) -> str:
+        """The full name of the path, if there is one."""
+        return self._uri
+
+    def publish(self, sequence: int, staged: Staged) -> None:
+        """Append a batch; its transactions differ from those of others, even of an earlier checkpoint in the same folder."""
+        if not staged:
+            return
+        rows = staged.frame()
+        writer = rows.write.option("txnAppId", self.identity.transactions).options(**revealed(self._options))
+        writer = writer.option("txnVersion", str(sequence)).mode("append")
+        with unprinted(rows.sparkSession):
+            self._save(writer.format(self._format) if self._format else writer)
+
+    def describe(self) -> str:
+        """Return the format, without its path and options, which may be secret."""
+        return f"format {self._format}"
+
+    def _save(self, writer: DataFrameWriter) -> None:
+        writer.save(self._path)

@@ -1,0 +1,25 @@
+"""A table in Spark's catalog: batches are appended."""
+
+from collections.abc import Mapping
+
+from pyspark.sql import DataFrameWriter
+
+from skytide.errors.checks import check_text
+from skytide.spark.sinks.format import Format
+
+
+class Table(Format):
+    """Appends batches to a table of Spark's catalog, which is created if it does not exist."""
+
+    def __init__(self, table: str, format: str | None = None, options: Mapping[str, str] | None = None) -> None:
+        """Append to a table; a new one is created in this format."""
+        check_text("table", table, "best_hotels")
+        super().__init__("", None, options)
+        self._table, self._format = table, format
+
+    def describe(self) -> str:
+        """Return the name of the table."""
+        return f"table {self._table}"
+
+    def _save(self, writer: DataFrameWriter) -> None:
+        writer.saveAsTable(self._table)

@@ -1,0 +1,55 @@
+"""Arguments of a start: the same one by one and as objects, and what contradicts itself is refused with a remedy."""
+
+import pytest
+from support.engine import COLUMNS
+from support.keyed import TICK, step
+
+from skytide import InvalidInput, Parallelism, Sides
+from skytide.keyed import CountWindows, QueryAnswer, Tagged
+from skytide.queries import Skyline, low
+from skytide.routing import STRATEGIES
+from skytide.slacks import FixedSlack
+from skytide.spark.api.options import Timing, checked_parallelism, one_form
+from skytide.spark.engine.spec import QuerySpec
+from skytide.windows import Windows
+
+SKYLINE = QuerySpec(Skyline(low("a")), "ts", COLUMNS, Windows(1_000, 200), FixedSlack(0))
+KEYED = QuerySpec(
+    Tagged(("a",)), "ts", COLUMNS, TICK, FixedSlack(0), step=step(CountWindows(3, 1, 100), QueryAnswer(Skyline(low("b"))))
+)
+
+
+def test_an_object_stands_for_arguments_one_by_one() -> None:
+    given = Sides(late="/data/late")
+    assert one_form("sides", given, Sides()) is given
+    assert one_form("sides", None, given) is given
+
+
+def test_both_forms_at_once_are_refused() -> None:
+    with pytest.raises(InvalidInput, match=r"sides=Sides\(...\): late is given beside it; put late into it, or leave it out"):
+        one_form("sides", Sides(invalid="/data/invalid"), Sides(late="/data/late"))
+    with pytest.raises(InvalidInput, match=r"pass skytide.Parallelism\(...\)"):
+        one_form("parallelism", 4, Parallelism())  # type: ignore[type-var]
+
+
+def test_slots_are_those_of_the_level_that_a_query_has() -> None:
+    assert checked_parallelism(Parallelism(slots=3), SKYLINE).pane_slots == 3
+    assert checked_parallelism(Parallelism("RATE", pane_slots=3), SKYLINE).splitting is STRATEGIES["RATE"]
+    assert checked_parallelism(Parallelism(slots=3), KEYED) == Parallelism(slots=3)
+    for given in (Parallelism("RATE"), Parallelism(pane_slots=2), Parallelism(window_slots=2)):
+        with pytest.raises(InvalidInput, match=r"pass slots=\.\.\. for the tasks that work on keys"):
+            checked_parallelism(given, KEYED)
+    with pytest.raises(InvalidInput, match="slots=0"):
+        checked_parallelism(Parallelism(slots=0), KEYED)
+    with pytest.raises(InvalidInput, match="the query has no keys"):
+        checked_parallelism(Parallelism("KEYS"), SKYLINE)
+
+
+def test_triggers() -> None:
+    assert Timing.of("500 ms", False, SKYLINE.windows).unaligned_us == 500_000
+    assert Timing.of("availableNow", True, SKYLINE.windows) == Timing(None, None)
+    assert Timing.of("auto", False, Windows(1_000_000, 200_000)).pace is not None
+    with pytest.raises(InvalidInput, match="an endless stream has no last window"):
+        Timing.of("500 ms", True, SKYLINE.windows)
+    with pytest.raises(InvalidInput, match="not a trigger"):
+        Timing.of(5, False, SKYLINE.windows)
