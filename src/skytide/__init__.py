@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from skytide.spark.api.stream import stream
     from skytide.spark.fleet import Fleet, fleet
     from skytide.spark.scaling import Scaler, autoscale
-    from skytide.spark.sinks.base import SideSink, Sink, SinkFunction
     from skytide.spark.sources.workload import workload
 
 __version__ = "0.1.0"
@@ -41,10 +40,7 @@ __all__ = [
     "Query",
     "Run",
     "Scaler",
-    "SideSink",
     "Sides",
-    "Sink",
-    "SinkFunction",
     "SkytideError",
     "apply",
     "autoscale",
@@ -78,7 +74,6 @@ _HOMES = {
     "spark.api.stream": "stream",
     "spark.scaling": "Scaler autoscale",
     "spark.api.options": "Parallelism Sides",
-    "spark.sinks.base": "SideSink Sink SinkFunction",
     "spark.sources.workload": "workload",
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names.split()}
@@ -87,9 +82,10 @@ NAMESPACES = ("controllers", "queries", "sinks", "slacks", "testing", "typing")
 _NOW_IN = {
     "controllers": "Controller Fuzzy GlobalThresholds LocalThresholds Mpc Sarsa Static",
     "queries": "Expression Measure Nulls Preference",
+    "sinks": "Sink",
     "slacks": "DropRatio FixedSlack KSlack Slack",
-    "typing": "AggregatedFrame Cycle Duration FleetStatus History Keyed KeyedWindowed RoutingTable ScalerStatus SplitStatus "
-    "Splitting Status Stream WindowRow Windowed WorkloadStream",
+    "typing": "AggregatedFrame Cycle Duration FleetStatus History Keyed KeyedWindowed RoutingTable ScalerStatus SideSink "
+    "SplitStatus Splitting Status Stream WindowRow Windowed WorkloadStream",
 }
 _RENAMED = {
     "AggregatedKeys": "ContinuousQuery",

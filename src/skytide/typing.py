@@ -9,6 +9,7 @@ from skytide.spark.api.chain import AggregatedFrame
 from skytide.spark.api.keyed import Keyed, KeyedWindowed
 from skytide.spark.api.stream import Stream, Windowed
 from skytide.spark.scaling import History, ScalerStatus, ScalingEvent
+from skytide.spark.sinks.base import SideSink, SinkFunction
 from skytide.spark.sources.workload import WorkloadStream
 from skytide.windows import Duration
 
@@ -23,6 +24,8 @@ __all__ = [
     "RoutingTable",
     "ScalerStatus",
     "ScalingEvent",
+    "SideSink",
+    "SinkFunction",
     "SplitStatus",
     "Splitting",
     "Status",

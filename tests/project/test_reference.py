@@ -54,7 +54,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
         *("skytide.workload", "skytide.typing.WorkloadStream"),
     ),
     "Late tuples": ("skytide.slacks.*",),
-    "Sinks": ("skytide.Sink", "skytide.SinkFunction", "skytide.SideSink", "skytide.sinks.*"),
+    "Sinks": ("skytide.sinks.*", "skytide.typing.SinkFunction", "skytide.typing.SideSink"),
     "Auto-scaling": (
         *(
             "skytide.autoscale",
@@ -80,8 +80,8 @@ DEFINED = {
     "skytide.queries.Expression": "skytide.queries.preferences.Expression",
     "skytide.queries.Nulls": "skytide.queries.columns.Nulls",
     "skytide.typing.Duration": "skytide.windows.duration.Duration",
-    "skytide.SideSink": "skytide.spark.sinks.base.SideSink",
-    "skytide.SinkFunction": "skytide.spark.sinks.base.SinkFunction",
+    "skytide.typing.SideSink": "skytide.spark.sinks.base.SideSink",
+    "skytide.typing.SinkFunction": "skytide.spark.sinks.base.SinkFunction",
     "skytide.spark.local_session": "skytide.spark.session.local.local_session",
 }
 """Where something is defined that does not know it itself."""

@@ -98,11 +98,11 @@ def of_streams(df: DataFrame, folder: Path, measure: skytide.queries.Measure, co
     assert_type(keyed.aggregate("count(*) AS n"), skytide.ContinuousQuery)
     assert_type(keyed.aggregate("count(*) AS n").top_k(3, by="n"), skytide.ContinuousQuery)
     keyed.top_k(3, by="price").start(own_sink, checkpoint=folder / "keyed", slots=4)
-    sink: skytide.SinkFunction = own_sink
-    late: skytide.SideSink = folder / "late"
+    sink: skytide.typing.SinkFunction = own_sink
+    late: skytide.typing.SideSink = folder / "late"
     sides = skytide.Sides(late=late, windows=str(folder / "windows"), invalid=own_sink)
     parallelism = skytide.Parallelism(splitting="RATE", pane_slots=4, window_slots=2)
-    parquet: skytide.Sink = skytide.sinks.Parquet(folder / "out", compression="zstd")
+    parquet: skytide.sinks.Sink = skytide.sinks.Parquet(folder / "out", compression="zstd")
     windows.skyline(low("price")).start(parquet, checkpoint=folder / "object", sides=sides, parallelism=parallelism)
     windows.skyline(low("price")).to_table("best", checkpoint=folder / "table")
     return windows.skyline(low("price")).start(

@@ -95,9 +95,29 @@ def check_sink(
     - If it promises "exactly once", `forget` removes what the checkpoint does not know.
     - What it says of itself has no secrets.
 
+    Parameters
+    ----------
+    make
+        A function of a folder that returns a new, empty sink.
+    read
+        A function of the sink that returns the values of column `x` that its readers see.
+    secrets
+        Texts that must not be in what it says of itself.
+    frames
+        What makes the result of `staged.frame()`; without it, Arrow tables.
+
+    Raises
+    ------
+    BrokenLaw
+        If it does not keep one: which, and what was seen.
+
+    Notes
+    -----
     `make` returns a new sink that is empty; it may use a folder, another one each time. `read` returns the values of column `x` that readers
     of the sink see. `frames` makes what `staged.frame()` returns (default: Arrow tables, as there is no Spark).
 
+    Examples
+    --------
     >>> class Listed(Sink):
     ...     promise = "exactly once"
     ...     def __init__(self):

@@ -7,7 +7,13 @@ class Function(Sink):
     """Calls a function of (results, sequence) for each batch with results; one that overwrites by the number has each window once."""
 
     def __init__(self, function: SinkFunction) -> None:
-        """Call a function."""
+        """Call a function.
+
+        Parameters
+        ----------
+        function
+            A function of (results, sequence): a DataFrame, and a number that comes again only with the same results.
+        """
         self._function = function
 
     def publish(self, sequence: int, staged: Staged) -> None:

@@ -39,7 +39,17 @@ class Parquet(Sink):
     def __init__(
         self, path: str | os.PathLike[str], *, compression: str = "snappy", options: Mapping[str, Any] | None = None
     ) -> None:
-        """Write below a path, with one of Spark's codecs; options are those of Arrow's file system, which a session gives otherwise."""
+        """Write below a path.
+
+        Parameters
+        ----------
+        path
+            The folder, of a file system or an object store.
+        compression
+            One of Spark's codecs.
+        options
+            Those of Arrow's file system, which a session gives otherwise.
+        """
         self._compression = codec_of({"compression": compression})
         self.owned = OwnedFolder(folder_text(path, "path"), options)
         self._on: OnSpark | None = None

@@ -12,7 +12,17 @@ class Table(Format):
     """Appends batches to a table of Spark's catalog, which is created if it does not exist."""
 
     def __init__(self, table: str, format: str | None = None, options: Mapping[str, str] | None = None) -> None:
-        """Append to a table; a new one is created in this format."""
+        """Append to a table.
+
+        Parameters
+        ----------
+        table
+            Its name.
+        format
+            The format in which it is created if it does not exist.
+        options
+            Options of the format.
+        """
         check_text("table", table, "best_hotels")
         super().__init__("", None, options)
         self._table, self._format = table, format
