@@ -107,6 +107,11 @@ def check_sink(
     frames
         Makes what `staged.frame()` returns (default: Arrow tables, as there is no Spark).
 
+    Raises
+    ------
+    BrokenLaw
+        If it does not keep one: which, and what was seen.
+
     Examples
     --------
     >>> class Listed(Sink):
