@@ -48,7 +48,6 @@ AT_THE_CALL = {
     "keyed/table:RoutingTable.__post_init__",
     "keyed/work:KeyedStep.of",
     "keyed/windows:CountWindows.__post_init__",
-    "keyed/work:KeyedStep.of",
     "lateness/slack:DropRatio.__post_init__",
     "queries/aggregate:Aggregate.__post_init__",
     "queries/aggregate:Aggregate.check",

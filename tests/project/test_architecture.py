@@ -52,7 +52,6 @@ def test_the_contracts_hold(graph: grimp.ImportGraph) -> None:
         ("skytide.admission.guilty", "skytide.control", LAYERS),
         ("skytide.loop.guilty", "skytide.cli", LAYERS),
         ("skytide.routing.guilty", "skytide.keyed", LAYERS),
-        ("skytide.cli.guilty", "skytide.testing", LAYERS),
         ("skytide.queries.guilty", "skytide.testing", LAYERS),
         ("skytide.nowhere", "skytide.errors", LAYERS),
         ("skytide.spark.engine.guilty", "skytide.spark.api", SPARK),
