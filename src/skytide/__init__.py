@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from skytide.spark.api.stream import stream
     from skytide.spark.fleet import Fleet, fleet
     from skytide.spark.scaling import Scaler, autoscale
-    from skytide.spark.sinks.base import Sink
     from skytide.spark.sources.workload import workload
 
 __version__ = "0.1.0"
@@ -42,7 +41,6 @@ __all__ = [
     "Run",
     "Scaler",
     "Sides",
-    "Sink",
     "SkytideError",
     "apply",
     "autoscale",
@@ -76,7 +74,6 @@ _HOMES = {
     "spark.api.stream": "stream",
     "spark.scaling": "Scaler autoscale",
     "spark.api.options": "Parallelism Sides",
-    "spark.sinks.base": "Sink",
     "spark.sources.workload": "workload",
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names.split()}
@@ -85,9 +82,10 @@ NAMESPACES = ("controllers", "queries", "sinks", "slacks", "testing", "typing")
 _NOW_IN = {
     "controllers": "Controller Fuzzy GlobalThresholds LocalThresholds Mpc Sarsa Static",
     "queries": "Expression Measure Nulls Preference",
+    "sinks": "Sink",
     "slacks": "DropRatio FixedSlack KSlack Slack",
-    "typing": "AggregatedFrame Cycle Duration FleetStatus History Keyed KeyedWindowed RoutingTable ScalerStatus SideSink SplitStatus "
-    "Splitting Status Stream WindowRow Windowed WorkloadStream",
+    "typing": "AggregatedFrame Cycle Duration FleetStatus History Keyed KeyedWindowed RoutingTable ScalerStatus SideSink "
+    "SplitStatus Splitting Status Stream WindowRow Windowed WorkloadStream",
 }
 _RENAMED = {
     "AggregatedKeys": "ContinuousQuery",

@@ -15,7 +15,8 @@ MADE_HERE = {
     name: value
     for name, value in PUBLIC.items()
     if not name.startswith("skytide.typing.")
-    and name.rpartition(".")[2] not in ("BrokenLaw", "ContinuousQuery", "Fleet", "InProcess", "Outputs", "Run", "Scaler")
+    and name.rpartition(".")[2]
+    not in ("BrokenLaw", "CheckpointIdentity", "ContinuousQuery", "Fleet", "InProcess", "Outputs", "Run", "Scaler", "Staged")
 }
 """What people call or make themselves; the others are handed to them."""
 SECTION = re.compile(r"^(Parameters|Attributes)\n-+\n(.*?)(?=^\w[^\n]*\n-+\n|\Z)", re.MULTILINE | re.DOTALL)

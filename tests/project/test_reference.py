@@ -54,7 +54,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
         *("skytide.workload", "skytide.typing.WorkloadStream"),
     ),
     "Late tuples": ("skytide.slacks.*",),
-    "Sinks": ("skytide.Sink", "skytide.typing.SinkFunction", "skytide.typing.SideSink", "skytide.sinks.*"),
+    "Sinks": ("skytide.sinks.*", "skytide.typing.SinkFunction", "skytide.typing.SideSink"),
     "Auto-scaling": (
         *(
             "skytide.autoscale",
@@ -74,6 +74,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
 }
 """What is on the page, in this order; `*` is whatever a namespace has."""
 MEMBERS = {"ContinuousQuery": "start, to_table", "Page": "url, is_up, stop", "Exporter": "url, is_up, stop"}
+NAMESPACES = {"Late tuples": "slacks", "Sinks": "sinks", "Tests": "testing"}
 DEFINED = {
     "Queryable": f"{Queryable.__module__}.{Queryable.__qualname__}",
     "skytide.queries.Expression": "skytide.queries.preferences.Expression",
@@ -112,11 +113,7 @@ def before(section: str) -> list[str]:
     if section == "Controllers":
         rows = [f"| `{type(make()).__name__}` | `{name}` |" for name, make in CONTROLLERS.items()]
         return ["\n".join(["| in `skytide.controllers` | on a command line |", "|---|---|", *rows])]
-    return {
-        "Late tuples": ["In `skytide.slacks`."],
-        "Sinks": ["In `skytide.sinks`."],
-        "Tests": ["In `skytide.testing`; how to use them is in [testing.md](testing.md)."],
-    }.get(section, [])
+    return [f"In `skytide.{NAMESPACES[section]}`."] if section in NAMESPACES else []
 
 
 def page() -> str:

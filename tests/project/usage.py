@@ -102,7 +102,7 @@ def of_streams(df: DataFrame, folder: Path, measure: skytide.queries.Measure, co
     late: skytide.typing.SideSink = folder / "late"
     sides = skytide.Sides(late=late, windows=str(folder / "windows"), invalid=own_sink)
     parallelism = skytide.Parallelism(splitting="RATE", pane_slots=4, window_slots=2)
-    parquet: skytide.Sink = skytide.sinks.Parquet(folder / "out", compression="zstd")
+    parquet: skytide.sinks.Sink = skytide.sinks.Parquet(folder / "out", compression="zstd")
     windows.skyline(low("price")).start(parquet, checkpoint=folder / "object", sides=sides, parallelism=parallelism)
     others: list[skytide.Sink] = [
         skytide.sinks.Files("csv", folder / "csv"),

@@ -96,9 +96,24 @@ def check_sink(
     - If it promises "exactly once", `forget` removes what the checkpoint does not know.
     - What it says of itself has no secrets.
 
-    `make` returns a new sink that is empty; it may use a folder, another one each time. `read` returns the values of column `x` that readers
-    of the sink see. `frames` makes what `staged.frame()` returns (default: Arrow tables, as there is no Spark).
+    Parameters
+    ----------
+    make
+        Returns a new sink that is empty; it may use a folder, another one each time.
+    read
+        Returns the values of column `x` that readers of the sink see.
+    secrets
+        Texts that must not appear.
+    frames
+        Makes what `staged.frame()` returns (default: Arrow tables, as there is no Spark).
 
+    Raises
+    ------
+    BrokenLaw
+        If it does not keep one: which, and what was seen.
+
+    Examples
+    --------
     >>> class Listed(Sink):
     ...     promise = "exactly once"
     ...     def __init__(self):

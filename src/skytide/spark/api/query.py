@@ -96,7 +96,7 @@ class ContinuousQuery(Queryable["ContinuousQuery"]):
         Parameters
         ----------
         sink
-            Where results go: one of `skytide.sinks` or a subclass of `skytide.Sink`; a function of (results, sequence) that does the
+            Where results go: one of `skytide.sinks` or a subclass of `skytide.sinks.Sink`; a function of (results, sequence) that does the
             same again if called again with the same number; or "parquet" (with `path`), "console", "memory" (SQL knows its results as
             a table called `name`), or any format that Spark can write to, with its `options`.
         checkpoint

@@ -26,16 +26,26 @@ RESULTS = "results"
 
 @dataclass(frozen=True)
 class CheckpointIdentity:
-    """The checkpoint of a query, as its sinks know it."""
+    """The checkpoint of a query, as its sinks know it.
+
+    Attributes
+    ----------
+    id
+        What distinguishes it from all others, even from later ones in the same folder.
+    transactions
+        The same, for sinks that ignore a sequence number they have had: it is another one after the query went back.
+    checkpoint
+        The folder that the user named.
+    latest
+        The sequence number of the last batch that the query has recorded.
+    files
+        The files of the checkpoint.
+    """
 
     id: str
-    """What distinguishes it from all others, even from later ones in the same folder."""
     transactions: str
-    """The same, for sinks that ignore a sequence number they have had: it is another one after the query went back."""
     checkpoint: str
-    """The folder that the user named."""
     latest: int
-    """The sequence number of the last batch that the query has recorded."""
     files: Files
 
     @staticmethod
@@ -66,13 +76,26 @@ class Frames(Protocol):
 
 @dataclass(frozen=True)
 class Staged:
-    """The rows of a batch for a sink: none, those that tasks have staged, or a small table that the driver has."""
+    """The rows of a batch for a sink: none, those that tasks have staged, or a small table that the driver has.
+
+    Attributes
+    ----------
+    columns
+        The columns of the rows.
+    frames
+        What makes DataFrames of rows.
+    checkpoint
+        The files of the checkpoint.
+    names
+        What `stage` returned, part by part: files of the checkpoint, unless the sink stages itself.
+    small
+        The rows, if the driver has them.
+    """
 
     columns: pa.Schema
     frames: Frames
     checkpoint: Files
     names: tuple[str, ...] = ()
-    """What `stage` returned, part by part: files of the checkpoint, unless the sink stages itself."""
     small: pa.Table | None = None
 
     def __bool__(self) -> bool:

@@ -23,7 +23,17 @@ class Files(Sink):
     owned: OwnedFolder
 
     def __init__(self, format: str, path: str | os.PathLike[str], options: Mapping[str, str] | None = None) -> None:
-        """Write below a path in a format, with Spark's options for it."""
+        """Write below a path.
+
+        Parameters
+        ----------
+        format
+            A format that Spark writes as files, such as "csv" or "orc".
+        path
+            The folder, which belongs to the query alone.
+        options
+            Spark's options for the format.
+        """
         self._format = format
         self._options: Mapping[str, Any] = hidden(options or {})
         self.owned = OwnedFolder(folder_text(path, "path"))

@@ -18,7 +18,17 @@ class Format(Sink):
     """Appends batches, with the sequence number as the transaction, which Delta does not apply twice; others may have the last batch twice after a crash."""
 
     def __init__(self, format: str, path: str | os.PathLike[str] | None = None, options: Mapping[str, str] | None = None) -> None:
-        """Append to a format, at a path if it has one, with its options."""
+        """Append to whatever a format stands for.
+
+        Parameters
+        ----------
+        format
+            A format that Spark can write to, such as "delta" or "jdbc".
+        path
+            Where it writes to, if it writes to a path.
+        options
+            Its options; they appear in no plan and no message.
+        """
         self._format: str | None = format
         self._path, self._uri = None if path is None else os.fspath(path), ""
         self._options: Mapping[str, Any] = hidden(options or {})

@@ -7,7 +7,13 @@ class Function(Sink):
     """Calls a function of (results, sequence) for each batch with results; one that overwrites by the number has each window once."""
 
     def __init__(self, function: SinkFunction) -> None:
-        """Call a function."""
+        """Call a function.
+
+        Parameters
+        ----------
+        function
+            A function of (results, sequence) that does the same again if it is called again with the same number.
+        """
         self._function = function
 
     def publish(self, sequence: int, staged: Staged) -> None:

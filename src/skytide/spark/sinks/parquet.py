@@ -37,9 +37,19 @@ class Parquet(Sink):
     owned: OwnedFolder
 
     def __init__(
-        self, path: str | os.PathLike[str], *, compression: str = "snappy", options: Mapping[str, Any] | None = None
+        self, path: str | os.PathLike[str], *, compression: str = "snappy", options: Mapping[str, object] | None = None
     ) -> None:
-        """Write below a path, with one of Spark's codecs; options are those of Arrow's file system, which a session gives otherwise."""
+        """Write below a path.
+
+        Parameters
+        ----------
+        path
+            The folder, which belongs to the query alone.
+        compression
+            One of Spark's names of codecs.
+        options
+            Options of Arrow's file system (default: those that the session has for this one).
+        """
         self._compression = codec_of({"compression": compression})
         self.owned = OwnedFolder(folder_text(path, "path"), options)
         self._on: OnSpark | None = None

@@ -12,7 +12,17 @@ class Table(Format):
     """Appends batches to a table of Spark's catalog, which is created if it does not exist."""
 
     def __init__(self, table: str, format: str | None = None, options: Mapping[str, str] | None = None) -> None:
-        """Append to a table; a new one is created in this format."""
+        """Append to a table.
+
+        Parameters
+        ----------
+        table
+            Its name, perhaps with a catalog and a database in front of it.
+        format
+            The format of the table if it has to be created.
+        options
+            Options of the writer; they appear in no plan and no message.
+        """
         check_text("table", table, "best_hotels")
         super().__init__("", None, options)
         self._table, self._format = table, format
