@@ -3,18 +3,22 @@
 import datetime
 import subprocess
 import sys
-from typing import Any
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 import pytest
 
 from skytide.errors import InvalidInput, SkytideError
 from skytide.lateness import FixedSlack
 from skytide.queries import Aggregate, Measure, Query, Skyline, TopK, high, low
-from skytide.spark.sinks.base import Promise, Sink, Staged
+from skytide.spark.sinks.base import CheckpointIdentity, Promise, Sink, Staged
+from skytide.spark.sinks.memory import Memory
 from skytide.spark.sinks.parquet import Parquet
 from skytide.testing import ManualClock, Outputs, Runner, run
 
@@ -112,6 +116,8 @@ def test_what_are_no_rows_is_refused(rows: Any, reason: str) -> None:
         (Total(), {"keys": "customer"}, "there is no such column"),
         (BEST, {"window": "soon"}, "not a length of time"),
         (BEST, {"window": 0}, "length=0"),
+        (Total(), {"keys": "user", "sink": Memory}, "sink=Memory: a class, not a sink"),
+        (Total(), {"keys": "user", "sink": "memory"}, "it cannot be called"),
     ],
 )
 def test_what_cannot_be_run_is_refused(asked: Any, options: dict[str, Any], reason: str) -> None:
@@ -224,25 +230,72 @@ class Kept(Sink):
 
     promise: Promise = "exactly once"
 
-    def __init__(self) -> None:
-        self.staged: dict[str, pa.Table] = {}
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
         self.batches: dict[int, list[Any]] = {}
 
+    def open(self, schema: pa.Schema, identity: CheckpointIdentity) -> None:
+        self.columns = schema.names
+
     def stage(self, rows: pa.Table, sequence: int, part: int) -> str:
-        self.staged[f"{sequence}-{part}"] = rows
+        pq.write_table(rows.select(self.columns), self.folder / f"{sequence}-{part}")
+        self.batches[sequence] = ["lost, as this is a copy"]
         return f"{sequence}-{part}"
 
     def publish(self, sequence: int, staged: Staged) -> None:
-        self.batches[sequence] = [row for name in staged.names for row in self.staged[name].to_pylist()]
+        assert sequence not in self.batches
+        self.batches[sequence] = [row for name in staged.names for row in pq.read_table(self.folder / name).to_pylist()]
 
 
 @pytest.mark.parametrize("keys", [(), "user"])
-def test_a_sink_gets_what_came_out(keys: Any) -> None:
-    sink = Kept()
+def test_a_sink_gets_what_came_out(keys: Any, tmp_path: Path) -> None:
+    sink = Kept(tmp_path)
     best = TopK(high("amount"), k=1)
     found = run(best, PAID[:4], PAID[4:], keys=keys, window="2 s", slack=FixedSlack(0), sink=sink).results.to_pylist()
     assert len(sink.batches) == 3 and len(found) == 4 * (1 + len(keys) // 4)
     assert [row for number in sorted(sink.batches) for row in sink.batches[number]] == found
+
+
+def test_a_sink_needs_only_publish_and_may_be_frozen() -> None:
+    @dataclass(frozen=True)
+    class Rows(Sink):
+        got: dict[int, int] = field(default_factory=dict)
+
+        def open(self, schema: pa.Schema, identity: CheckpointIdentity) -> None:
+            self.got[-1] = len(schema)
+
+        def publish(self, sequence: int, staged: Staged) -> None:
+            self.got[sequence] = staged.table().num_rows
+
+    sink = Rows()
+    assert run(BEST, HOTELS, window="10 s", sink=sink).results.num_rows == sum(
+        rows for number, rows in sink.got.items() if number >= 0
+    )
+
+
+@pytest.mark.parametrize("name", [None, "", 3, ("a",), b"a"])
+def test_rows_that_a_sink_stages_need_a_name(name: Any, tmp_path: Path) -> None:
+    class Nameless(Kept):
+        def stage(self, rows: pa.Table, sequence: int, part: int) -> str:
+            return cast(str, name)
+
+    with pytest.raises(SkytideError, match=r"stage of Nameless returned .*; it has to return a name"):
+        run(BEST, HOTELS, window="10 s", sink=Nameless(tmp_path))
+
+
+def test_memory_has_the_results_of_one_query(tmp_path: Path) -> None:
+    sink = Memory()
+    run(BEST, HOTELS, window="10 s", sink=sink)
+    assert sink.table()["price"].to_pylist() == [50, 60, 90]
+    with Runner(BEST, window="10 s", slack=FixedSlack(0), checkpoint=tmp_path / "other") as other:
+        other.feed(HOTELS)  # its checkpoint goes beyond what the first query let out
+        other.feed([{"ts": 30.0, "price": 1, "stars": 1}])
+    schema = pa.schema([("ts", pa.timestamp("us", "UTC")), ("price", pa.int64()), ("stars", pa.int64())])
+    with Runner(BEST, window="10 s", slack=FixedSlack(0), checkpoint=tmp_path / "other", sink=sink, schema=schema) as other:
+        other.flush()
+        assert sink.table()["price"].to_pylist() == [1]
+        other.restart()
+        assert sink.table()["price"].to_pylist() == [1]
 
 
 def test_a_folder_gets_what_came_out(tmp_path: Any) -> None:

@@ -1,5 +1,7 @@
 """Arguments of a start: the same one by one and as objects, and what contradicts itself is refused with a remedy."""
 
+from collections.abc import Callable
+
 import pytest
 from support.engine import COLUMNS
 from support.keyed import TICK, step
@@ -8,12 +10,15 @@ from skytide import InvalidInput, Parallelism, Sides
 from skytide.keyed import CountWindows, QueryAnswer, Tagged
 from skytide.queries import Skyline, low
 from skytide.routing import STRATEGIES
+from skytide.sinks import Files, Format, Function, Memory, Table
 from skytide.slacks import FixedSlack
-from skytide.spark.api.options import Timing, checked_parallelism, one_form
+from skytide.spark.api.options import Timing, checked_parallelism, one_form, sinks_of
 from skytide.spark.engine.spec import QuerySpec
+from skytide.spark.sinks.base import OnSpark
 from skytide.windows import Windows
 
 SKYLINE = QuerySpec(Skyline(low("a")), "ts", COLUMNS, Windows(1_000, 200), FixedSlack(0))
+SHARED = Memory()
 KEYED = QuerySpec(
     Tagged(("a",)), "ts", COLUMNS, TICK, FixedSlack(0), step=step(CountWindows(3, 1, 100), QueryAnswer(Skyline(low("b"))))
 )
@@ -43,6 +48,35 @@ def test_slots_are_those_of_the_level_that_a_query_has() -> None:
         checked_parallelism(Parallelism(slots=0), KEYED)
     with pytest.raises(InvalidInput, match="the query has no keys"):
         checked_parallelism(Parallelism("KEYS"), SKYLINE)
+
+
+@pytest.mark.parametrize("sides", [Sides(late=SHARED), Sides(windows=SHARED), Sides("/data/late", SHARED, SHARED)])
+def test_one_object_is_not_the_sink_of_two_things(sides: Sides) -> None:
+    with pytest.raises(InvalidInput, match=r"=Memory\(...\): the same object is the sink of something else.*; make another one"):
+        sinks_of(SHARED if sides.late != "/data/late" else Memory(), None, None, sides, OnSpark(None, None))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("sides", [Sides(), Sides(late=Memory)])  # type: ignore[arg-type]
+def test_a_class_is_no_sink(sides: Sides) -> None:
+    with pytest.raises(InvalidInput, match=r"(sink|late)=Memory: a class, not a sink; make one: (sink|late)=Memory\(...\)"):
+        sinks_of(Memory() if sides.late else Memory, None, None, sides, OnSpark(None, None))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda: Function(3),  # type: ignore[arg-type]
+        lambda: Format(3),  # type: ignore[arg-type]
+        lambda: Format("delta", 3),  # type: ignore[arg-type]
+        lambda: Format("jdbc", options="password=hunter2"),  # type: ignore[arg-type]
+        lambda: Files(None, "/data"),  # type: ignore[arg-type]
+        lambda: Table("best", format=3),  # type: ignore[arg-type]
+    ],
+)
+def test_sinks_of_the_wrong_types_are_refused_where_they_are_made(wrong: Callable[[], object]) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        wrong()
+    assert "hunter2" not in str(refused.value)
 
 
 def test_triggers() -> None:

@@ -1,6 +1,7 @@
 """One contract for all sinks of the registry: what they are told under a number is there as often as they promise, and nothing else is."""
 
 import shutil
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -216,6 +217,17 @@ class Talkative(Collected):
         return f"database, password={SECRET}"
 
 
+class Rooted(Collected):
+    """Holds what belongs to this process."""
+
+    def stage(self, rows: pa.Table, sequence: int, part: int) -> str:
+        return f"rooted/{sequence}"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lock = threading.Lock()
+
+
 def of_batches(world: World, sink: Sink) -> list[int]:
     assert isinstance(sink, Collected)
     return [row for rows in sink.batches.values() for row in rows]
@@ -235,6 +247,7 @@ def test_a_sink_of_a_users_own_keeps_the_contract() -> None:
         (Choosy, "what another sink left"),
         (Loyal, "`forget` removes"),
         (Talkative, "has no secrets"),
+        (Rooted, "can be copied to workers"),
     ],
 )
 def test_a_guilty_sink_is_caught(guilty: type[Sink], law: str) -> None:

@@ -56,8 +56,12 @@ class Secret:
         return Secret, (self._text,)
 
 
-def hidden(options: Mapping[str, str]) -> dict[str, Secret]:
+def hidden(options: Mapping[str, str] | object) -> dict[str, Secret]:
     """Return options of a format, any of which may be a secret."""
+    if not isinstance(options, Mapping):
+        raise InvalidInput(
+            value="options=...", reason="not options", remedy='pass them by their names, as in options={"header": "true"}'
+        )
     return {name: Secret(value) for name, value in options.items()}
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from skytide.spark.engine.tasks import copied
+from skytide.spark.engine.tasks import Copied, copied
 from skytide.workloads.identity import derive
 
 
@@ -17,10 +17,10 @@ class BrokenLaw(AssertionError):
         super().__init__(f"{type(who).__name__} breaks a law: {law}; {seen}")
 
 
-def check_copied(who: object) -> None:
-    """Refuse what cannot be copied to workers."""
+def check_copied(who: Copied) -> Copied:
+    """Return something as a worker gets it; refuse what cannot be copied."""
     try:
-        copied(who)
+        return copied(who)
     except Exception as error:
         raise BrokenLaw(who, "it can be copied to workers", f"{type(error).__name__}: {error}") from error
 

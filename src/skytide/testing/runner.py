@@ -20,7 +20,7 @@ from skytide.spark.engine.chunk_memory import memory
 from skytide.spark.engine.engine import Engine
 from skytide.spark.engine.spec import QuerySpec
 from skytide.spark.sinks.base import Sink, SinkFunction
-from skytide.spark.sinks.function import Function
+from skytide.spark.sinks.function import Function, made_sink
 from skytide.spark.sinks.roles import Sinks
 from skytide.testing.clock import ManualClock
 from skytide.testing.jobs import InProcess
@@ -147,7 +147,7 @@ class Runner:
         names = (keys,) if isinstance(keys, str) else tuple(keys)
         self._asked = Asked(_subject(asked), time, names, _windows(asked, window, slide), slack or KSlack(), slots)
         self._schema, self._jobs = schema, InProcess()
-        self._sink = sink if isinstance(sink, Sink) else Collected() if sink is None else Function(sink)
+        self._sink = Collected() if sink is None else made_sink(sink, "sink") or Function(sink)  # type: ignore[arg-type]  # which refuses it
         self._temporary = tempfile.TemporaryDirectory(prefix="skytide-") if checkpoint is None else None
         self.checkpoint = self._temporary.name if checkpoint is None else os.fspath(checkpoint)  # type: ignore[union-attr]
         self.clock = clock or ManualClock()

@@ -8,11 +8,10 @@ from pathlib import Path
 import pyarrow as pa
 
 from skytide.spark.checkpoint import Files, Store
-from skytide.spark.engine.tasks import copied
-from skytide.spark.sinks.base import CheckpointIdentity, Frames, InCheckpoint, Promise, Sink, Staged
+from skytide.spark.sinks.base import CheckpointIdentity, Frames, InCheckpoint, Promise, Sink, Staged, stage_rows
 from skytide.spark.sinks.roles import Sinks
 from skytide.testing.jobs import InProcess
-from skytide.testing.laws import BrokenLaw
+from skytide.testing.laws import BrokenLaw, check_copied
 
 SCHEMA = pa.schema([("x", pa.int64())])
 
@@ -27,9 +26,8 @@ class Remembering(Sink):
 
     def open(self, schema: pa.Schema, identity: CheckpointIdentity) -> None:
         """Open the sink."""
-        super().open(schema, identity)
         self.schema = schema
-        self._inner.open(schema, identity)
+        self._inner.opened(schema, identity)
 
     @property
     def stages_itself(self) -> bool:
@@ -42,8 +40,8 @@ class Remembering(Sink):
         return self
 
     def stage(self, rows: pa.Table, sequence: int, part: int) -> str:
-        """Let the sink stage rows, and remember them."""
-        name = self._inner.in_tasks.stage(rows, sequence, part)
+        """Let a copy of the sink stage rows, as in a task, and remember them."""
+        name = stage_rows(check_copied(self._inner.in_tasks), rows, sequence, part)
         self._staged[name] = rows
         return name
 
@@ -94,6 +92,7 @@ def check_sink(
     - Published again under the same number, after a restart, they are there as often as the sink promises.
     - What another sink left in the checkpoint is published as well.
     - If it promises "exactly once", `forget` removes what the checkpoint does not know.
+    - If it stages rows itself, it can be copied to workers.
     - What it says of itself has no secrets.
 
     Parameters
@@ -147,8 +146,8 @@ class _Play:
         Sinks(self.sink).open({"results": SCHEMA}, CheckpointIdentity.of(self.store))
 
     def stage(self, sequence: int, *parts: list[int]) -> Staged:
-        in_task = copied(self.sink.in_tasks)
-        names = [in_task.stage(pa.table({"x": rows}, SCHEMA), sequence, part) for part, rows in enumerate(parts)]
+        in_task = check_copied(self.sink.in_tasks)
+        names = [stage_rows(in_task, pa.table({"x": rows}, SCHEMA), sequence, part) for part, rows in enumerate(parts)]
         return self.staged(*names)
 
     def staged(self, *names: str, small: pa.Table | None = None) -> Staged:
@@ -168,6 +167,7 @@ class _Play:
 
 def _visibility(play: _Play) -> None:
     play.publish(0, [1, 2], [3])
+    play.require("published rows are seen", 1, 2, 3)
     staged = play.stage(1, [4])
     play.require("rows are not seen before they are published", 1, 2, 3)
     play.sink.publish(1, staged)

@@ -145,6 +145,10 @@ def sinks_of(
     """Return the sinks that a start asks for, ready for its session; nothing is written."""
     results = sink_of(sink, path, on.spark, options)
     late, windows, invalid = (side_sink_of(getattr(sides, name), name) for name in ("late", "windows", "invalid"))
+    for name, side in (("late", late), ("windows", windows), ("invalid", invalid)):
+        if side is not None and sum(side is other for other in (results, late, windows, invalid)) > 1:
+            reason = "the same object is the sink of something else, and its rows would be taken for those"
+            raise InvalidInput(value=f"{name}={type(side).__name__}(...)", reason=reason, remedy="make another one for it")
     return Sinks(results, late, windows or results.windows_beside(), invalid).mapped(
         lambda role, made: made.on(on, "path" if role == "results" else role)
     )

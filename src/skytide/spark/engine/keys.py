@@ -22,7 +22,7 @@ from skytide.spark.checkpoint.files import fresh_name
 from skytide.spark.engine.chunk_memory import memory
 from skytide.spark.engine.panes import REPORT
 from skytide.spark.engine.spec import QuerySpec
-from skytide.spark.sinks.base import Stages
+from skytide.spark.sinks.base import Stages, stage_rows
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class _Slot:
             tuples=len(hashes),
             windows=done.windows,
             kept=done.results.num_rows,
-            results=self._task.sink.stage(done.results, work.sequence, self._slot) if done.results.num_rows else None,
+            results=stage_rows(self._task.sink, done.results, work.sequence, self._slot) if done.results.num_rows else None,
             chunks=tuple(chunks),
             replaced=tuple(replaced),
             due_us=done.due_us,

@@ -16,7 +16,7 @@ from skytide.spark.checkpoint import Files
 from skytide.spark.checkpoint.files import fresh_name
 from skytide.spark.engine.panes import REPORT
 from skytide.spark.engine.spec import BOUNDS, QuerySpec, result_columns
-from skytide.spark.sinks.base import Stages
+from skytide.spark.sinks.base import Stages, stage_rows
 from skytide.windows import Windows, pane_bounds, tuples_per_window, windows_with_panes
 
 COUNTS = b"skytide.tuples"
@@ -159,7 +159,7 @@ class WindowTask:
         rows = rows.drop_columns(
             [name for name in self.spec.helpers if name in rows.column_names]
         )  # aggregates no longer have them
-        return self.sink.stage(rows, self.instruction.sequence, 0)
+        return stage_rows(self.sink, rows, self.instruction.sequence, 0)
 
 
 def slide_over(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol, 
 
 import pyarrow as pa
 
-from skytide.errors import InvalidInput
+from skytide.errors import InvalidInput, SkytideError
 from skytide.spark.checkpoint.files import Files, fresh_name
 from skytide.spark.checkpoint.folder import OwnedFolder
 from skytide.spark.checkpoint.store import Store
@@ -137,6 +137,16 @@ class InCheckpoint:
         return name
 
 
+def stage_rows(sink: Stages, rows: pa.Table, sequence: int, part: int) -> str:
+    """Let a sink stage rows, and return their name; refuse what a manifest could not note."""
+    name: object = sink.stage(rows, sequence, part)
+    if not isinstance(name, str) or not name:
+        raise SkytideError(
+            f"stage of {type(sink).__name__} returned {name!r}; it has to return a name, by which publish finds the rows"
+        )
+    return name
+
+
 def is_in_checkpoint(name: str) -> bool:
     """Return whether staged rows are in the checkpoint, and not with the sink that staged them."""
     return name.startswith(f"{RESULTS}/")
@@ -183,7 +193,11 @@ class Sink(ABC):
 
     def open(self, schema: pa.Schema, identity: CheckpointIdentity) -> None:
         """Get ready for rows of these columns, from the query with this checkpoint; a folder has been claimed for it."""
-        self.identity = identity
+
+    def opened(self, schema: pa.Schema, identity: CheckpointIdentity) -> None:
+        """Open the sink, which knows its checkpoint even if its own `open` calls none before it."""
+        object.__setattr__(self, "identity", identity)  # it may be a frozen dataclass
+        self.open(schema, identity)
 
     @property
     def in_tasks(self) -> Stages:

@@ -7,6 +7,7 @@ import os
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from skytide.errors.checks import check_text
 from skytide.records.secret import hidden, revealed
 from skytide.spark.checkpoint import place_of
 from skytide.spark.checkpoint.folder import OwnedFolder, folder_of
@@ -34,6 +35,7 @@ class Files(Sink):
         options
             Spark's options for the format.
         """
+        check_text("format", format, "csv")
         self._format = format
         self._options: Mapping[str, Any] = hidden(options or {})
         self.owned = OwnedFolder(folder_text(path, "path"))

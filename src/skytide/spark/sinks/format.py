@@ -8,8 +8,10 @@ from typing import Any
 
 from pyspark.sql import DataFrameWriter
 
+from skytide.errors.checks import check_text
 from skytide.records.secret import hidden, revealed
 from skytide.spark.checkpoint import place_of
+from skytide.spark.checkpoint.place import folder_text
 from skytide.spark.sinks.base import OnSpark, Sink, Staged
 from skytide.spark.sinks.unprinted import unprinted
 
@@ -29,8 +31,9 @@ class Format(Sink):
         options
             Its options; they appear in no plan and no message.
         """
+        check_text("format", format, "delta")
         self._format: str | None = format
-        self._path, self._uri = None if path is None else os.fspath(path), ""
+        self._path, self._uri = folder_text(path, "path") if path else None, ""
         self._options: Mapping[str, Any] = hidden(options or {})
 
     @classmethod

@@ -23,6 +23,7 @@ class Memory(Sink):
         """Start without results."""
         self._batches: dict[int, pa.Table] = {}
         self._columns, self._on = pa.schema([]), None  # type: tuple[pa.Schema, OnSpark | None]
+        self._of = ""
 
     def on(self, spark: OnSpark, argument: str) -> Memory:
         """Remember the session, in which SQL will know the results; what is put aside has no name."""
@@ -30,8 +31,9 @@ class Memory(Sink):
         return self
 
     def open(self, schema: pa.Schema, identity: CheckpointIdentity) -> None:
-        """Start with an empty table of these columns."""
-        super().open(schema, identity)
+        """Start with an empty table of these columns, unless the same query goes on."""
+        if identity.id != self._of:
+            self._batches, self._of = {}, identity.id
         self._columns = schema
         try:
             self._show()
@@ -43,7 +45,7 @@ class Memory(Sink):
     def publish(self, sequence: int, staged: Staged) -> None:
         """Keep a batch, in place of an earlier attempt at it."""
         if staged:
-            self._batches[sequence] = staged.frame().toArrow()
+            self._batches[sequence] = staged.frame().toArrow() if self._on else staged.table()
             self._show()
         else:
             self._batches.pop(sequence, None)

@@ -77,7 +77,6 @@ class Parquet(Sink):
 
     def open(self, schema: pa.Schema, identity: CheckpointIdentity) -> None:
         """Show readers an empty table until something comes, and let Spark know its own types of the columns."""
-        super().open(schema, identity)
         self._spark_types = spark_schema(self._on.fields, schema).json() if self._on else ""
         if not self.owned.files.exists(f"{folder_of(-1)}/{_part(0)}"):
             self._show(-1, (self.stage(schema.empty_table(), 0, 0),))

@@ -13,7 +13,7 @@ from skytide.spark.sinks.base import Sink, refuse_ignored
 from skytide.spark.sinks.console import Console
 from skytide.spark.sinks.files import Files
 from skytide.spark.sinks.format import Format
-from skytide.spark.sinks.function import Function
+from skytide.spark.sinks.function import Function, made_sink
 from skytide.spark.sinks.memory import Memory
 from skytide.spark.sinks.parquet import Parquet
 from skytide.spark.sinks.table import Table
@@ -24,9 +24,9 @@ NAMED = {name: cls for cls in CLASSES for name in cls.names}
 
 def sink_of(given: Any, path: str | os.PathLike[str] | None, spark: SparkSession, options: Mapping[str, str] | None = None) -> Sink:
     """Return the sink that a user asked for: a sink or a function as it is, or the name of one, or of a format that Spark knows."""
-    if isinstance(given, Sink) or callable(given):
+    if (made := made_sink(given, "sink")) is not None:
         refuse_ignored(path, options)
-        return given if isinstance(given, Sink) else Function(given)
+        return made
     name = given.lower() if isinstance(given, str) else ""
     is_ours = name in NAMED and NAMED[name] is not Files  # Spark may lack the package of a format of files, such as Avro
     format = name if is_ours else short_name(spark, given) if name else None
@@ -42,10 +42,10 @@ def sink_of(given: Any, path: str | os.PathLike[str] | None, spark: SparkSession
 
 def side_sink_of(given: Any, argument: str) -> Sink | None:
     """Return the sink for a side output: a sink, a function, or the path of a Parquet folder."""
-    if given is None or isinstance(given, Sink):
-        return given
-    if callable(given):
-        return Function(given)
+    if given is None:
+        return None
+    if (made := made_sink(given, argument)) is not None:
+        return made
     if isinstance(given, str | os.PathLike):
         return Parquet(folder_text(given, argument))
     raise InvalidInput(

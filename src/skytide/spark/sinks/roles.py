@@ -44,7 +44,7 @@ class Sinks:
         for folder in self._folders():
             folder.claim(identity.id, identity.checkpoint, identity.latest)
         for role, sink in self.by_role().items():
-            sink.open(schemas[role], identity)
+            sink.opened(schemas[role], identity)
 
     def forget(self, sequence: int, identity: CheckpointIdentity) -> None:
         """Remove batches after this one, which the checkpoint does not know."""

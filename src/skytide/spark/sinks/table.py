@@ -24,7 +24,7 @@ class Table(Format):
             Options of the writer; they appear in no plan and no message.
         """
         check_text("table", table, "best_hotels")
-        super().__init__("", None, options)
+        super().__init__("table" if format is None else format, None, options)
         self._table, self._format = table, format
 
     def describe(self) -> str:
