@@ -95,9 +95,9 @@ class Operator:
         """Return the results of all windows, and how many each has."""
         try:
             results, counts = self.own.process_windows(rows, begins, ends)  # type: ignore[attr-defined]
+            return results, np.asarray(counts, np.int64)
         except Exception as error:
             raise SkytideError(f"process_windows of {self.name} raised {type(error).__name__}: {error}") from error
-        return results, np.asarray(counts, np.int64)
 
     def schema(self, rows: pa.Schema, keys: tuple[str, ...]) -> pa.Schema:
         """Return the columns of the results."""

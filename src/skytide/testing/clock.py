@@ -5,7 +5,7 @@ from skytide.windows import Duration, duration_s
 
 
 class ManualClock:
-    """Stands still until it is moved: for a `Runner`, an `autoscale(...)` loop, or whatever else takes a function that returns the time.
+    """Stands still until it is moved: for a `Runner`, or whatever else takes a function that returns the time.
 
     Parameters
     ----------

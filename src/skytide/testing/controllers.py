@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from skytide.control import Controller, Guard
+from skytide.errors.checks import check_type
 from skytide.loop.cycle import Loop
 from skytide.loop.ports import Plant
 from skytide.records import Allocation, Evaluation, Observation, Outcome
@@ -45,9 +46,14 @@ def check_controller(controller: Controller, evaluations: Iterable[Evaluation] |
     >>> from skytide.control import Mpc
     >>> check_controller(Mpc.throughput())
     """
+    _check_type(controller)
     seen = list(evaluations) if evaluations is not None else list(example_evaluations(seed))
     _answers(controller, seen)
     _state(controller, seen)
+
+
+def _check_type(controller: object) -> None:
+    check_type("controller", controller, Controller, reason="not a controller", remedy="pass an object with build(), such as Mpc()")
 
 
 def _answers(controller: Controller, seen: list[Evaluation]) -> None:
@@ -102,6 +108,7 @@ def check_steering(controller: Controller, *, rate_hz: float = 450.0, workers: i
     ...
     skytide.testing.laws.BrokenLaw: Static breaks a law: under a constant load it keeps up; ...
     """
+    _check_type(controller)
     plant = Queue(rate_hz, workers)
     loop = Loop(plant, controller, Guard.bounds(MIN_WORKERS, MAX_WORKERS))
     sizes = []

@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from skytide.errors.checks import check_integer
 from skytide.keyed import KeyedOperator, Operator
 from skytide.testing.laws import BrokenLaw, check_copied, shown
-from skytide.testing.rows import Rows, table_of
+from skytide.testing.rows import Rows, examples_of, key_names
 from skytide.workloads.identity import derive
 
 PRECISION = 1e-5  # of numbers that are added in another order
@@ -69,9 +70,10 @@ def check_operator(
     ...
     skytide.testing.laws.BrokenLaw: Last breaks a law: without windows, rows may be divided anywhere; ...
     """
-    own, table = Operator(operator), table_of(rows)
+    names = key_names(keys)
+    own, table = Operator(operator), examples_of(rows, *names)
+    check_integer("tries", tries, 1)
     check_copied(operator)
-    names = (keys,) if isinstance(keys, str) else tuple(keys)
     for key, some in _by_key(table, names):
         _columns(own, key, some, names)
         rng = derive(seed, "law", some.num_rows)

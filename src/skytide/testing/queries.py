@@ -3,9 +3,10 @@
 import numpy as np
 import pyarrow as pa
 
+from skytide.errors.checks import check_integer, check_type
 from skytide.queries import Query, Skyline
 from skytide.testing.laws import BrokenLaw, check_copied, difference, division
-from skytide.testing.rows import Rows, table_of
+from skytide.testing.rows import Rows, examples_of
 
 PARTS = 5
 SLOTS = 3
@@ -41,8 +42,10 @@ def check_query(query: Query, rows: Rows, *, tries: int = 20, seed: int = 0) -> 
     >>> from skytide.queries import Skyline, high, low
     >>> check_query(Skyline(low("price") * high("stars")), [{"price": 50, "stars": 3}, {"price": 60, "stars": 5}])
     """
+    check_type("query", query, Query, reason="not a query", remedy="pass an object of a class that derives from skytide.Query")
+    check_integer("tries", tries, 1)
     check_copied(query)
-    table = table_of(rows)
+    table = examples_of(rows)
     query.check(table.schema)
     refused = query.refused(table)
     if refused is not None:

@@ -36,6 +36,25 @@ def table_of(rows: Rows) -> pa.Table:
         raise refused("rows", rows, f"not rows ({error})", FORMS) from error
 
 
+def examples_of(rows: Rows, *needed: str) -> pa.Table:
+    """Return rows that a law is checked with, which have columns, and among them those that are needed."""
+    table = table_of(rows)
+    if not table.num_columns:
+        raise refused("rows", rows, "they have no columns", "give some rows, or an empty Arrow table with columns")
+    for name in needed:
+        if name not in table.column_names:
+            raise refused("keys", name, "there is no such column", f"choose one of {', '.join(table.column_names)}")
+    return table
+
+
+def key_names(keys: str | Sequence[str]) -> tuple[str, ...]:
+    """Return the columns of a key, which may be one name."""
+    names = (keys,) if isinstance(keys, str) else keys
+    if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
+        raise refused("keys", keys, "not the names of columns", 'pass keys="symbol", or several in a list')
+    return tuple(names)
+
+
 def batch_of(rows: Rows, time: str, schema: pa.Schema | None) -> pa.Table:
     """Return rows as a query gets them: with times, and with the columns of a schema, unless they are the first and say what columns there are."""
     table = table_of(rows)
@@ -53,7 +72,12 @@ def _timed(table: pa.Table, time: str) -> pa.Table:
         raise refused("time", time, "there is no such column", f"choose one of {', '.join(table.column_names)}")
     column, place = table[time], table.column_names.index(time)
     if pa.types.is_integer(column.type) or pa.types.is_floating(column.type) or pa.types.is_null(column.type):
-        column = pc.round(pc.multiply(column.cast(pa.float64()), 1e6)).cast(pa.int64()).cast(TIME)
+        try:
+            column = pc.round(pc.multiply(column.cast(pa.float64()), 1e6)).cast(pa.int64()).cast(TIME)
+        except pa.ArrowInvalid as error:
+            raise refused(
+                "time", time, f"a number in it is no time ({error})", "give seconds since 1970, or None for none"
+            ) from error
     elif pa.types.is_timestamp(column.type):
         column = column.cast(pa.timestamp("us", column.type.tz and "UTC"))
     else:

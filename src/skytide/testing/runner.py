@@ -8,8 +8,9 @@ from datetime import timedelta
 
 import pyarrow as pa
 
-from skytide.errors import InvalidInput
-from skytide.errors.checks import refused
+from skytide.errors import InvalidInput, SkytideError
+from skytide.errors.checks import check_integer, check_type, refused
+from skytide.errors.limits import MAX_SLOTS
 from skytide.keyed import CountWindows, KeyedOperator, KeyedStep, Operator, Tagged, TimeWindows
 from skytide.lateness import KSlack, Slack
 from skytide.queries import Query
@@ -24,7 +25,7 @@ from skytide.spark.sinks.function import Function, made_sink
 from skytide.spark.sinks.roles import Sinks
 from skytide.testing.clock import ManualClock
 from skytide.testing.jobs import InProcess
-from skytide.testing.rows import Rows, batch_of
+from skytide.testing.rows import Rows, batch_of, key_names
 from skytide.testing.sinks import Collected, Remembering
 from skytide.windows import Duration, sliding
 
@@ -144,14 +145,23 @@ class Runner:
         checkpoint
             The folder of the checkpoint (default: a temporary one, removed by `close`).
         """
-        names = (keys,) if isinstance(keys, str) else tuple(keys)
-        self._asked = Asked(_subject(asked), time, names, _windows(asked, window, slide), slack or KSlack(), slots)
+        slack = KSlack() if slack is None else slack
+        check_type("slack", slack, Slack, reason="not a slack", remedy='pass one of skytide.slacks, such as FixedSlack("2 s")')
+        check_integer("slots", slots, 1, MAX_SLOTS)
+        if schema is not None:
+            check_type("schema", schema, pa.Schema, reason="not a schema", remedy='pass pyarrow.schema([("ts", ...), ...])')
+        if clock is not None and not callable(clock):
+            raise refused(
+                "clock", clock, "it cannot be called", "pass a ManualClock, or a function that returns seconds since 1970"
+            )
+        self._asked = Asked(_subject(asked), time, key_names(keys), _windows(asked, window, slide), slack, slots)
         self._schema, self._jobs = schema, InProcess()
         self._sink = Collected() if sink is None else made_sink(sink, "sink") or Function(sink)  # type: ignore[arg-type]  # which refuses it
         self._temporary = tempfile.TemporaryDirectory(prefix="skytide-") if checkpoint is None else None
         self.checkpoint = self._temporary.name if checkpoint is None else os.fspath(checkpoint)  # type: ignore[union-attr]
         self.clock = clock or ManualClock()
         self._engine: Engine | None = None
+        self._closed = False
         self._sinks: dict[str, Remembering] = {}
         self._batch = 0
         self._tables: dict[str, dict[int, pa.Table]] = {name: {} for name in OUTPUTS}
@@ -212,6 +222,7 @@ class Runner:
     def close(self) -> None:
         """Let the checkpoint go; a temporary one is removed."""
         self._release()
+        self._closed = True
         if self._temporary is not None:
             self._temporary.cleanup()
 
@@ -224,6 +235,8 @@ class Runner:
 
     def _running(self) -> Engine:
         """Return the engine, which is started if it is not there."""
+        if self._closed:
+            raise SkytideError("this runner is closed; make another one, with the same checkpoint= to continue")
         if self._schema is None:
             remedy = "feed some rows first, or pass schema="
             raise InvalidInput(value="a runner without rows", reason="it is not known what columns they have", remedy=remedy)
@@ -242,7 +255,8 @@ class Runner:
             tables.clear()
 
     def _outputs(self, came: Mapping[str, Mapping[int, pa.Table]]) -> Outputs:
-        self._running()  # whose sinks know what columns there are
+        if not self._closed or not self._sinks:
+            self._running()  # whose sinks know what columns there are
         return Outputs(
             **{
                 name: pa.concat_tables([self._sinks[name].schema.empty_table(), *(tables[number] for number in sorted(tables))])
