@@ -1,12 +1,14 @@
 """Arguments of a start: the same one by one and as objects, and what contradicts itself is refused with a remedy."""
 
+import copy
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from support.engine import COLUMNS
 from support.keyed import TICK, step
 
-from skytide import InvalidInput, Parallelism, Sides
+from skytide import ContinuousQuery, InvalidInput, Parallelism, Sides
 from skytide.keyed import CountWindows, QueryAnswer, Tagged
 from skytide.queries import Skyline, low
 from skytide.routing import STRATEGIES
@@ -77,6 +79,15 @@ def test_sinks_of_the_wrong_types_are_refused_where_they_are_made(wrong: Callabl
     with pytest.raises(InvalidInput) as refused:
         wrong()
     assert "hunter2" not in str(refused.value)
+
+
+@pytest.mark.parametrize("name", ["helpers", "identity", "query", "slack", "step", "time", "windows"])
+def test_former_fields_of_a_query_are_in_its_spec(name: str) -> None:
+    query: Any = copy.copy(ContinuousQuery(None, SKYLINE))  # type: ignore[arg-type]
+    with pytest.warns(DeprecationWarning, match=rf"ContinuousQuery.{name} is deprecated; use ContinuousQuery.spec.{name}"):
+        assert getattr(query, name) is getattr(SKYLINE, name)
+    with pytest.raises(AttributeError, match="'ContinuousQuery' object has no attribute 'slots'"):
+        _ = query.slots
 
 
 def test_triggers() -> None:

@@ -3,12 +3,13 @@
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from skytide.batch import DRIVER_S, POLL_US, BatchRules, Delivery, InPlace, InSource, Sent
+from skytide.errors.deprecation import warn_renamed
 from skytide.lateness import Slack
 from skytide.queries import Aggregate, Query, Queryable
 from skytide.routing import EVEN, TB_RR, Splitting
@@ -43,6 +44,8 @@ from skytide.spark.sinks.table import Table
 from skytide.spark.sources.panes import OwnSource, load_panes
 from skytide.windows import Windows
 
+_IN_SPEC = frozenset({"helpers", "identity", "query", "slack", "step", "time", "windows"})
+
 
 def ask(
     df: DataFrame, time: str, windows: Windows, slack: Slack, query: Query, source: OwnSource | None
@@ -64,6 +67,15 @@ class ContinuousQuery(Queryable["ContinuousQuery"]):
     rows: DataFrame
     spec: QuerySpec
     source: OwnSource | None = None
+
+    if not TYPE_CHECKING:  # for a type checker there is what is above, and nothing else
+
+        def __getattr__(self, name: str) -> object:
+            """Return what was a field before queries had a `spec`, with a warning."""
+            if name not in _IN_SPEC:
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            warn_renamed(f"ContinuousQuery.{name}", f"ContinuousQuery.spec.{name}")
+            return getattr(self.spec, name)
 
     def apply(self, query: Query) -> "ContinuousQuery":
         """Ask any query of the aggregates of each window."""
