@@ -48,6 +48,8 @@ def test_slots_are_those_of_the_level_that_a_query_has() -> None:
             checked_parallelism(given, KEYED)
     with pytest.raises(InvalidInput, match="slots=0"):
         checked_parallelism(Parallelism(slots=0), KEYED)
+    with pytest.raises(InvalidInput, match="slots=3: pane_slots=2 is given beside it; leave one of the two out"):
+        checked_parallelism(Parallelism(slots=3, pane_slots=2), SKYLINE)
     with pytest.raises(InvalidInput, match="the query has no keys"):
         checked_parallelism(Parallelism("KEYS"), SKYLINE)
 

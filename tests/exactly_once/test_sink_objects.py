@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 import skytide
 from skytide import InvalidInput, Parallelism, Sides, low
-from skytide.sinks import CheckpointIdentity, Memory, Parquet, Sink, Staged
+from skytide.sinks import CheckpointIdentity, Files, Format, Memory, Parquet, Sink, Staged, Table
 from skytide.slacks import FixedSlack
 
 SECOND_US = 1_000_000
@@ -33,7 +33,6 @@ class JsonLines(Sink):
         self.folder = folder
 
     def open(self, schema: pa.Schema, identity: CheckpointIdentity) -> None:
-        super().open(schema, identity)
         self.columns = schema.names
         self.folder.mkdir(exist_ok=True)
 
@@ -68,4 +67,10 @@ def test_objects_and_names_mean_the_same(asked: Any, tmp_path: Path) -> None:
         run.routing()
     with pytest.raises(InvalidInput, match="this sink would ignore it"):
         asked.start(Memory(), path=tmp_path / "x", checkpoint=tmp_path / "e")
+    for unknown in (Format("nonsense"), Files("nonsense", tmp_path / "x"), Table("best", format="nonsense")):
+        with pytest.raises(InvalidInput, match="format='nonsense': not a format that this Spark knows"):
+            asked.start(unknown, checkpoint=tmp_path / "e")
+    with pytest.raises(InvalidInput, match="the same object is the sink of something else"):
+        asked.start(memory, late=memory, checkpoint=tmp_path / "e")
+    assert not (tmp_path / "e").exists() and not (tmp_path / "x").exists()
     asked.rows.sparkSession.sql("DROP TABLE sink_objects")

@@ -52,7 +52,7 @@ class Parallelism:
     window_slots: int | None = None
     """The most tasks of the window level (default: 1)."""
     slots: int | None = None
-    """The tasks that work on keys (default: one per core)."""
+    """The tasks that work on keys (default: one per core); without keys, those of the pane level."""
 
 
 def one_form(argument: str, group: Group | None, single: Group) -> Group:
@@ -113,6 +113,9 @@ def checked_parallelism(given: Parallelism, spec: QuerySpec) -> Parallelism:
         if splitting is not None and splitting.key_routing() and not spec.query.routed_by():
             reason, remedy = "the query has no keys", 'give it some, as in aggregate("count(*)", keys="symbol"), or choose "RATE"'
             raise InvalidInput(value=f"splitting={splitting.name!r}", reason=reason, remedy=remedy)
+        if given.slots is not None and given.pane_slots is not None:
+            remedy = "leave one of the two out, which are the same without keys"
+            raise refused("slots", given.slots, f"pane_slots={given.pane_slots} is given beside it", remedy)
         return replace(given, splitting=splitting, pane_slots=given.pane_slots or given.slots)
     for name in ("splitting", "pane_slots", "window_slots"):
         if getattr(given, name) is not None:

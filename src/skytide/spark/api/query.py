@@ -140,7 +140,7 @@ class ContinuousQuery(Queryable["ContinuousQuery"]):
             The most tasks of the window level at once, if that is worth it (default: 1). On a cluster while it is little, and without
             one always, its work is done on the driver, in up to 4 threads, or `window_slots` if that is more.
         slots
-            The tasks of an operator on keys that work at the same time (default: one per core).
+            The tasks of an operator on keys that work at the same time (default: one per core); for other queries, the same as `pane_slots`.
         parallelism
             The last four as one object.
 

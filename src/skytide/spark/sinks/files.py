@@ -13,6 +13,7 @@ from skytide.spark.checkpoint import place_of
 from skytide.spark.checkpoint.folder import OwnedFolder, folder_of
 from skytide.spark.checkpoint.place import folder_text
 from skytide.spark.sinks.base import OnSpark, Promise, Sink, Staged, needed_path
+from skytide.spark.sinks.format import check_known
 from skytide.spark.sinks.unprinted import unprinted
 
 
@@ -46,7 +47,8 @@ class Files(Sink):
         return cls(name, needed_path(name, path), options)
 
     def on(self, spark: OnSpark, argument: str) -> Files:
-        """Return the sink with the settings of the session for its file system."""
+        """Return the sink with the settings of the session for its file system; refuse a format that Spark does not know."""
+        check_known(spark.spark, self._format)
         place = place_of(spark.spark, self.owned.path, argument)
         sink = copy.copy(self)
         sink.owned = OwnedFolder(place.uri, place.options)

@@ -6,14 +6,22 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from pyspark.sql import DataFrameWriter
+from pyspark.sql import DataFrameWriter, SparkSession
 
-from skytide.errors.checks import check_text
+from skytide.errors.checks import check_text, refused
 from skytide.records.secret import hidden, revealed
 from skytide.spark.checkpoint import place_of
 from skytide.spark.checkpoint.place import folder_text
+from skytide.spark.compat import short_name
 from skytide.spark.sinks.base import OnSpark, Sink, Staged
 from skytide.spark.sinks.unprinted import unprinted
+
+
+def check_known(spark: SparkSession, format: str) -> None:
+    """Refuse a format that Spark would not find in the first batch."""
+    if short_name(spark, format) is None:
+        remedy = "choose another one, or start Spark with the package that has it"
+        raise refused("format", format, "not a format that this Spark knows", remedy)
 
 
 class Format(Sink):
@@ -42,7 +50,9 @@ class Format(Sink):
         return cls(name, path, options)
 
     def on(self, spark: OnSpark, argument: str) -> Format:
-        """Find out where the path is, if there is one."""
+        """Find out where the path is, if there is one; refuse a format that Spark does not know."""
+        if self._format is not None:
+            check_known(spark.spark, self._format)
         self._uri = place_of(spark.spark, self._path, argument).uri if self._path else ""
         return self
 
