@@ -104,7 +104,7 @@ def of_streams(df: DataFrame, folder: Path, measure: skytide.queries.Measure, co
     parallelism = skytide.Parallelism(splitting="RATE", pane_slots=4, window_slots=2)
     parquet: skytide.sinks.Sink = skytide.sinks.Parquet(folder / "out", compression="zstd")
     windows.skyline(low("price")).start(parquet, checkpoint=folder / "object", sides=sides, parallelism=parallelism)
-    others: list[skytide.Sink] = [
+    others: list[skytide.sinks.Sink] = [
         skytide.sinks.Files("csv", folder / "csv"),
         skytide.sinks.Memory(),
         skytide.sinks.Console(),
