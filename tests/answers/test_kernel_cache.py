@@ -10,7 +10,7 @@ import pytest
 
 import skytide
 
-SCRIPT = "from skytide.kernels import bnl, skyline; print(skytide.__file__, skyline([[1, 4], [2, 2], [3, 3]]).tolist())"
+SCRIPT = "from skytide.kernels import skyline; print(skytide.__file__, skyline([[1, 4], [2, 2], [3, 3]]).tolist())"
 FOLDER = f"skytide-numba-{os.geteuid()}"
 
 pytestmark = pytest.mark.slow

@@ -135,6 +135,7 @@ def test_an_orphaned_task_that_writes_late_changes_no_file_that_readers_see(tmp_
     assert play("orphans", QUERIES[0], Orphans()).equals(play("alone", QUERIES[0], InProcess()))
 
 
+@pytest.mark.slow
 def test_a_query_on_an_object_store_goes_on_after_it_was_cut_off(tmp_path: Path) -> None:
     """State and results lie on a server of the S3 protocol; its process dies in the sink of a batch, and another one goes on."""
 

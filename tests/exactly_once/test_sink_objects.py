@@ -56,9 +56,9 @@ def test_objects_and_names_mean_the_same(asked: Any, tmp_path: Path) -> None:
     run.await_termination()
     asked.start(mine, checkpoint=tmp_path / "c", **now).await_termination()
     asked.to_table("sink_objects", checkpoint=tmp_path / "d", **now).await_termination()
-    rows = {(row["window_start"], row["x"]) for row in run.results().to_pylist()}
+    rows = sorted((row["window_start"], row["x"]) for row in run.results().to_pylist())
     files = [pq.ParquetFile(file).read() for file in (tmp_path / "out").glob("batch=[0-9]*/*.parquet")]
-    assert {(row["window_start"], row["x"]) for table in files for row in table.to_pylist()} == rows
+    assert sorted((row["window_start"], row["x"]) for table in files for row in table.to_pylist()) == rows
     lines = [json.loads(line) for file in (tmp_path / "mine").glob("*.json") for line in file.read_text().splitlines()]
     assert sorted(line["x"] for line in lines) == sorted(x for _, x in rows)
     assert memory.table().num_rows == len(rows) == asked.rows.sparkSession.table("sink_objects").count()

@@ -14,6 +14,7 @@ from skytide.lateness import FixedSlack, KSlack, Slack
 streams = st.lists(st.tuples(st.integers(0, 60), st.integers(1, 120), st.sampled_from([0.1, 1.0, 7.0])), min_size=1, max_size=5)
 
 
+@pytest.mark.slow
 @given(
     streams,
     st.sampled_from([KSlack(), FixedSlack(0), FixedSlack("20 s")]),

@@ -279,6 +279,7 @@ def check(out: Outputs, data: list[list[pa.Table]], case: Case) -> None:
 sizes_drawn = st.lists(st.integers(1, 4), min_size=7, max_size=7)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 @given(batches=streams(), slack=slacks_drawn, sizes=sizes_drawn)
 @settings(max_examples=examples(30))

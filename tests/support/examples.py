@@ -2,7 +2,7 @@
 
 from hypothesis import settings
 
-PROFILES = {"all": 40, "some": 20, "quick": 8}
+PROFILES = {"all": 40, "some": 20, "quick": 5}
 """Examples of a test that does not ask for a number."""
 
 

@@ -120,6 +120,7 @@ def test_rows_less_out_of_order_than_the_slack_do_too(
     assert not played.aside()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("rows", "gap_us", "windows"), [(60, 30 * DAY_US, Windows(DAY_US, DAY_US)), (400, DAY_US, Windows(7 * DAY_US, 7 * DAY_US))]
 )
