@@ -88,3 +88,11 @@ def test_what_was_learned_under_the_former_name_is_used_and_kept() -> None:
     cycle = Loop(stored, Congestion(), store=stored).cycle(10)
     assert "but 3 did not help" in cycle.decided.reason
     assert list(stored.state["controllers"]) == [name]
+
+
+def test_a_class_that_derives_from_a_renamed_one_keeps_its_own_name() -> None:
+    class Mine(UtilisationThresholds):
+        pass
+
+    assert Mine().identity() == repr(Mine()) and "Mine(" in Mine().identity()
+    assert UtilisationThresholds().identity() == "Rules(theta_max=0.9, theta_min=0.8)"

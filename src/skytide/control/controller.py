@@ -46,7 +46,10 @@ class Controller(ABC):
 
     def identity(self) -> str:
         """Return under which name a store keeps what it learned: its class and options; a class that was renamed keeps its first name."""
-        return repr(self).replace(type(self).__name__, self.former_name or type(self).__name__, 1)
+        name = type(self).__name__
+        return repr(self).replace(
+            name, vars(type(self)).get("former_name") or name, 1
+        )  # classes that derive from it have names of their own
 
     @abstractmethod
     def build(self, resume: State | None = None) -> ControllerLogic:
