@@ -225,6 +225,22 @@ def test_a_batch_that_a_sink_failed_on_is_repeated_with_the_same_results() -> No
         assert sink.kept == before
 
 
+def test_another_runner_continues_from_a_checkpoint(tmp_path: Path) -> None:
+    with Runner(BEST, window="10 s", slack=FixedSlack(0), sink=Flaky(), checkpoint=tmp_path) as runner, pytest.raises(OSError):
+        runner.feed(HOTELS)
+    sink = Flaky()
+    sink.fails = False
+    with Runner(BEST, window="10 s", slack=FixedSlack(0), sink=sink, checkpoint=tmp_path) as runner:
+        assert prices(runner.feed(HOTELS[:1])) == [50, 60]  # the batch that was cut off
+        assert prices(runner.feed([{"ts": 25.0, "price": 1, "stars": 1}])) == [90]
+    with Runner(BEST, window="10 s", slack=FixedSlack(0), checkpoint=tmp_path) as runner:
+        assert prices(runner.feed([{"ts": 26.0, "price": 2, "stars": 2}])) == []
+        assert prices(runner.flush()) == [1, 2]
+    with Runner(BEST, window="10 s", slack=FixedSlack(0), checkpoint=tmp_path) as runner:
+        runner.feed([{"ts": 45.0, "price": 3, "stars": 3}])
+        assert prices(runner.flush()) == [3]
+
+
 class Kept(Sink):
     """A sink that stages by itself."""
 

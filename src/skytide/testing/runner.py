@@ -247,6 +247,8 @@ class Runner:
             sinks = Sinks(results, late=late, windows=windows, invalid=invalid)
             self._engine = self._asked.engine(self._schema, self.checkpoint, sinks, self.clock)
             self._engine.finish_flush(self._jobs)
+            latest = self._engine.store.latest()  # as Spark counts: a batch that was cut off before its sinks had it is repeated
+            self._batch = latest.batch + (latest.sequence <= self._engine.store.emitted())
         return self._engine
 
     def _begin(self) -> None:
