@@ -19,7 +19,7 @@ BARS = "▁▂▃▄▅▆▇█"
 MAX_WIDTH = 100
 NAME, NUMBER, UNIT = 11, 9, 8  # columns
 AROUND = NAME + NUMBER + UNIT + 3 + 6  # columns that are not left for bars
-ROOM_BELOW = 0.8  # a utilisation below this leaves room
+ROOM_BELOW = 0.8  # a trigger share below this leaves room
 
 
 def sparkline(values: Sequence[float], width: int) -> str:
@@ -57,7 +57,7 @@ def line(history: History, *, progress: str) -> str:
     if latest is None or latest.last_window is None:
         return progress
     return (
-        f"{progress}: {latest.input_rate_hz:,.0f} tuples/s, utilisation {latest.trigger_share:.0%}, "
+        f"{progress}: {latest.input_rate_hz:,.0f} tuples/s, trigger share {latest.trigger_share:.0%}, "
         f"latency {latest.last_window.latency_s:.2f} s, slack {latest.slack_us / 1e3:,.0f} ms, late {_late(latest):.2%}, "
         f"skyline {latest.last_window.kept:,} rows, {latest.windows_out:,} windows"
     )
@@ -98,7 +98,7 @@ def _numbers(history: History, latest: Status, last: WindowRow, bars: int, drop_
     add("slack", f"{latest.slack_us / 1e3:,.0f}", "ms", spark([batch.slack_us for batch in batches], "yellow"))
     dropped = Text(f"{latest.late:,} tuples; up to {drop_ratio:.0%} is allowed", style="dim")
     add("late", f"{_late(latest):.2%}", "dropped", dropped)
-    add("utilisation", f"{latest.trigger_share:.0%}", "", gauge(latest.trigger_share, bars))
+    add("trigger share", f"{latest.trigger_share:.0%}", "", gauge(latest.trigger_share, bars))
     add("windows", f"{latest.windows_out:,}", "out", Text(f"the last one {_clock(last)}", style="dim"))
     add("panes", f"{latest.open_panes:,}", "open", "")
     return table

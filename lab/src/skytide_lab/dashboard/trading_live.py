@@ -48,7 +48,7 @@ def line(history: TradingHistory, *, progress: str) -> str:
     prices = ", ".join(f"{symbol} {_close(windows):,.2f}" for symbol, windows in history.liveliest(3))
     return (
         f"{progress}: {_clock(history)}{query.input_rate_hz:,.0f} quotes/s, {query.windows_out:,} windows, {window}, "
-        f"utilisation {query.trigger_share:.0%}, {query.slots} {'slot' if query.slots == 1 else 'slots'}"
+        f"trigger share {query.trigger_share:.0%}, {query.slots} {'slot' if query.slots == 1 else 'slots'}"
         + (f", {prices}" if prices else "")
     )
 
@@ -96,7 +96,7 @@ def _numbers(history: TradingHistory, latest: TradingLook, bars: int) -> Rendera
     table.add_row("latency", last, "s", spark(windows, "green"))
     if steady:
         table.add_row("", "", "", note(f"mean {steady.mean_s:.2f} s, p99 {steady.p99_s:.2f} s"))
-    table.add_row("utilisation", f"{query.trigger_share:.0%}", "", gauge(query.trigger_share, bars))
+    table.add_row("trigger share", f"{query.trigger_share:.0%}", "", gauge(query.trigger_share, bars))
     table.add_row("slots", f"{query.slots:,}", "at work", spark([batch.slots for batch in batches], "magenta"))
     table.add_row("", "", "", note(f"{query.moved_groups:,} groups of keys moved"))
     table.add_row("", "", "", note(f"the busiest has {query.imbalance:.2f} times the mean load"))

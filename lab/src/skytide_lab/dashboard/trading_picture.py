@@ -154,6 +154,6 @@ def _slots(panel: Axes, history: TradingHistory, times: Any) -> None:
     used = [look.query.trigger_share for look in history.looks]
     right.plot(times, used, color=LATENCY, linewidth=1.0, alpha=0.8)
     right.set(ylim=(0, max(1.3, *used)))
-    right.set_ylabel("utilisation", color=LATENCY)
+    right.set_ylabel("trigger share", color=LATENCY)
     right.tick_params(axis="y", colors=LATENCY)
     right.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")

@@ -51,7 +51,7 @@ class SparkJobs:
     """Jobs in a Spark session."""
 
     def __init__(self, spark: SparkSession, fields: StructType, pins: Pins) -> None:
-        """Run jobs in a session; `known` are fields whose Spark types are kept, `pins` know where slots ran before."""
+        """Run jobs in a session; `fields` are those whose Spark types are kept, `pins` know where slots ran before."""
         self._spark, self._fields, self._pins = spark, fields, pins
 
     def on(self, spark: SparkSession) -> "SparkJobs":
