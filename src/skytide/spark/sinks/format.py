@@ -8,10 +8,9 @@ from typing import Any
 
 from pyspark.sql import DataFrameWriter, SparkSession
 
-from skytide.errors.checks import check_text, refused
+from skytide.errors.checks import check_text, check_type, refused
 from skytide.records.secret import hidden, revealed
 from skytide.spark.checkpoint import place_of
-from skytide.spark.checkpoint.place import folder_text
 from skytide.spark.compat import short_name
 from skytide.spark.sinks.base import OnSpark, Sink, Staged
 from skytide.spark.sinks.unprinted import unprinted
@@ -40,8 +39,12 @@ class Format(Sink):
             Its options; they appear in no plan and no message.
         """
         check_text("format", format, "delta")
+        if path is not None:
+            check_type(
+                "path", path, (str, os.PathLike), reason="not a path", remedy="name what the format writes to, or leave it out"
+            )
         self._format: str | None = format
-        self._path, self._uri = folder_text(path, "path") if path else None, ""
+        self._path, self._uri = None if path is None else os.fspath(path), ""
         self._options: Mapping[str, Any] = hidden(options or {})
 
     @classmethod
