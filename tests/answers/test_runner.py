@@ -295,8 +295,16 @@ def test_rows_that_a_sink_stages_need_a_name(name: Any, tmp_path: Path) -> None:
         def stage(self, rows: pa.Table, sequence: int, part: int) -> str:
             return cast(str, name)
 
-    with pytest.raises(SkytideError, match=r"stage of Nameless returned .*; it has to return a name"):
-        run(BEST, HOTELS, window="10 s", sink=Nameless(tmp_path))
+    state = tmp_path / "state"
+    with (
+        Runner(BEST, window="10 s", slack=FixedSlack(0), sink=Nameless(tmp_path), checkpoint=state) as runner,
+        pytest.raises(SkytideError, match=r"stage of Nameless returned .*; it has to return a name"),
+    ):
+        runner.feed(HOTELS)
+    with Runner(BEST, window="10 s", slack=FixedSlack(0), sink=Kept(tmp_path), checkpoint=state) as mended:
+        mended.feed(HOTELS)
+        mended.flush()
+        assert mended.outputs.results["price"].to_pylist() == [50, 60, 90]
 
 
 def test_memory_has_the_results_of_one_query(tmp_path: Path) -> None:

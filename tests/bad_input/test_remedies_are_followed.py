@@ -35,6 +35,7 @@ FOLLOWED = {
         "exactly_once/test_changed_sinks.py",
         "test_results_that_wait_in_a_folder_are_not_left_there",
     ),
+    "spark/sinks/base:stage_rows": ("answers/test_runner.py", "test_rows_that_a_sink_stages_need_a_name"),
     "spark/sinks/parquet:Parquet._show": (CHECKPOINTS, "test_staged_results_that_are_gone"),
 }
 """Where an error is made that a running query can end with, and the test that follows its remedy."""
@@ -89,6 +90,9 @@ AT_THE_CALL = {
     "spark/sinks/parquet:codec_of",
     "spark/sinks/base:needed_path",
     "spark/sinks/base:refuse_ignored",
+    "spark/sinks/format:check_known",
+    "spark/sinks/function:Function.__init__",
+    "spark/sinks/function:made_sink",
     "spark/sinks/memory:Memory.open",
     "spark/sinks/registry:side_sink_of",
     "spark/sinks/registry:sink_of",

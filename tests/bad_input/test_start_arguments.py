@@ -1,9 +1,11 @@
 """Arguments of a start: the same one by one and as objects, and what contradicts itself is refused with a remedy."""
 
 import copy
+import threading
 from collections.abc import Callable
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from support.engine import COLUMNS
 from support.keyed import TICK, step
@@ -12,7 +14,7 @@ from skytide import ContinuousQuery, InvalidInput, Parallelism, Sides
 from skytide.keyed import CountWindows, QueryAnswer, Tagged
 from skytide.queries import Skyline, low
 from skytide.routing import STRATEGIES
-from skytide.sinks import Files, Format, Function, Memory, Table
+from skytide.sinks import Files, Format, Function, Memory, Sink, Staged, Table
 from skytide.slacks import FixedSlack
 from skytide.spark.api.options import Timing, checked_parallelism, one_form, sinks_of
 from skytide.spark.engine.spec import QuerySpec
@@ -58,6 +60,22 @@ def test_slots_are_those_of_the_level_that_a_query_has() -> None:
 def test_one_object_is_not_the_sink_of_two_things(sides: Sides) -> None:
     with pytest.raises(InvalidInput, match=r"=Memory\(...\): the same object is the sink of something else.*; make another one"):
         sinks_of(SHARED if sides.late != "/data/late" else Memory(), None, None, sides, OnSpark(None, None))  # type: ignore[arg-type]
+
+
+class Locked(Sink):
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+
+    def stage(self, rows: pa.Table, sequence: int, part: int) -> str:
+        return str(sequence)
+
+    def publish(self, sequence: int, staged: Staged) -> None:
+        pass
+
+
+def test_a_sink_that_stages_in_tasks_can_be_copied_there() -> None:
+    with pytest.raises(InvalidInput, match=r"start\(Locked\(...\)\): it cannot be copied to workers: TypeError.*; create locks"):
+        sinks_of(Locked(), None, None, Sides(), OnSpark(None, None))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("sides", [Sides(), Sides(late=Memory)])  # type: ignore[arg-type]

@@ -50,6 +50,8 @@ def test_a_command_line_may_name_a_controller_as_before(old: str, new: type) -> 
 def test_events_may_be_told_as_before() -> None:
     with pytest.warns(DeprecationWarning, match=r"on_event="), pytest.raises(InvalidInput, match="on_event=3"):
         skytide.autoscale(None, tell=3)  # type: ignore[arg-type]
+    with pytest.warns(DeprecationWarning), pytest.raises(InvalidInput, match="on_event is given as well; leave tell out"):
+        skytide.autoscale(None, tell=print, on_event=print)  # type: ignore[arg-type]
 
 
 def test_the_end_may_be_awaited_as_before(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ from skytide.errors.checks import brief, check_type
 from skytide.queries import Query
 from skytide.spark.arrow import HELPER, arrow_schema
 from skytide.spark.engine.spec import BOUNDS
+from skytide.spark.engine.tasks import copied
 
 
 def check_asked(df: Any, query: Any) -> None:
@@ -43,3 +44,15 @@ def check_columns(df: DataFrame, *, taken: tuple[str, ...] = ()) -> None:
 def check_streamed(df: DataFrame) -> None:
     """Refuse columns that could not come out next to the bounds of their window."""
     check_columns(df, taken=BOUNDS)
+
+
+def check_copied(argument: str, given: object) -> None:
+    """Refuse what cannot be copied to workers."""
+    try:
+        copied(given)
+    except Exception as error:
+        raise InvalidInput(
+            value=f"{argument}({type(given).__name__}(...))",
+            reason=f"it cannot be copied to workers: {type(error).__name__}: {error}",
+            remedy="create locks, connections, sessions and open files inside its methods, not as attributes",
+        ) from error

@@ -29,11 +29,10 @@ from skytide.queries.queryable import Queryable
 from skytide.spark.api.aggregates import aggregate_of
 from skytide.spark.api.binding import bind, check_collations
 from skytide.spark.api.chain import AggregatedFrame, aggregated_frame, refuse_further
-from skytide.spark.api.checks import check_asked, check_columns
+from skytide.spark.api.checks import check_asked, check_columns, check_copied
 from skytide.spark.api.query import ContinuousQuery, ask
 from skytide.spark.arrow import arrow_schema, bounded, map_in_arrow, spark_schema
 from skytide.spark.engine.spec import QuerySpec
-from skytide.spark.engine.tasks import copied
 from skytide.spark.sources.panes import OwnSource
 from skytide.windows import Duration, duration_us, sliding
 
@@ -164,7 +163,7 @@ def _ask(
         df, query, names = bind(df, query)
         helpers = tuple(names)
     columns = arrow_schema(df.schema)
-    _check_travels(query if query is not None else operator and operator.own)
+    check_copied("apply", query if query is not None else operator and operator.own)
     identity = cast(Query | Operator, written or operator).identity()
     asked = cast(Query | Operator, operator if query is None else query)
     step = KeyedStep.of(asked, keyed.keys, keyed.time, columns, windows, helpers)
@@ -174,18 +173,6 @@ def _ask(
         return ContinuousQuery(df, spec, keyed.source)
     results = _of_rows(df, step)
     return aggregated_frame(results, refuse_further) if isinstance(query, Aggregate) else results
-
-
-def _check_travels(given: object) -> None:
-    """Refuse a query or an operator that cannot be copied to workers."""
-    try:
-        copied(given)
-    except Exception as error:
-        raise InvalidInput(
-            value=f"apply({type(given).__name__}(...))",
-            reason=f"it cannot be copied to workers: {type(error).__name__}: {error}",
-            remedy="create locks, connections, sessions and open files inside its methods, not as attributes",
-        ) from error
 
 
 def _of_rows(df: DataFrame, step: KeyedStep) -> DataFrame:

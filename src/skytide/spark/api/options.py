@@ -13,6 +13,7 @@ from skytide.errors import InvalidInput
 from skytide.errors.checks import check_bool, check_integer, check_text, check_type, refused
 from skytide.errors.limits import MAX_SLOTS
 from skytide.routing import Splitting, strategy_of
+from skytide.spark.api.checks import check_copied
 from skytide.spark.api.folders import check_folders
 from skytide.spark.checkpoint import place_of
 from skytide.spark.engine.spec import QuerySpec
@@ -152,6 +153,8 @@ def sinks_of(
         if side is not None and sum(side is other for other in (results, late, windows, invalid)) > 1:
             reason = "the same object is the sink of something else, and its rows would be taken for those"
             raise InvalidInput(value=f"{name}={type(side).__name__}(...)", reason=reason, remedy="make another one for it")
+    if results.stages_itself:
+        check_copied("start", results)
     return Sinks(results, late, windows or results.windows_beside(), invalid).mapped(
         lambda role, made: made.on(on, "path" if role == "results" else role)
     )

@@ -94,7 +94,9 @@ def autoscale(
     """
     if tell is not None:
         warn_renamed("autoscale(tell=...)", "autoscale(on_event=...)")
-        on_event = on_event or tell
+        if on_event is not None:
+            raise refused("tell", tell, "on_event is given as well", "leave tell out, which is its former name")
+        on_event = tell
     check_choice("mode", mode, get_args(Mode))
     built = controller_of(controller) if isinstance(controller, str) else controller
     check_type("controller", built, Controller, reason="not a controller", remedy='pass skytide.controllers.Mpc(), or "mpc"')
