@@ -435,7 +435,7 @@ def test_what_cannot_be_asked_is_refused(spark: SparkSession, files: str, ask: C
         (
             "kafka",
             {},
-            "sink='kafka': not a sink, nor a format that this Spark knows; pass a function of (results, batch_id), one of",
+            "sink='kafka': not a sink, nor a format that this Spark knows; pass a sink of skytide.sinks, a function of (results, sequence), one of",
         ),
         ("parquet", {}, "sink='parquet': it needs a folder to write to; pass path="),
         ("memory", {"late": 5}, "late=5: not a sink"),
