@@ -62,8 +62,8 @@ def in_virtual_time(keys: ZipfKeys = KEYS) -> list[tuple[Any, ...]]:
 def in_the_engine(folder: Path) -> list[tuple[Any, ...]]:
     counted = AggregateAnswer(Aggregate((Measure.parse("count(*) AS n"),), time="ts"))
     plan = keyed.plan_of(keyed.step(CountWindows(10, 5), counted), str(folder), FixedSlack(0))
-    plan = replace(plan, rules=replace(plan.rules, windows=TICK))
-    engine, made = Engine(plan, Outputs().sinks), []
+    plan = replace(plan.but(windows=TICK), rules=replace(plan.rules, windows=TICK))
+    engine, made = Engine(*plan, Outputs().sinks), []
     for batch in range(12):
         engine.resize(slots=RESIZED.get(batch))
         engine.run_batch(InProcess(), [rows_of(range(batch * PER_BATCH, (batch + 1) * PER_BATCH))], batch)

@@ -88,10 +88,12 @@ class Seen:
 
     def __init__(self, spark: SparkSession) -> None:
         self.spark, self.texts = spark, dict[str, bytes | str]()
-        self._first = self._executions().size()
+        self._before = {execution.executionId() for execution in self._executions()}
 
-    def _executions(self) -> Any:
-        return self.spark._jsparkSession.sharedState().statusStore().executionsList()
+    def _executions(self) -> list[Any]:
+        """Return what Spark's own pages show of what was executed: the latest thousand."""
+        executions = self.spark._jsparkSession.sharedState().statusStore().executionsList()
+        return [executions.apply(number) for number in range(executions.size())]
 
     def add(self, **texts: Any) -> None:
         self.texts |= {name: text if isinstance(text, bytes) else str(text) for name, text in texts.items()}
@@ -101,10 +103,9 @@ class Seen:
 
     def add_plans(self) -> None:
         """Add what Spark's own pages show of what was executed since."""
-        executions = self._executions()
-        for number in range(self._first, executions.size()):
-            one = executions.apply(number)
-            self.add(**{f"execution {number}": one.physicalPlanDescription() + one.description() + one.details()})
+        for one in self._executions():
+            if (number := one.executionId()) not in self._before:
+                self.add(**{f"execution {number}": one.physicalPlanDescription() + one.description() + one.details()})
         jobs = self.spark.sparkContext._jsc.sc().statusStore().jobsList(None)
         self.add(jobs="\n".join(jobs.apply(at).toString() + str(jobs.apply(at).description()) for at in range(jobs.size())))
 

@@ -174,7 +174,7 @@ def test_an_own_source_gives_the_same_pushed_down_or_not(spark: SparkSession, tm
             assert (run.status().late, run.status().tuples) == (0, tuples.num_rows)
 
 
-@pytest.mark.parametrize("slack", [KSlack(), DropRatio(0.05)], ids=repr)
+@pytest.mark.parametrize("slack", [KSlack(), pytest.param(DropRatio(0.05), marks=pytest.mark.long)], ids=repr)
 def test_partitions_do_not_change_what_is_late(spark: SparkSession, tmp_path: Path, slack: Slack) -> None:
     """Inside a source of our own delays go by the order of arrival, on any other DataFrame by what earlier batches brought."""
     sources = [workload(partitions, batch="800 ms", delays="pareto", late_share=0.2) for partitions in (1, 3)]
@@ -201,7 +201,7 @@ def test_a_directory_of_files_in_order_needs_no_slack(spark: SparkSession, tmp_p
     assert run.results()["count"].to_pylist() == [100 * (minute + 1) for minute in range(28)]  # two wait for a next batch
 
 
-@pytest.mark.parametrize("splitting", ["PB_RR", "AS_PID"])
+@pytest.mark.parametrize("splitting", [pytest.param("PB_RR", marks=pytest.mark.long), "AS_PID"])
 def test_no_way_to_split_panes_changes_a_result(spark: SparkSession, tmp_path: Path, splitting: str) -> None:
     """Tuples reach their slots inside the source or by a shuffle; slots change while the query runs; late tuples are the same."""
     source = workload(1, batch="800 ms", delays="pareto", late_share=0.2)

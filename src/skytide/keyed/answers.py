@@ -118,5 +118,4 @@ class AggregateAnswer:
     def _measured(self, measure: Measure, rows: pa.Table, begins: Numbers, ends: Numbers) -> pa.Array | pa.ChunkedArray:
         if measure.column == "*":
             return pa.array(ends - begins)
-        times = np.asarray(rows[self.query.time].cast(pa.int64()))
-        return measure.aggregate.of_ranges(Ranges(rows[measure.column], times, begins, ends), measure)
+        return measure.aggregate.of_ranges(Ranges(rows, measure.column, self.query.time, begins, ends), measure)

@@ -35,12 +35,23 @@ class Reduction:
 
 @dataclass(frozen=True)
 class Ranges:
-    """Ranges of rows that may overlap, each a window of one key: those of a column, and the times of its rows."""
+    """Ranges of rows that may overlap, each a window of one key, and the column of them that is aggregated."""
 
-    values: pa.ChunkedArray
-    times: Indices
+    rows: pa.Table
+    column: str
+    time: str
     begins: Indices
     ends: Indices
+
+    @cached_property
+    def values(self) -> pa.ChunkedArray:
+        """Return the values of the column."""
+        return self.rows[self.column]
+
+    @cached_property
+    def times(self) -> Indices:
+        """Return the times of rows, which few functions need."""
+        return np.asarray(self.rows[self.time].cast(pa.int64()))
 
     @cached_property
     def valid(self) -> Mask:
