@@ -10,6 +10,7 @@ import pytest
 import skytide
 from skytide import MOVED, NAMESPACES, control, lateness, queries
 from skytide.queries.functions import SKETCHES
+from skytide.spark.sinks.registry import CLASSES
 
 
 def for_type_checkers() -> dict[str, str]:
@@ -72,3 +73,8 @@ def test_type_checkers_find_what_namespaces_have() -> None:
 def test_every_query_is_a_method_and_every_method_a_query() -> None:
     methods = {name for name, _ in inspect.getmembers(queries.Queryable, inspect.isfunction) if not name.startswith("_")}
     assert methods == {*queries.QUERIES, "apply"}
+
+
+def test_every_sink_of_the_table_is_in_the_namespace() -> None:
+    assert {sink.__name__ for sink in CLASSES} <= {*skytide.sinks.__all__}
+    assert all(getattr(skytide.sinks, sink.__name__) is sink for sink in CLASSES)
