@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from skytide.batch import State
+from skytide.batch import Run, State
 from skytide.cli import main
 from skytide.errors import InvalidInput, SkytideError
 from skytide.lateness import StreamClock
@@ -30,7 +30,15 @@ def checkpoint_in(folder: Path, batches: int, *, compact: int | None = None, pur
     for batch in range(batches):
         memory = fresh_name("memory", batch)
         files.write_table(memory, pa.table({"a": list(range(1_000))}))
-        store.record(State(batch, batch, memory=memory, windows_out=10 * batch, clock=StreamClock(newest_us=1_000_000 * batch)))
+        store.record(
+            State(
+                batch,
+                batch,
+                memory=(Run(0, 0, 0, (memory,), 1_000),),
+                windows_out=10 * batch,
+                clock=StreamClock(newest_us=1_000_000 * batch),
+            )
+        )
         store.mark_emitted(batch)
         offsets = f'v1\n{{"batchWatermarkMs":0}}\n{{"logOffset":{batch}}}\n{{"tick":{batch}}}'
         entry = f"sources/0/{batch}.compact" if batch == compact else f"sources/0/{batch}"

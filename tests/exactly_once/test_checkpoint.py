@@ -19,7 +19,7 @@ import pytest
 from support.engine import InProcess
 from support.s3_server import BUCKET, s3_server
 
-from skytide.batch import State
+from skytide.batch import Run, State
 from skytide.errors import InvalidInput, SkytideError
 from skytide.spark.checkpoint import KEPT, Files, Store, fresh_name, sequence_of
 from skytide.spark.checkpoint.folder import OwnedFolder, check_all
@@ -58,7 +58,7 @@ def state_of(files: Files, sequence: int, batch: int | None = None, **known: obj
     """A state that rests on a file of its own."""
     memory = fresh_name("memory", sequence)
     files.write_table(memory, TABLE)
-    return State(batch=sequence if batch is None else batch, sequence=sequence, memory=memory, **known)  # type: ignore[arg-type]
+    return State(batch=sequence if batch is None else batch, sequence=sequence, memory=(Run(0, 0, 0, (memory,)),), **known)  # type: ignore[arg-type]
 
 
 def store_with(files: Files, *sequences: int) -> Store:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skytide.batch import State
+from skytide.batch import Run, State
 from skytide.errors import SkytideError
 from skytide.spark.checkpoint import Files, Store, fresh_name
 from skytide.spark.checkpoint import store as stores
@@ -36,7 +36,7 @@ class Recorder:
         for _ in range(count):
             memory = fresh_name("memory", self.next)
             self.files.write_table(memory, pa.table({"a": [0] * 1_000}), durable=False)
-            self.store.record(State(self.next, self.next, memory=memory))
+            self.store.record(State(self.next, self.next, memory=(Run(0, 0, 0, (memory,)),)))
             self.store.mark_emitted(self.next)
             self.next += 1
             self.now_us += every_us
@@ -44,7 +44,7 @@ class Recorder:
     def check(self) -> list[int]:
         """Return the sequences that are kept; their files are there, and no others."""
         kept = Store(self.files).states()
-        assert set(self.files.names("memory")) == {state.memory for state in kept} and kept == self.store.states()
+        assert set(self.files.names("memory")) == {name for state in kept for name in state.files()} and kept == self.store.states()
         return [state.sequence for state in kept]
 
 
@@ -79,7 +79,7 @@ def test_the_bound_holds_after_every_batch(tmp_path: Path, monkeypatch: pytest.M
             query.restarted()
         older = query.check()[:-5]
         names = [f"manifests/{sequence:012}.json" for sequence in older]
-        names += [state.memory for state in query.store.states()[:-5] if state.memory]
+        names += [name for state in query.store.states()[:-5] for run in state.memory for name in run.files]
         assert sum((tmp_path / "skytide" / name).stat().st_size for name in names) <= 30_000
     assert len(older) == 3
 

@@ -213,13 +213,13 @@ def test_old_files_are_removed(tmp_path: Path) -> None:
     assert max(sizes[100:]) <= max(sizes[20:100])
 
 
-@pytest.mark.parametrize(("number", "which"), [(1, "an older"), (5, "a newer")])
+@pytest.mark.parametrize(("number", "which"), [(1, "an older"), (6, "a newer")])
 def test_a_manifest_of_another_version_is_refused(tmp_path: Path, number: int, which: str) -> None:
     run(tmp_path, [[[0]]])
     manifest = next((tmp_path / "manifests").glob("*.json"))
-    manifest.write_text(manifest.read_text().replace('"format": 4', f'"format": {number}'))
+    manifest.write_text(manifest.read_text().replace('"format": 5', f'"format": {number}'))
     with pytest.raises(
-        SkytideError, match=f"written by {which} skytide, in format {number}, while this one reads only 3 and 4; continue with"
+        SkytideError, match=f"written by {which} skytide, in format {number}, while this one reads only 3 to 5; continue with"
     ):
         Store(str(tmp_path)).latest()
 

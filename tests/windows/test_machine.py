@@ -25,6 +25,7 @@ from skytide.batch import (
     ReadAgain,
     Record,
     Restarted,
+    Run,
     RunPanes,
     RunWindows,
     Sent,
@@ -34,6 +35,7 @@ from skytide.batch import (
     WindowReport,
     WindowsReported,
 )
+from skytide.batch.state import FAR
 from skytide.batch.window_rows import MAX_EMPTY_ROWS, window_rows
 from skytide.lateness import FixedSlack, Slack, observe
 from skytide.routing import AS
@@ -62,8 +64,12 @@ def found(work: RunWindows) -> WindowReport:
         {w for pane in work.panes for w in range(WINDOWS.first_of_pane(pane), WINDOWS.last_of_pane(pane) + 1) if w in work.ended}
     )
     return WindowReport(
-        tuple(WindowFound(window, 1, 1) for window in windows), f"results/{work.sequence}", f"memory/{work.sequence}", 1, 0.1
+        tuple(WindowFound(window, 1, 1) for window in windows), (f"results/{work.sequence}",), remembered(work.sequence), 0.1
     )
+
+
+def remembered(sequence: int) -> Run:
+    return Run(-FAR, FAR, 0, (f"memory/{sequence}",), 1)
 
 
 def play(machine: Machine, batch: int, times: list[int], before: State, **more: object) -> State:
@@ -89,7 +95,8 @@ def test_a_batch_reads_as_a_story() -> None:
         ended=range(-4, 2),
         panes={0: (Piece("panes/0", 0, 1, 2),), 1: (Piece("panes/0", 1, 1, 1),)},
         tuples={0: 2, 1: 1},
-        memory=None,
+        memory=(),
+        replaced=0,
         spreading=OnDriver(1, "on the driver: 0.00 s of work"),
     )
     record, emit, commit = machine.on(WindowsReported(found(run), at_s=1.2))

@@ -1,4 +1,4 @@
-"""Memories of panes: the incremental memory against recomputing each window, and against all rows."""
+"""Memories of panes: that of a skyline, and panes with blocks of them, each against all rows of each window."""
 
 import numpy as np
 import pyarrow as pa
@@ -9,24 +9,54 @@ from support.queries import ALL, PREFERENCE, SCHEMA, same, tables
 
 from skytide.queries import (
     Aggregate,
+    Answers,
+    Blocks,
     Incremental,
     Measure,
+    Panes,
     Query,
-    Recompute,
     Skyline,
-    Sliding,
     TopDelta,
+    blocks,
     high,
     incremental,
     low,
-    recompute,
-    sliding_memory,
 )
+from skytide.queries.blocks import InMemory
 from skytide.windows import Windows, pane_bounds, windows_with_panes
 
 
-def answers(sliding: Sliding, panes: list[pa.Table], length: int) -> list[pa.Table]:
+class Sliding:
+    """Slides over panes with the memory that suits a query."""
+
+    def __init__(self, query: Query, threads: int = 1) -> None:
+        self.query, self.segments = query, InMemory()
+        self.skyline = Incremental(query, threads) if query.skyline_inside() is not None else None
+        self.memory = self.skyline.empty(SCHEMA) if self.skyline else None
+
+    def slide(self, panes: Panes, windows: Windows, wanted: np.ndarray) -> Answers:
+        if self.skyline:
+            out, self.memory = self.skyline.slide(self.memory, panes, windows, wanted)
+            return out
+        start, stop = pane_bounds(windows, wanted)
+        parts, new = Blocks(self.query, SCHEMA).slide(self.segments, panes, windows, wanted, int(stop[-1]))
+        found = list(parts)
+        self.segments.add(new, int(start[-1]) + windows.panes_per_slide)
+        return Answers(pa.concat_tables([one.rows for one in found]), np.concatenate([one.counts for one in found]))
+
+
+def answers(query: Query, panes: list[pa.Table], length: int) -> list[pa.Table]:
     """Slide a window of `length` panes by one pane."""
+    sliding, out = Sliding(query), []
+    windows = Windows(length_us=length, slide_us=1)
+    for number, rows in enumerate(panes):
+        new = [(number, query.pane(rows))] if rows.num_rows else []
+        out += sliding.slide(new, windows, np.array([number - length + 1])).tables()
+    return out
+
+
+def one_by_one(sliding: Incremental, panes: list[pa.Table], length: int) -> list[pa.Table]:
+    """Slide a window of `length` panes by one pane, one pane at a time."""
     memory, out = sliding.empty(SCHEMA), []
     for number, rows in enumerate(panes):
         if rows.num_rows:
@@ -37,10 +67,15 @@ def answers(sliding: Sliding, panes: list[pa.Table], length: int) -> list[pa.Tab
     return out
 
 
+def obvious(query: Query, panes: list[pa.Table], length: int) -> list[pa.Table]:
+    """Answer each window from all its rows."""
+    return [query.window(query.pane(pa.concat_tables(panes[max(0, i - length + 1) : i + 1]))) for i in range(len(panes))]
+
+
 @pytest.fixture
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a few panes have several levels of blocks, and come in several groups."""
-    monkeypatch.setattr(recompute, "FANOUT", 2)
+    monkeypatch.setattr(blocks, "FANOUT", 2)
     monkeypatch.setattr(incremental, "ROWS_AT_ONCE", 5)
     monkeypatch.setattr(incremental, "ROWS_PER_THREAD", 2)
 
@@ -48,15 +83,14 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("query", ALL, ids=repr)
 @given(panes=st.lists(tables(most=8), min_size=1, max_size=7), length=st.integers(1, 4))
 def test_each_window_is_the_answer_of_all_its_rows(query: Query, panes: list[pa.Table], length: int) -> None:
-    expected = [query.window(query.pane(pa.concat_tables(panes[max(0, i - length + 1) : i + 1]))) for i in range(len(panes))]
-    for found, right in zip(answers(sliding_memory(query), panes, length), expected, strict=True):
+    for found, right in zip(answers(query, panes, length), obvious(query, panes, length), strict=True):
         assert same(found, right)
 
 
 @given(panes=st.lists(tables(most=12), min_size=1, max_size=7), length=st.integers(1, 4))
 def test_the_incremental_memory_is_its_twin(panes: list[pa.Table], length: int) -> None:
     query = Skyline(PREFERENCE)
-    for fast, slow in zip(answers(Incremental(query), panes, length), answers(Recompute(query), panes, length), strict=True):
+    for fast, slow in zip(one_by_one(Incremental(query), panes, length), obvious(query, panes, length), strict=True):
         assert same(fast, slow)
 
 
@@ -78,14 +112,13 @@ class Worst(TopDelta):
 @pytest.mark.parametrize("query", [BestFirst(PREFERENCE), Worst(low("a") * high("b") * low("c"), delta=2)], ids=repr)
 @given(panes=st.lists(tables(most=8).filter(lambda rows: rows.num_rows > 0), min_size=1, max_size=7), length=st.integers(1, 4))
 def test_the_window_of_a_subclass_is_its_own(query: Query, panes: list[pa.Table], length: int) -> None:
-    expected = [query.window(query.pane(pa.concat_tables(panes[max(0, i - length + 1) : i + 1]))) for i in range(len(panes))]
     windows = Windows(length_us=length, slide_us=1)
-    sliding = sliding_memory(query)
     wanted = np.arange(-length + 1, len(panes) - length + 1)
     kept = [(number, query.pane(rows)) for number, rows in enumerate(panes)]
-    at_once, _ = sliding.slide(sliding.empty(SCHEMA), kept, windows, wanted)
-    for one_by_one, together, right in zip(answers(sliding, panes, length), at_once.tables(), expected, strict=True):
-        assert same(one_by_one, right) and same(together, right)
+    at_once, expected = Sliding(query).slide(kept, windows, wanted), obvious(query, panes, length)
+    each = one_by_one(Incremental(query), panes, length) if query.skyline_inside() else answers(query, panes, length)
+    for alone, together, right in zip(each, at_once.tables(), expected, strict=True):
+        assert same(alone, right) and same(together, right)
 
 
 @st.composite
@@ -109,12 +142,11 @@ def test_many_windows_at_once_are_the_windows_of_all_their_rows(
 ) -> None:
     numbers = np.array([number for number, _ in panes])
     wanted = windows_with_panes(windows, numbers, range(-100, 100))
-    sliding = sliding_memory(query, threads)
-    memory, found, done = sliding.empty(SCHEMA), [], 0
+    sliding, found, done = Sliding(query, threads), [], 0
     for some in np.split(wanted, sorted(cut for cut in cuts if cut < len(wanted))):  # as batches of a stream let them out
         closed = int(np.searchsorted(numbers, pane_bounds(windows, some[-1:])[1][0]))
         new = [(number, query.pane(rows)) for number, rows in panes[done:closed]]
-        out, memory = sliding.slide(memory, new, windows, some)
+        out = sliding.slide(new, windows, some)
         assert out.rows.schema == query.schema(SCHEMA)
         found += out.tables()
         done = closed
@@ -131,7 +163,7 @@ def test_a_row_comes_back_when_its_dominator_has_left() -> None:
     def pane(a: int) -> pa.Table:
         return pa.Table.from_pylist([{"a": a, "b": 0.0, "c": 0, "g": "x", "id": a}], SCHEMA)
 
-    out = answers(Incremental(Skyline(PREFERENCE)), [pane(1), pane(2), SCHEMA.empty_table()], length=2)
+    out = one_by_one(Incremental(Skyline(PREFERENCE)), [pane(1), pane(2), SCHEMA.empty_table()], length=2)
     assert [table["id"].to_pylist() for table in out] == [[1], [1], [2]]
 
 
@@ -149,7 +181,7 @@ def test_the_twin_catches_a_memory_that_forgets_too_much() -> None:
 
     panes = [pane(1), pane(2), SCHEMA.empty_table()]
     query = Skyline(PREFERENCE)
-    guilty, right = answers(Forgetful(query), panes, 2), answers(Recompute(query), panes, 2)
+    guilty, right = one_by_one(Forgetful(query), panes, 2), obvious(query, panes, 2)
     assert not all(same(a, b) for a, b in zip(guilty, right, strict=True))
 
 
@@ -160,9 +192,9 @@ def test_work_that_is_spread_over_tasks_gives_the_same_memory(panes: list[pa.Tab
     memory = sliding.empty(SCHEMA)
     for pane, kept in numbered[:cut]:
         memory = sliding.add(memory, pane, kept)
-    one_by_one = memory
+    in_turn = memory
     for pane, kept in numbered[cut:]:
-        one_by_one = sliding.add(one_by_one, pane, kept)
+        in_turn = sliding.add(in_turn, pane, kept)
     half = memory.num_rows // 2
     slices = [sliding.compare(part, numbered[cut:]) for part in (memory.slice(0, half), memory.slice(half))]
     killed, blocked = sliding.among(numbered[cut:])
@@ -172,7 +204,7 @@ def test_work_that_is_spread_over_tasks_gives_the_same_memory(panes: list[pa.Tab
         np.concatenate([*(dropped for dropped, _ in slices), killed]),
         np.max([blocked, *(blocks for _, blocks in slices)], axis=0),
     )
-    assert same(sliding.at(together, range(incremental.ALIVE)), one_by_one)
+    assert same(sliding.at(together, range(incremental.ALIVE)), in_turn)
 
 
 DAY_S = 86_400
@@ -204,14 +236,14 @@ def test_a_day_by_a_second_merges_far_less_than_all_panes_of_each_window() -> No
     rows = two_days()
     panes = [(pane, KEYED.pane(each)) for pane, each in rows]
     query = Counting(KEYED.measures, KEYED.keys)
-    sliding, Counting.merged = Recompute(query), 0
+    sliding, Counting.merged = Sliding(query), 0
     wanted = np.arange(DAY_S // 2, DAY_S)
-    out, memory = sliding.slide(sliding.empty(SCHEMA), panes, A_DAY_BY_A_SECOND, wanted)
+    out = sliding.slide(panes, A_DAY_BY_A_SECOND, wanted)
     numbers = np.array([pane for pane, _ in rows])
-    obvious = (np.searchsorted(numbers, wanted + DAY_S) - np.searchsorted(numbers, wanted)).sum()
-    assert Counting.merged < obvious / 100
+    every = (np.searchsorted(numbers, wanted + DAY_S) - np.searchsorted(numbers, wanted)).sum()
+    assert Counting.merged < every / 100
     remembered = sum(each.num_rows for pane, each in panes if pane >= DAY_S)
-    assert remembered < memory.num_rows < 1.2 * remembered  # blocks add little to the panes
+    assert remembered < sliding.segments.rows < 1.2 * remembered  # blocks add little to the panes
     assert out.counts.sum() == len(out.rows) == 3 * len(wanted)
     for place in range(0, len(wanted), 9_001):
         answer = out.rows.slice(out.counts[:place].sum(), out.counts[place])

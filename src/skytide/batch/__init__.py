@@ -9,7 +9,9 @@ from skytide.batch.events import (
     Emit,
     Instruction,
     KeysReported,
+    MergePieces,
     PanesReported,
+    PiecesMerged,
     ReadAgain,
     Record,
     Restarted,
@@ -21,10 +23,11 @@ from skytide.batch.events import (
 )
 from skytide.batch.keying import Keying
 from skytide.batch.machine import Machine
+from skytide.batch.merging import PiecesToMerge
 from skytide.batch.pacing import POLL_US, Pace
-from skytide.batch.reports import PanePart, PaneReport, PaneTaskReport, Piece, StepReport, WindowFound, WindowReport
+from skytide.batch.reports import PanePart, PaneReport, PaneTaskReport, Piece, Run, StepReport, WindowFound, WindowReport
 from skytide.batch.rules import BatchRules
-from skytide.batch.spreading import DRIVER_S, OnDriver, OneTask, Slices
+from skytide.batch.spreading import DRIVER_S, OnDriver, OneTask, Parts, Slices
 from skytide.batch.state import OpenPane, Output, State
 
 __all__ = [
@@ -44,6 +47,7 @@ __all__ = [
     "Keying",
     "KeysReported",
     "Machine",
+    "MergePieces",
     "OnDriver",
     "OneTask",
     "OpenPane",
@@ -53,10 +57,14 @@ __all__ = [
     "PaneReport",
     "PaneTaskReport",
     "PanesReported",
+    "Parts",
     "Piece",
+    "PiecesMerged",
+    "PiecesToMerge",
     "ReadAgain",
     "Record",
     "Restarted",
+    "Run",
     "RunKeys",
     "RunPanes",
     "RunWindows",

@@ -3,7 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from skytide.batch.reports import PaneReport, Piece, WindowReport
+from skytide.batch.merging import PiecesToMerge
+from skytide.batch.reports import PaneReport, Piece, Run, WindowReport
 from skytide.batch.spreading import Spreading
 from skytide.batch.state import Output, State
 from skytide.keyed import KeyedState, SlotReport
@@ -28,6 +29,15 @@ class PanesReported:
     """The pane level is done."""
 
     report: PaneReport
+    at_s: float
+
+
+@dataclass(frozen=True)
+class PiecesMerged:
+    """Pieces of open panes have become fewer."""
+
+    pieces: tuple[Piece, ...]
+    """One for each merge of the instruction, in order."""
     at_s: float
 
 
@@ -73,7 +83,7 @@ class Committed:
     at_s: float
 
 
-BatchEvent = BatchStarted | PanesReported | WindowsReported | KeysReported | StreamEnded | Restarted | Committed
+BatchEvent = BatchStarted | PanesReported | PiecesMerged | WindowsReported | KeysReported | StreamEnded | Restarted | Committed
 
 
 @dataclass(frozen=True)
@@ -97,6 +107,16 @@ class ReadAgain:
 
 
 @dataclass(frozen=True)
+class MergePieces:
+    """Merge pieces of panes that stay open, so that there are few."""
+
+    sequence: int
+    merges: tuple[PiecesToMerge, ...]
+    on_driver: bool
+    """Whether that is so little that no job is needed."""
+
+
+@dataclass(frozen=True)
 class RunWindows:
     """Add closed panes to the memory, and answer the windows that ended."""
 
@@ -105,8 +125,15 @@ class RunWindows:
     panes: dict[int, tuple[Piece, ...]]
     tuples: dict[int, int]
     """The tuples of each of these panes."""
-    memory: str | None
+    memory: tuple[Run, ...]
+    replaced: int
+    """How many of the latest runs of the memory the new one contains."""
     spreading: Spreading
+
+    @property
+    def level(self) -> int:
+        """The level of the new run."""
+        return max((run.level + 1 for run in self.memory[len(self.memory) - self.replaced :]), default=0)
 
 
 @dataclass(frozen=True)
@@ -143,4 +170,4 @@ class Commit:
     state: State
 
 
-Instruction = RunPanes | ReadAgain | RunWindows | RunKeys | Record | Emit | Commit
+Instruction = RunPanes | ReadAgain | MergePieces | RunWindows | RunKeys | Record | Emit | Commit

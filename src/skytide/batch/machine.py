@@ -1,7 +1,8 @@
 """A micro-batch as a machine: events in, instructions out. Spark or the simulator carries the instructions out.
 
     BatchStarted  ──► RunPanes, or if an earlier try was recorded: Emit, Commit, ReadAgain if the input has state
-    PanesReported ──► RunWindows (for an operator on keys RunKeys), or nothing ended: Record, Emit, Commit
+    PanesReported ──► MergePieces if open panes have many, then, and after PiecesMerged:
+                      RunWindows (for an operator on keys RunKeys), or nothing ended: Record, Emit, Commit
     WindowsReported, KeysReported ──────────────► Record, Emit, Commit
 
 The output of a batch is recorded before it is emitted. A batch that was cut off after that is repeated from its record, whatever has
@@ -19,7 +20,9 @@ from skytide.batch.events import (
     Emit,
     Instruction,
     KeysReported,
+    MergePieces,
     PanesReported,
+    PiecesMerged,
     ReadAgain,
     Record,
     Restarted,
@@ -27,8 +30,9 @@ from skytide.batch.events import (
     StreamEnded,
     WindowsReported,
 )
-from skytide.batch.open_panes import reached_us, rows_of, windows_ahead, with_parts, within_bounds
-from skytide.batch.reports import PaneReport, WindowReport
+from skytide.batch.merging import pieces_to_merge, runs_to_replace
+from skytide.batch.open_panes import reached_us, rows_of, windows_ahead, with_merged, with_parts, within_bounds
+from skytide.batch.reports import PaneReport, Run, WindowReport
 from skytide.batch.rules import BatchRules
 from skytide.batch.spreading import Spreader
 from skytide.batch.state import OpenPane, Output, State
@@ -70,7 +74,9 @@ class Machine:
         """Begin with the latest state of the query, if it ran before."""
         self.rules = rules
         self.pane_slots = rules.pane_slots
-        self.spreader = Spreader(rules.window_slots, rules.can_spread, rules.spreading_pays_s, rules.driver_pays_s)
+        self.spreader = Spreader(
+            rules.window_slots, rules.can_spread, rules.spreading_pays_s, rules.driver_pays_s, rules.has_groups
+        )
         self.window_plan = ""
         self.key_slots = rules.keying.slots if rules.keying else 0
         self.rebalance_now = False
@@ -93,6 +99,8 @@ class Machine:
                 return self._start(event)
             case PanesReported():
                 return self._decide(event)
+            case PiecesMerged():
+                return self._with_merged(event)
             case WindowsReported():
                 return self._finish(event.report, event.at_s)
             case KeysReported():
@@ -140,6 +148,25 @@ class Machine:
         state = replace(state, pane_slots=self.pane_slots, router={rules.delivery.splitting.name: router.snapshot()})
         self._seen = report, router, measured
         self._batch = replace(self._batch, state=state, report=report)
+        merges = self._merges(state)
+        return [merges] if merges else self._end_windows(event.at_s)
+
+    def _merges(self, state: State) -> MergePieces | None:
+        """Return which pieces to merge of panes that stay open; of those far ahead, copies are found by the files of their pieces."""
+        clock, windows = state.clock, self.rules.windows
+        ended = clock.begun(min(state.open, default=None), windows).ended(windows)
+        closed = _closed(state, windows, ended)
+        staying = (pane for pane in sorted(state.open) if pane not in closed and not clock.is_ahead(pane, windows))
+        merges = tuple(merge for pane in staying for merge in pieces_to_merge(pane, state.open[pane]))
+        on_driver = self.spreader.on_driver(sum(merge.rows for merge in merges))
+        return MergePieces(state.sequence, merges, on_driver) if merges else None
+
+    def _with_merged(self, event: PiecesMerged) -> list[Instruction]:
+        assert self._batch is not None
+        merges = self._merges(self._batch.state)
+        assert merges is not None
+        state = replace(self._batch.state, open=with_merged(self._batch.state.open, merges.merges, event.pieces))
+        self._batch = replace(self._batch, state=state)
         return self._end_windows(event.at_s)
 
     def _flush(self, event: StreamEnded) -> list[Instruction]:
@@ -180,9 +207,24 @@ class Machine:
                 panes={pane: open_pane.pieces for pane, open_pane in closed.items()},
                 tuples={pane: open_pane.tuples for pane, open_pane in closed.items()},
                 memory=state.memory,
+                replaced=self._replaced(state, rows_of(closed)),
                 spreading=spreading,
             )
         ]
+
+    def _replaced(self, state: State, new_rows: int) -> int:
+        """Return how many of the latest runs are written once more: all, if rows of any of them may be dropped, or are in another format."""
+        if self.rules.can_spread or any(run.level < 0 for run in state.memory):
+            return len(state.memory)
+        return runs_to_replace(state.memory, new_rows)
+
+    def _remembered(self, state: State, report: WindowReport) -> tuple[Run, ...]:
+        """Return what is remembered after the window level, without what no later window holds."""
+        assert self._batch is not None
+        replaced = self._replaced(state, rows_of(_closed(state, self.rules.windows, self._batch.span)))
+        runs = state.memory if report.run is None else (*state.memory[: len(state.memory) - replaced], report.run)
+        needed = self.rules.windows.panes_of(self._batch.span.stop).start
+        return tuple(run for run in runs if run.last >= needed)
 
     def _finish(self, report: WindowReport | None, at_s: float) -> list[Instruction]:
         assert self._batch is not None
@@ -191,12 +233,12 @@ class Machine:
             closed = _closed(state, windows, self._batch.span)
             self.spreader.measured(report.busy_s, rows_of(closed), state.memory_rows)
             open_ = {pane: open_pane for pane, open_pane in state.open.items() if pane not in closed}
-            state = replace(state, memory=report.memory, memory_rows=report.memory_rows, open=open_)
+            state = replace(state, memory=self._remembered(state, report), open=open_)
         if self._batch.span:
             late = state.clock.late - state.late_reported
             out = [*state.clock.not_out(ended), *ahead]
             rows = window_rows(windows, out, report.windows if report else (), late, at_s)
-            results = (report.results,) if report else ()
+            results = report.results if report else ()
             state = replace(
                 state,
                 clock=state.clock.emitted(ended, ahead),

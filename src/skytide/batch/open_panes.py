@@ -1,10 +1,11 @@
 """The panes that are still open, as a batch changes them."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import accumulate
 
-from skytide.batch.reports import PaneReport
+from skytide.batch.merging import PiecesToMerge
+from skytide.batch.reports import PaneReport, Piece
 from skytide.batch.state import OpenPane, State
 from skytide.windows import Windows
 
@@ -18,6 +19,15 @@ def with_parts(open_: dict[int, OpenPane], report: PaneReport) -> dict[int, Open
     for part in report.parts:
         before = panes.get(part.pane, OpenPane())
         panes[part.pane] = OpenPane(before.tuples + part.tuples, (*before.pieces, part.piece))
+    return panes
+
+
+def with_merged(open_: dict[int, OpenPane], merges: Sequence[PiecesToMerge], merged: Sequence[Piece]) -> dict[int, OpenPane]:
+    """Return the open panes with merged pieces in place of those they were made of."""
+    panes = dict(open_)
+    for merge, piece in zip(merges, merged, strict=True):
+        before, gone = panes[merge.pane], set(merge.pieces)
+        panes[merge.pane] = replace(before, pieces=(*(one for one in before.pieces if one not in gone), piece))
     return panes
 
 

@@ -1,7 +1,7 @@
 """What tasks of the two levels report to the driver. Reports travel as texts, one per task."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,6 +18,21 @@ class Piece:
     at: int
     batches: int
     rows: int
+    tier: int = 0
+    """How often it was merged from others: 0 if a task of the pane level wrote it."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """What is remembered of consecutive panes that are closed: files that never change, one for each slot that wrote them."""
+
+    first: int
+    last: int
+    """The panes, from the first to the last."""
+    level: int
+    """How often it was put together from others; -1 if an earlier version wrote it, whose files are written anew once."""
+    files: tuple[str, ...] = ()
+    rows: int = 0
 
 
 @dataclass(frozen=True)
@@ -147,23 +162,58 @@ class WindowFound:
 
 @dataclass(frozen=True)
 class WindowReport:
-    """What the window level did: the windows with tuples, the file with the results of all, and the memory after them."""
+    """What the window level did, or a slot of it: the windows with tuples, the names of their results, and what is remembered now."""
 
     windows: tuple[WindowFound, ...]
-    results: str
-    memory: str
-    memory_rows: int
+    results: tuple[str, ...]
+    run: Run | None
+    """The run that was written, if anything is to be remembered."""
     busy_s: float
+
+    @staticmethod
+    def together(reports: "Sequence[WindowReport]") -> "WindowReport":
+        """Return the report of all slots: each has a part of the rows of every window."""
+        first, *others = reports
+        if not others:
+            return first
+        windows = [
+            WindowFound(found[0].window, found[0].tuples, sum(slot.kept for slot in found))
+            for found in zip(*(report.windows for report in reports), strict=True)
+        ]
+        runs = [report.run for report in reports if report.run is not None]
+        run = runs and Run(
+            min(run.first for run in runs),
+            max(run.last for run in runs),
+            runs[0].level,
+            tuple(file for run in runs for file in run.files),
+            sum(run.rows for run in runs),
+        )
+        results = tuple(name for report in reports for name in report.results)
+        return WindowReport(tuple(windows), results, run or None, sum(report.busy_s for report in reports))
 
     def to_text(self) -> str:
         """Return the report as it travels."""
-        return json.dumps({**vars(self), "windows": [list(vars(window).values()) for window in self.windows]})
+        windows = [list(vars(window).values()) for window in self.windows]
+        return json.dumps({**vars(self), "windows": windows, "run": self.run and list(vars(self.run).values())})
 
     @staticmethod
     def from_text(text: str) -> "WindowReport":
         """Return the report that a text holds."""
         fields = json.loads(text)
-        return WindowReport(**{**fields, "windows": tuple(WindowFound(*window) for window in fields["windows"])})
+        return WindowReport(
+            tuple(WindowFound(*window) for window in fields["windows"]),
+            tuple(fields["results"]),
+            run_from_json(fields["run"]),
+            fields["busy_s"],
+        )
+
+
+def run_from_json(values: list[Any] | None) -> Run | None:
+    """Return the run for its values in order."""
+    if values is None:
+        return None
+    first, last, level, files, rows = values
+    return Run(first, last, level, tuple(files), rows)
 
 
 @dataclass(frozen=True)

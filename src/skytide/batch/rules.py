@@ -22,7 +22,9 @@ class BatchRules:
     pane_slots: int = 2
     window_slots: int = 1
     can_spread: bool = False
-    """Whether the window level of the query can be divided into several tasks."""
+    """Whether rows of the memory are compared in pairs, as for a skyline: slices of it can be compared in several tasks."""
+    has_groups: bool = False
+    """Whether rows of different groups are independent of each other: the window level is one task per slot then, over its parts."""
     spreading_pays_s: float = WORTH_S
     driver_pays_s: float = DRIVER_S
     """Up to this much work of the window level is done on the driver."""

@@ -1,5 +1,6 @@
 """Where the work of the window level is done: on the driver while it is little, in one task, or in several."""
 
+import math
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -7,6 +8,10 @@ WORTH_S = 0.4  # of work: below that, more jobs cost more than a second core sav
 SLICES_PER_SLOT = 2  # so that a slot which is done early has something to pull
 FIRST_PAIR_S, FIRST_ROW_S = 1e-9, 1e-6  # until it has been measured
 LEARNED = 1 / 4  # the weight of the latest measurement
+PARTS = 256
+"""Into so many parts the state of a query with groups is divided, by a hash: as many slots can work on it."""
+SLOT_S = 0.2  # of work: with less for each slot, tasks cost more than they save
+DRIVER_ROWS = 100_000  # the most that the driver of a cluster holds: some 10 MB
 DRIVER_S = 0.25  # of work: up to that, a job costs more than it takes off the driver; without a cluster, it takes nothing off
 
 
@@ -35,24 +40,43 @@ class Slices:
     reason: str
 
 
-Spreading = OnDriver | OneTask | Slices
+@dataclass(frozen=True)
+class Parts:
+    """Each slot does all work of its parts of the state: groups of rows that are independent of those of other parts."""
+
+    cuts: tuple[tuple[int, int], ...]
+    """The parts of each slot, from the first to before the last."""
+    reason: str
+
+
+Spreading = OnDriver | OneTask | Slices | Parts
 
 
 class Spreader:
     """Decides batch by batch, by what a pair of rows, or a single row, has cost so far."""
 
-    def __init__(self, slots: int, can_spread: bool, worth_s: float = WORTH_S, driver_s: float = DRIVER_S) -> None:
+    def __init__(
+        self, slots: int, can_spread: bool, worth_s: float = WORTH_S, driver_s: float = DRIVER_S, has_groups: bool = False
+    ) -> None:
         """Begin with an estimate of the cost."""
         self.slots = slots
-        self._can_spread, self._worth_s, self._driver_s = can_spread, worth_s, driver_s
+        self._can_spread, self._worth_s, self._driver_s, self._has_groups = can_spread, worth_s, driver_s, has_groups
         self._unit_s = FIRST_PAIR_S if can_spread else FIRST_ROW_S
 
     def decide(self, new_rows: int, memory_rows: int) -> Spreading:
         """Return how to add new rows to a memory."""
         expected_s = self._units(new_rows, memory_rows) * self._unit_s
-        if expected_s <= self._driver_s:
+        slots = min(self.slots, PARTS, math.ceil(expected_s / SLOT_S) if self._worth_s else PARTS)
+        if self._has_groups and slots > 1 and expected_s >= self._worth_s:
+            cuts = pairwise(PARTS * at // slots for at in range(slots + 1))
+            return Parts(tuple(cuts), f"{slots} slots, each with its parts of the groups: {expected_s:.2f} s of work")
+        if expected_s <= self._driver_s and self.on_driver(new_rows + memory_rows):
             return OnDriver(self.slots, f"on the driver: {expected_s:.2f} s of work")
         if not self._can_spread:
+            if self._has_groups and expected_s < self._worth_s:
+                return OneTask(f"one task: {expected_s:.2f} s of work, and spreading pays from {self._worth_s:.2f} s on")
+            if self._has_groups:
+                return OneTask("one task: there is one slot")
             return OneTask("one task: this query is answered from its panes as a whole")
         if self.slots == 1:
             return OneTask("one task: there is one slot")
@@ -65,6 +89,10 @@ class Spreader:
             cuts=tuple((first, last) for first, last in cuts if first < last),
             reason=f"spread over {self.slots} slots: {expected_s:.2f} s of work",
         )
+
+    def on_driver(self, rows: int) -> bool:
+        """Return whether the driver may hold so many rows: where there is no cluster, any number."""
+        return self._driver_s == math.inf or (self._driver_s >= 0 and rows <= DRIVER_ROWS)
 
     def measured(self, busy_s: float, new_rows: int, memory_rows: int) -> None:
         """Learn from what the work really cost."""

@@ -3,10 +3,13 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from skytide.batch.reports import Piece
+from skytide.batch.reports import Piece, Run, run_from_json
 from skytide.keyed import KeyedState
 from skytide.lateness import StreamClock
 from skytide.records import WindowRow
+
+FAR = 2**62
+"""Beyond all panes."""
 
 
 @dataclass(frozen=True)
@@ -56,9 +59,8 @@ class State:
     open: dict[int, OpenPane] = field(default_factory=dict)
     suspects: tuple[str, ...] = ()
     """Files with copies of tuples ahead of the stream, of which it may get too many."""
-    memory: str | None = None
-    """The file with what is remembered of closed panes."""
-    memory_rows: int = 0
+    memory: tuple[Run, ...] = ()
+    """What is remembered of closed panes, oldest first."""
     keyed: KeyedState | None = None
     """What is remembered of keys, for an operator on keys."""
     invalid: int = 0
@@ -71,11 +73,16 @@ class State:
     identity: dict[str, str] = field(default_factory=dict)
     """The query that this is the state of."""
 
+    @property
+    def memory_rows(self) -> int:
+        """How many rows are remembered of closed panes."""
+        return sum(run.rows for run in self.memory)
+
     def files(self) -> set[str]:
         """Return the names of all files that a later batch may read."""
         panes = {piece.file for pane in self.open.values() for piece in pane.pieces}
         keyed = self.keyed.files() if self.keyed else set()
-        return panes | set(self.suspects) | keyed | ({self.memory} if self.memory else set())
+        return panes | set(self.suspects) | keyed | {file for run in self.memory for file in run.files}
 
     def output_files(self) -> set[str]:
         """Return the names of all files that a sink may still need."""
@@ -86,18 +93,22 @@ class State:
         files = sorted({piece.file for pane in self.open.values() for piece in pane.pieces})
         numbers = {name: number for number, name in enumerate(files)}
         open_ = {
-            pane: [open_pane.tuples, [[numbers[piece.file], piece.at, piece.batches, piece.rows] for piece in open_pane.pieces]]
+            pane: [open_pane.tuples, [_packed(piece, numbers[piece.file]) for piece in open_pane.pieces]]
             for pane, open_pane in self.open.items()
         }
         output = {**vars(self.output), "rows": [list(vars(row).values()) for row in self.output.rows]}
         keyed = self.keyed and self.keyed.to_json()
-        return {**vars(self), "clock": self.clock.to_json(), "files": files, "open": open_, "keyed": keyed, "output": output}
+        memory = [list(vars(run).values()) for run in self.memory]
+        written = {"clock": self.clock.to_json(), "files": files, "open": open_, "memory": memory, "keyed": keyed, "output": output}
+        return {**vars(self), **written}
 
     @staticmethod
     def from_json(values: dict[str, Any]) -> "State":
         """Return the state from what `to_json` returned."""
         fields = dict(values)
         files = fields.pop("files")
+        rows = fields.pop("memory_rows", 0)
+        fields["memory"] = _memory(fields["memory"], rows)
         fields["clock"] = StreamClock.from_json(fields["clock"])
         fields["suspects"] = tuple(fields["suspects"])
         fields["open"] = {
@@ -106,7 +117,19 @@ class State:
         }
         fields["keyed"] = fields["keyed"] and KeyedState.from_json(fields["keyed"])
         output: dict[str, Any] = fields["output"]
-        rows = tuple(WindowRow(*row) for row in output["rows"])
+        window_rows = tuple(WindowRow(*row) for row in output["rows"])
         lists = {name: tuple(value) for name, value in output.items() if isinstance(value, list)}
-        fields["output"] = Output(**{**output, **lists, "rows": rows})
+        fields["output"] = Output(**{**output, **lists, "rows": window_rows})
         return State(**fields)
+
+
+def _packed(piece: Piece, file: int) -> list[int]:
+    values = [file, piece.at, piece.batches, piece.rows]
+    return [*values, piece.tier] if piece.tier else values
+
+
+def _memory(values: Any, rows: int) -> tuple[Run, ...]:
+    """Return the runs of a manifest; up to format 4 it names one file, with panes of any number."""
+    if values is None or isinstance(values, str):
+        return (Run(-FAR, FAR, -1, (values,), rows),) if values else ()
+    return tuple(run for run in map(run_from_json, values) if run is not None)

@@ -1,10 +1,13 @@
 """Preferences and queries: what a query keeps of a pane, and how it answers a window."""
 
 from skytide.queries.aggregate import Aggregate
+from skytide.queries.blocks import Blocks
 from skytide.queries.columns import Nulls
 from skytide.queries.dominant import KDominant, TopDelta
 from skytide.queries.identity import Identity
+from skytide.queries.incremental import Incremental
 from skytide.queries.measure import Measure, collect
+from skytide.queries.memory import Answers, Panes
 from skytide.queries.mergeable import Mergeable
 from skytide.queries.over import Over
 from skytide.queries.parse import parse_preferences
@@ -14,13 +17,14 @@ from skytide.queries.query import Query
 from skytide.queries.queryable import QUERIES, Queryable
 from skytide.queries.sketches import Distinct, Quantile
 from skytide.queries.skyline import Levels, Skyband, Skyline
-from skytide.queries.sliding import Incremental, Recompute, Sliding, sliding_memory
 from skytide.queries.top_k import TopK
 
 __all__ = [
     "PREFERENCES",
     "QUERIES",
     "Aggregate",
+    "Answers",
+    "Blocks",
     "Distinct",
     "Expression",
     "Identity",
@@ -31,15 +35,14 @@ __all__ = [
     "Mergeable",
     "Nulls",
     "Over",
+    "Panes",
     "Preference",
     "PreferenceQuery",
     "Quantile",
     "Query",
     "Queryable",
-    "Recompute",
     "Skyband",
     "Skyline",
-    "Sliding",
     "TopDelta",
     "TopK",
     "collect",
@@ -48,5 +51,4 @@ __all__ = [
     "high",
     "low",
     "parse_preferences",
-    "sliding_memory",
 ]

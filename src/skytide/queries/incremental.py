@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from skytide.kernels import NO_TURN, Indices, Points, first_dominators
 from skytide.queries.columns import group_numbers, matrix
-from skytide.queries.memory import PANE, Answers, Panes, Sliding, constant
+from skytide.queries.memory import PANE, Answers, Panes, constant
 from skytide.queries.preferences import chains_of
 from skytide.queries.query import Query, stands_for_window
 from skytide.queries.skyline import Skyline
@@ -28,13 +28,12 @@ ROWS_AT_ONCE = 1024  # small panes are added together up to this number of rows
 ROWS_PER_THREAD = 4096  # of the memory: for fewer, another thread costs more than it saves
 
 
-class Incremental(Sliding):
-    """Remembers the rows that can still be in an answer, each with the youngest pane that blocks it."""
+class Incremental:
+    """A memory of closed panes as one Arrow table, to which panes are added in order: the rows that can still be in an answer, each with the youngest pane that blocks it."""
 
     def __init__(self, query: Query, threads: int = 1) -> None:
         """Create the memory of a query that contains a skyline; slices of it are compared with new panes by up to so many threads."""
-        super().__init__(query)
-        self.threads = threads
+        self.query, self.threads = query, threads
         inside = query.skyline_inside()
         assert inside is not None
         self.skyline: Skyline = inside
@@ -71,6 +70,10 @@ class Incremental(Sliding):
             memory = _alive(both)
         answers = self.answers(pa.concat_tables([*gone, memory.append_column(KILLED, constant(ALIVE, memory))]), windows, wanted)
         return answers, self.forget(memory, int(start[-1])) if len(wanted) else memory
+
+    def forget(self, memory: pa.Table, first: int) -> pa.Table:
+        """Return the memory without panes before `first`."""
+        return memory.filter(pa.array(memory[PANE].to_numpy() >= first))
 
     def compare(self, memory: pa.Table, panes: Panes) -> tuple[Indices, Indices]:
         """Compare a slice of the memory with new panes; return which pane drops each of its rows, and which blocks each new row.

@@ -1,7 +1,7 @@
 """The jobs of a batch, run in this process instead of by Spark."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -45,6 +45,10 @@ class InProcess:
     def window_task(self, work: Callable[[], WindowReport | StepReport]) -> str:
         """Run a task of the window level, and return its report."""
         return work().to_text()
+
+    def window_tasks(self, cuts: Sequence[tuple[int, int]], work: Callable[[tuple[int, int]], str]) -> list[str]:
+        """Run tasks of the window level, one after the other, and return their reports."""
+        return [work(cut) for cut in cuts]
 
     def keys(self, task: KeyTask) -> tuple[SlotReport, ...]:
         """Run the level of keys, one slot after the other, and return their reports."""

@@ -78,11 +78,12 @@ class KeyLevel:
 
     def run(self, work: RunKeys) -> tuple[SlotReport, ...]:
         """Return the reports of the slots, one task each, for the tuples that are let in."""
-        table, hashes = work.keyed.table, self._let_in(work.pieces)
+        table, hashes = work.keyed.table, self.let_in(work.pieces)
         slots = table.slots_of(hashes)
         return tuple(self._report(slot, table, hashes[slots == slot]) for slot in range(table.count))
 
-    def _let_in(self, pieces: Sequence[Piece]) -> Hashes:
+    def let_in(self, pieces: Sequence[Piece]) -> Hashes:
+        """Return the keys of the tuples of some pieces, one after the other."""
         return np.concatenate([np.empty(0, np.uint64), *(self._waiting[piece.file][piece.at] for piece in pieces)])
 
     def forget(self, files: set[str]) -> None:

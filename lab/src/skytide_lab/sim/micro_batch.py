@@ -18,13 +18,18 @@ from skytide.batch import (
     Keying,
     KeysReported,
     Machine,
+    MergePieces,
     PanePart,
     PaneReport,
     PanesReported,
     PaneTaskReport,
+    Parts,
     Piece,
+    PiecesMerged,
+    PiecesToMerge,
     ReadAgain,
     Record,
+    Run,
     RunKeys,
     RunPanes,
     RunWindows,
@@ -33,6 +38,7 @@ from skytide.batch import (
     WindowReport,
     WindowsReported,
 )
+from skytide.batch.state import FAR
 from skytide.errors import InvalidInput
 from skytide.lateness import FixedSlack, observe
 from skytide.routing import Splitting
@@ -117,9 +123,15 @@ class BatchPlant:
                 report = self._panes(instruction)
                 self.now_s += _makespan([task.busy_s for task in report.tasks], self._cores, self._costs.driver_task_s)
                 return [PanesReported(report, self.now_s)]
-            case RunWindows():
+            case MergePieces(sequence, merges):
+                rows = sum(merge.rows for merge in merges)
+                self.now_s += rows * self._costs.window_tuple_s
+                merged = [self._merged(merge, f"{sequence}-merged-{number}") for number, merge in enumerate(merges)]
+                return [PiecesMerged(tuple(merged), self.now_s)]
+            case RunWindows(spreading=spreading):
                 windows = self._windows(instruction)
-                self.now_s += windows.busy_s
+                slots = len(spreading.cuts) if isinstance(spreading, Parts) else 1
+                self.now_s += windows.busy_s / min(slots, self._cores)
                 return [WindowsReported(windows, self.now_s)]
             case ReadAgain():
                 return []  # nothing is cut off here
@@ -171,7 +183,12 @@ class BatchPlant:
         tuples = sum(work.tuples.values())
         ended = tuple(WindowFound(window, 1, 1) for window in work.ended)
         busy_s = len(work.ended) * self._costs.window_s + tuples * self._costs.window_tuple_s
-        return WindowReport(ended, "results", "memory", 1, busy_s)
+        return WindowReport(ended, ("results",), Run(-FAR, FAR, 0, ("memory",), 1), busy_s)
+
+    def _merged(self, merge: PiecesToMerge, file: str) -> Piece:
+        if self._level:
+            self._level.keep(file, [self._level.let_in(merge.pieces)])
+        return Piece(file, 0, 1, merge.rows, 1 + max(piece.tier for piece in merge.pieces))
 
 
 def run_batches(

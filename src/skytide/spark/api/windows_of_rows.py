@@ -12,13 +12,12 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import DataFrame
 
-from skytide.queries import Query, sliding_memory
-from skytide.queries.sliding import Panes
+from skytide.queries import Panes, Query
 from skytide.spark.arrow import arrow_schema, bounded, map_in_arrow, plainly_named, spark_schema
 from skytide.spark.engine.panes import by_pane
 from skytide.spark.engine.spec import result_columns
 from skytide.spark.engine.tasks import Reducer
-from skytide.spark.engine.windows import WINDOWS_AT_ONCE, slide_over, with_bounds
+from skytide.spark.engine.windows import WINDOWS_AT_ONCE, answers_of, with_bounds
 from skytide.windows import Windows, stretches, windows_with_panes
 
 PANE = "__skytide_pane"
@@ -91,8 +90,8 @@ class StretchTask:
         panes = self._panes(kept)
         numbers = np.array([pane for pane, _ in panes], dtype=np.int64)
         wanted = windows_with_panes(self.windows, numbers, range(first, first + self.stretch))
-        sliding, time_type = sliding_memory(self.query), self.columns.field(self.time).type
-        for some, answers, _ in slide_over(sliding, sliding.empty(self.columns), panes, self.windows, wanted):
+        time_type = self.columns.field(self.time).type
+        for some, answers in answers_of(self.query, self.columns, panes, self.windows, wanted):
             yield from with_bounds(answers, self.windows, some, time_type).to_batches()
 
     def _panes(self, kept: pa.Table) -> Panes:

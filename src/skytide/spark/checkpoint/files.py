@@ -90,6 +90,11 @@ class Files:
         """Return all of an Arrow file that stays open: from a local disk nothing is copied."""
         return pa.ipc.open_file(self._system.map(self._path(name))).read_all()
 
+    def open_batches(self, name: str) -> tuple[pa.ipc.RecordBatchFileReader, int]:
+        """Return an Arrow file that stays open, and how many bytes of memory it takes: none if it is on a disk, as it is read in place."""
+        file = self._system.map(self._path(name))
+        return pa.ipc.open_file(file), 0 if self.is_local else int(file.size())
+
     def map_batches(self, name: str, numbers: Iterable[int]) -> list[pa.RecordBatch]:
         """Return some record batches of an Arrow file, by their numbers, in the same way."""
         reader = pa.ipc.open_file(self._system.map(self._path(name)))

@@ -4,8 +4,8 @@ import hashlib
 import json
 from typing import Any, NamedTuple
 
-FORMAT = 4
-READABLE = (3, FORMAT)
+FORMAT = 5
+READABLE = (3, 4, FORMAT)
 """What a version reads; its manifests get a new number if earlier versions would misread them."""
 
 
@@ -46,7 +46,7 @@ def unpacked(data: bytes) -> Manifest:
         raise Damaged(f"not a manifest: {error}") from None
     if format_number not in READABLE:
         newer = "a newer" if format_number > FORMAT else "an older"
-        readable = " and ".join(map(str, READABLE))
+        readable = f"{READABLE[0]} to {FORMAT}"
         raise OtherFormat(f"written by {newer} skytide, in format {format_number}, while this one reads only {readable}")
     if not body.endswith("\n") or header.get("checksum") != _checksum(body[:-1]):
         raise Damaged("its checksum does not match: it was cut off or changed")

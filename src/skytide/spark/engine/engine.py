@@ -19,8 +19,10 @@ from skytide.batch import (
     Instruction,
     KeysReported,
     Machine,
+    MergePieces,
     Output,
     PanesReported,
+    PiecesMerged,
     ReadAgain,
     Record,
     Restarted,
@@ -39,8 +41,8 @@ from skytide.spark.engine.jobs import Jobs
 from skytide.spark.engine.keys import KeyTask
 from skytide.spark.engine.panes import PaneTask
 from skytide.spark.engine.spec import QuerySpec
-from skytide.spark.engine.spread import run_windows
-from skytide.spark.engine.windows import WindowTask
+from skytide.spark.engine.spread import merge_pieces, run_windows
+from skytide.spark.engine.windows import MergeTask, WindowTask
 from skytide.spark.sinks.base import CheckpointIdentity
 from skytide.spark.sinks.roles import Sinks
 
@@ -156,6 +158,10 @@ class Engine:
                 with self._timed(Step.PANE_LEVEL):
                     jobs.read(batch)
                 return []
+            case MergePieces():
+                with self._timed(Step.WINDOW_LEVEL):
+                    pieces = merge_pieces(jobs, MergeTask(spec, files, instruction))
+                return [PiecesMerged(pieces, self._clock())]
             case RunWindows():
                 with self._timed(Step.WINDOW_LEVEL):
                     done = run_windows(jobs, WindowTask(spec, files, instruction, self.sinks.results.in_tasks))

@@ -1,7 +1,7 @@
 """The jobs of a batch, run by Spark."""
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -36,6 +36,9 @@ class Jobs(Protocol):
 
     def window_task(self, work: Callable[[], WindowReport | StepReport]) -> str:
         """Run a task of the window level, and return its report as a text; several threads may do that at once."""
+
+    def window_tasks(self, cuts: Sequence[tuple[int, int]], work: Callable[[tuple[int, int]], str]) -> list[str]:
+        """Run tasks of the window level side by side, one for each cut of the work, and return their reports."""
 
     def keys(self, task: KeyTask) -> tuple[SlotReport, ...]:
         """Run the level of keys, one task per slot, and return their reports."""
@@ -99,6 +102,14 @@ class SparkJobs:
         """Run a job of one task, and return its report."""
         reports = one_task(self._spark, lambda: in_task(work), spark_schema(StructType([]), REPORT)).toArrow()
         return str(reports["report"][0].as_py())
+
+    def window_tasks(self, cuts: Sequence[tuple[int, int]], work: Callable[[tuple[int, int]], str]) -> list[str]:
+        """Run a job with one task for each cut, which prefers the executor where it ran before, and return the reports."""
+
+        def run(slot: int) -> Iterator[pa.RecordBatch]:
+            yield pa.RecordBatch.from_arrays([pa.array([work(cuts[slot])])], schema=REPORT)
+
+        return self.slot_tasks(len(cuts), run)
 
     def keys(self, task: KeyTask) -> tuple[SlotReport, ...]:
         """Run a job with one task per slot, and return their reports."""

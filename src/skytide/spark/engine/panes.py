@@ -17,6 +17,7 @@ from skytide.routing import Frequencies, FrequencyAware, KeyCounter, Keys, Route
 from skytide.spark.checkpoint import Files
 from skytide.spark.checkpoint.files import fresh_name
 from skytide.spark.engine.chunk_memory import memory
+from skytide.spark.engine.parts import in_parts
 from skytide.spark.engine.spec import QuerySpec
 from skytide.spark.engine.tasks import Reducer, gathered
 from skytide.windows import Windows
@@ -198,10 +199,11 @@ class _Work:
 
     def _write_panes(self, file: str) -> list[PanePart]:
         """Write what is kept of all panes to one file, and return where each lies."""
+        panes = sorted(self._panes.items())
+        tables = in_parts([reducer.kept() for _, reducer in panes], self._task.spec.parted_by)
         parts: list[PanePart] = []
         batches: list[pa.RecordBatch] = []
-        for pane, reducer in sorted(self._panes.items()):
-            kept = reducer.kept()
+        for (pane, reducer), kept in zip(panes, tables, strict=True):
             mine = kept.combine_chunks().to_batches()
             parts.append(PanePart(pane, reducer.tuples, Piece(file, len(batches), len(mine), kept.num_rows)))
             batches += mine

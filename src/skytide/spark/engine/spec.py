@@ -45,6 +45,14 @@ class QuerySpec:
         """The query as it was written."""
         return self.identity or self.query.identity()
 
+    @cached_property
+    def parted_by(self) -> tuple[str, ...]:
+        """The columns by which the state is divided into parts: rows that differ there are independent of each other."""
+        groups = () if self.step else self.query.groups()
+        kept = self.query.kept_schema(self.columns) if groups else pa.schema([])
+        plain = all(name in kept.names and not pa.types.is_nested(kept.field(name).type) for name in groups)
+        return groups if plain else ()
+
     @property
     def time_type(self) -> pa.DataType:
         """The type of the tuples' times, which the bounds of windows have, too."""
@@ -85,7 +93,7 @@ class QuerySpec:
         windows = of_time.windows if isinstance(of_time, TimeWindows) else None
         keying = Keying(key_slots, windows=windows, seed=seed) if self.step else None
         return BatchRules(
-            **{"can_spread": self.query.skyline_inside() is not None, "keying": keying, **more},
+            **{"can_spread": self.query.skyline_inside() is not None, "has_groups": bool(self.parted_by), "keying": keying, **more},
             windows=self.windows,
             slack=self.slack,
         )

@@ -1,26 +1,35 @@
-"""The window level: the task that adds closed panes to the memory and answers the windows that ended."""
+"""The window level: tasks that add closed panes to the memory and answer the windows that ended."""
 
+import json
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from skytide.batch import Piece, RunWindows, StepReport, WindowFound, WindowReport
+from skytide.batch import MergePieces, Piece, Run, RunWindows, StepReport, WindowFound, WindowReport
+from skytide.batch.spreading import PARTS
+from skytide.batch.state import FAR
 from skytide.kernels import Indices
-from skytide.queries import sliding_memory
-from skytide.queries.sliding import ALIVE, Answers, Incremental, Panes, Sliding
+from skytide.queries import Answers, Blocks, Incremental, Panes, Query
+from skytide.queries.blocks import InMemory, Segment
+from skytide.queries.incremental import ALIVE
+from skytide.queries.memory import PANE
 from skytide.spark.checkpoint import Files
 from skytide.spark.checkpoint.files import fresh_name
 from skytide.spark.engine.panes import REPORT
+from skytide.spark.engine.parts import ALL_PARTS, Cut, Remembered, cut_out, in_parts, opened, write_segments
 from skytide.spark.engine.spec import BOUNDS, QuerySpec, result_columns
 from skytide.spark.sinks.base import Stages, stage_rows
 from skytide.windows import Windows, pane_bounds, tuples_per_window, windows_with_panes
 
 COUNTS = b"skytide.tuples"
 """The metadata in which a memory notes how many tuples its panes had."""
+ROWS_AT_ONCE = 2**21  # of the state: with more, a task works on some of its parts at a time
 WINDOWS_AT_ONCE = 1024  # answered together: enough to spread the cost of a call, few enough to hold their rows
 
 
@@ -45,6 +54,10 @@ class Memory:
         stays = self.panes >= first
         return replace(self, panes=self.panes[stays], tuples=self.tuples[stays])
 
+    def in_parts(self, groups: tuple[str, ...]) -> "Memory":
+        """Return the memory with its rows sorted by part, if there are many."""
+        return replace(self, rows=in_parts([self.rows], groups)[0])
+
     def to_table(self) -> pa.Table:
         """Return the memory as one table."""
         return self.rows.replace_schema_metadata({COUNTS: np.stack([self.panes, self.tuples]).tobytes()})
@@ -61,7 +74,8 @@ class Memory:
 class WindowTask:
     """What the tasks of the window level need to know, and what they do.
 
-    One task does everything, unless the work is worth spreading: then the parts of panes are merged first, each pane on its own; then
+    If rows of different groups are independent, each slot does everything for its parts of them. Otherwise one task does everything,
+    unless rows are compared in pairs, and that is worth spreading: then the pieces of panes are merged first, each pane on its own; then
     slices of the memory are compared with the new panes, each slice on its own; and the last task puts their findings together.
     """
 
@@ -71,22 +85,80 @@ class WindowTask:
     sink: Stages
     """Where results are staged."""
 
-    def run(self, threads: int = 1) -> WindowReport:
-        """Do everything: add panes, answer windows in order, and return a report with the files of this attempt."""
+    def run(self, threads: int = 1, cut: Cut = ALL_PARTS) -> WindowReport:
+        """Do everything for some parts of the groups: add panes, answer windows in order, and return a report with the files of this attempt."""
         began = time.perf_counter()
-        sliding = sliding_memory(self.spec.query, threads)
-        memory = self._memory(sliding).with_panes(self.instruction.tuples)
+        work = self._with_candidates if self.spec.query.skyline_inside() is not None else self._with_blocks
+        report = work(threads, cut)
+        return replace(report, busy_s=time.perf_counter() - began)
+
+    def run_parts(self, cut: Cut) -> str:
+        """Do everything for some parts in a task, and return the report as a text."""
+        return self.run(cut=cut).to_text()
+
+    def _with_blocks(self, threads: int, cut: Cut) -> WindowReport:
+        """Answer windows from panes and blocks of them, which never change; with many rows, some parts at a time."""
+        work, windows, groups = self.instruction, self.spec.windows, self.spec.parted_by
+        old = [name for run in work.memory if run.level < 0 for name in run.files]
+        runs = [run for run in work.memory if run.level >= 0]
+        opened.keep_only(self.files.uri, {name for run in runs for name in run.files})
+        earlier = {pane: found for name in old for pane, found in panes_of_memory(self.files.read_table(name)).items()}
+        tuples = {pane: count for pane, (_, count) in earlier.items()} | work.tuples
+        panes, counts = Remembered(self.files, runs, cut, groups).counts
+        panes, counts = np.append(panes, sorted(tuples)), np.append(counts, [tuples[pane] for pane in sorted(tuples)])
+        wanted = windows_with_panes(windows, panes, work.ended)
+        needed, closed = windows.panes_of(work.ended.stop).start, windows.panes_of(work.ended[-1]).stop
+
+        blocks, segments = Blocks(self.spec.query, self.spec.columns), []
+        kept, results = np.zeros(len(wanted), np.int64), []
+        for some in self._cuts(cut):
+            remembered = Remembered(self.files, runs, some, groups)
+            new = [(pane, cut_out(found, some, groups)) for pane, (found, _) in earlier.items()] + self._panes(threads, some)
+            answers, made = blocks.slide(remembered, new, windows, wanted, closed)
+            rows, done = [], 0
+            for answer in answers:
+                alike = wanted[done : done + len(answer.counts)]
+                rows.append(with_bounds(answer, windows, alike, self.spec.time_type))
+                kept[done : done + len(alike)] += answer.counts
+                done += len(alike)
+            results += self._staged(rows, some)
+            replaced = remembered.latest(min(work.replaced, len(runs)), needed)
+            tuples |= {place.number: count for place, count in replaced if place.level == 0}
+            segments += [Segment(place, blocks.together(remembered.kept(place) or [])) for place, _ in replaced]
+            segments += [segment for segment in made if segment.place.panes.stop > needed]
+        if cut[0]:  # the first slot notes all panes, the others only those of which they have rows
+            segments = [segment for segment in segments if segment.kept.num_rows]
+        run = None
+        if segments:
+            name = fresh_name("memory", work.sequence)
+            run = replace(write_segments(self.files, name, segments, tuples, groups), level=work.level)
+        per_window = tuples_per_window(windows, panes, counts, wanted)
+        found = [WindowFound(*row) for row in zip(wanted.tolist(), per_window.tolist(), kept.tolist(), strict=True)]
+        return WindowReport(tuple(found), tuple(results), run, 0.0)
+
+    def _cuts(self, cut: Cut) -> list[Cut]:
+        """Return parts to work on at a time, so that what is held of them has a bound."""
+        first, last = cut
+        rows = sum(piece.rows for pieces in self.instruction.panes.values() for piece in pieces)
+        rows = (rows + sum(run.rows for run in self.instruction.memory)) * (last - first) // PARTS
+        count = min(max(1, rows // ROWS_AT_ONCE), last - first) if self.spec.parted_by else 1
+        return list(pairwise(first + (last - first) * at // count for at in range(count + 1)))
+
+    def _with_candidates(self, threads: int, cut: Cut) -> WindowReport:
+        """Answer windows from the rows that can still be in an answer, some windows at a time."""
+        sliding = Incremental(self.spec.query, threads)
+        memory = self._memory(sliding, cut).with_panes(self.instruction.tuples)
         wanted = windows_with_panes(self.spec.windows, memory.panes, self.instruction.ended)
         rows, bounded = memory.rows, []
-        for some, answers, after in slide_over(sliding, memory.rows, self._panes(threads), self.spec.windows, wanted):
+        for some, answers, after in slide_over(sliding, memory.rows, self._panes(threads, cut), self.spec.windows, wanted):
             bounded.append((answers.counts, with_bounds(answers, self.spec.windows, some, self.spec.time_type)))
             rows = after
         rows = sliding.forget(rows, self.spec.windows.panes_of(self.instruction.ended.stop).start)
-        return self._written(wanted, bounded, replace(memory, rows=rows), began)
+        return self._written(wanted, bounded, replace(memory, rows=rows), cut)
 
     def merge(self, pane: int) -> StepReport:
-        """Merge the parts of a pane, and return a report."""
-        began, kept = time.perf_counter(), self._kept(pane)
+        """Merge the pieces of a pane, and return a report."""
+        began, kept = time.perf_counter(), self._kept(pane, ALL_PARTS)
         name = fresh_name("panes", self.instruction.sequence)
         self.files.write_table(name, kept.combine_chunks())
         return StepReport(name, kept.num_rows, time.perf_counter() - began)
@@ -118,52 +190,122 @@ class WindowTask:
         needed = self.spec.windows.panes_of(self.instruction.ended.stop)
         after = sliding.forget(sliding.at(assembled, range(needed.start, ALIVE)), needed.start)
         bounded = [(answers.counts, with_bounds(answers, self.spec.windows, wanted, self.spec.time_type))]
-        return self._written(wanted, bounded, replace(memory, rows=after), began)
+        report = self._written(wanted, bounded, replace(memory, rows=after), ALL_PARTS)
+        return replace(report, busy_s=time.perf_counter() - began)
 
-    def _memory(self, sliding: Sliding) -> Memory:
-        if self.instruction.memory:
-            return Memory.from_table(self.files.read_table(self.instruction.memory))
+    def _memory(self, sliding: Incremental, cut: Cut = ALL_PARTS) -> Memory:
+        """Return the rows of some parts that are remembered; each file has the counts of all panes."""
         nothing = np.empty(0, np.int64)
-        return Memory(sliding.empty(self.spec.columns), nothing, nothing)
+        memory = Memory(sliding.empty(self.spec.columns), nothing, nothing)
+        stored = [Memory.from_table(self.files.read_table(name)) for run in self.instruction.memory for name in run.files]
+        if not stored:
+            return memory
+        rows = [cut_out(one.rows, cut, self.spec.parted_by) for one in stored]
+        return replace(stored[0], rows=pa.concat_tables([memory.rows, *rows]).combine_chunks())
 
-    def _kept(self, pane: int) -> pa.Table:
-        parts = [self._read(piece) for piece in self.instruction.panes[pane]]
-        return parts[0] if len(parts) == 1 else self.spec.query.merge(pa.concat_tables(parts))
+    def _kept(self, pane: int, cut: Cut) -> pa.Table:
+        pieces = [self._read(piece, cut) for piece in self.instruction.panes[pane]]
+        return pieces[0] if len(pieces) == 1 else self.spec.query.merge(pa.concat_tables(pieces))
 
-    def _read(self, piece: Piece) -> pa.Table:
-        batches = self.files.read_batches(piece.file, piece.at, piece.batches)
-        return pa.Table.from_batches(batches, None if batches else self.spec.query.kept_schema(self.spec.columns))
+    def _read(self, piece: Piece, cut: Cut) -> pa.Table:
+        return read_piece(self.files, piece, cut, self.spec)
 
-    def _panes(self, threads: int = 1) -> Panes:
+    def _panes(self, threads: int = 1, cut: Cut = ALL_PARTS) -> Panes:
         numbers = sorted(self.instruction.panes)
         with ThreadPoolExecutor(threads) as merging:
-            return list(zip(numbers, merging.map(self._kept, numbers), strict=True))
+            return list(zip(numbers, merging.map(lambda pane: self._kept(pane, cut), numbers), strict=True))
 
-    def _written(self, wanted: Indices, answers: list[tuple[Indices, pa.Table]], memory: Memory, began: float) -> WindowReport:
+    def _written(self, wanted: Indices, answers: list[tuple[Indices, pa.Table]], memory: Memory, cut: Cut) -> WindowReport:
         tuples = tuples_per_window(self.spec.windows, memory.panes, memory.tuples, wanted)
         kept = np.concatenate([np.empty(0, np.int64), *(counts for counts, _ in answers)])
         answered = [WindowFound(*row) for row in zip(wanted.tolist(), tuples.tolist(), kept.tolist(), strict=True)]
-        memory_file = fresh_name("memory", self.instruction.sequence)
+        name = fresh_name("memory", self.instruction.sequence)
         needed = memory.forget(self.spec.windows.panes_of(self.instruction.ended.stop).start)
         with ThreadPoolExecutor(1) as beside:  # the disk is waited for only once
-            written = beside.submit(self.files.write_table, memory_file, needed.to_table())
-            results = self._results(answers)
+            written = beside.submit(self.files.write_table, name, needed.in_parts(self.spec.parted_by).to_table())
+            results = self._staged([table for _, table in answers], cut)
             written.result()
-        busy_s = time.perf_counter() - began
-        return WindowReport(tuple(answered), results, memory_file, memory.rows.num_rows, busy_s)
+        return WindowReport(tuple(answered), tuple(results), Run(-FAR, FAR, 0, (name,), memory.rows.num_rows), 0.0)
 
-    def _results(self, answers: list[tuple[Indices, pa.Table]]) -> str:
-        """Write the rows of all answers, and return the name of their file."""
+    def _staged(self, answers: list[pa.Table], cut: Cut) -> list[str]:
+        """Stage the rows of answers, and return their names; without rows, the first slot stages an empty table."""
         empty = result_columns(self.spec.query, self.spec.columns, self.spec.time_type).empty_table()
-        rows = pa.concat_tables([empty, *(table for _, table in answers)])
+        rows = pa.concat_tables([empty, *answers])
+        if cut[0] and not rows.num_rows:
+            return []
         rows = rows.drop_columns(
             [name for name in self.spec.helpers if name in rows.column_names]
         )  # aggregates no longer have them
-        return stage_rows(self.sink, rows, self.instruction.sequence, 0)
+        return [stage_rows(self.sink, rows, self.instruction.sequence, cut[0])]
+
+
+@dataclass(frozen=True)
+class MergeTask:
+    """Merges pieces of panes that stay open."""
+
+    spec: QuerySpec
+    files: Files
+    instruction: MergePieces
+
+    def run(self, cut: tuple[int, int]) -> tuple[Piece, ...]:
+        """Do some of the merges, write what they keep to one file, and return where each lies."""
+        first, last = cut
+        name = fresh_name("panes", self.instruction.sequence)
+        merged: list[Piece] = []
+        batches: list[pa.RecordBatch] = []
+        merges = self.instruction.merges[first:last]
+        tables = [
+            self.spec.query.merge(pa.concat_tables([read_piece(self.files, piece, ALL_PARTS, self.spec) for piece in merge.pieces]))
+            for merge in merges
+        ]
+        for merge, kept, table in zip(merges, tables, in_parts(tables, self.spec.parted_by), strict=True):
+            mine = table.combine_chunks().to_batches()
+            tier = 1 + max(piece.tier for piece in merge.pieces)
+            merged.append(Piece(name, len(batches), len(mine), kept.num_rows, tier))
+            batches += mine
+            schema = table.schema
+        self.files.write_batches(name, schema, batches)
+        return tuple(merged)
+
+    def reported(self, cut: tuple[int, int]) -> str:
+        """Do some of the merges in a task, and return the pieces as a text."""
+        return json.dumps([list(vars(piece).values()) for piece in self.run(cut)])
+
+
+def read_piece(files: Files, piece: Piece, cut: Cut, spec: QuerySpec) -> pa.Table:
+    """Return the rows of some parts of a piece."""
+    batches = files.map_batches(piece.file, range(piece.at, piece.at + piece.batches))
+    table = pa.Table.from_batches(batches, None if batches else spec.query.kept_schema(spec.columns))
+    return cut_out(table, cut, spec.parted_by)
+
+
+def panes_of_memory(table: pa.Table) -> dict[int, tuple[pa.Table, int]]:
+    """Return what a memory of format 4 and before kept of each pane, and the tuples of the pane."""
+    memory = Memory.from_table(table)
+    rows = memory.rows.filter(pc.equal(memory.rows["__skytide_level"], 0))
+    numbers = rows[PANE].to_numpy()
+    rows = rows.drop_columns([PANE, "__skytide_last", "__skytide_level"])
+    tuples = dict(zip(memory.panes.tolist(), memory.tuples.tolist(), strict=True))
+    return {pane: (rows.filter(pa.array(numbers == pane)), count) for pane, count in sorted(tuples.items())}
+
+
+def answers_of(
+    query: Query, columns: pa.Schema, panes: Panes, windows: Windows, wanted: Indices
+) -> Iterator[tuple[Indices, Answers]]:
+    """Answer windows from nothing but some panes: yield the numbers of some windows, and their answers."""
+    if query.skyline_inside() is not None:
+        sliding = Incremental(query)
+        yield from ((some, answers) for some, answers, _ in slide_over(sliding, sliding.empty(columns), panes, windows, wanted))
+        return
+    closed = int(pane_bounds(windows, wanted[-1:])[1].max(initial=0))
+    done = 0
+    for answers in Blocks(query, columns).slide(InMemory(), panes, windows, wanted, closed)[0]:
+        yield wanted[done : done + len(answers.counts)], answers
+        done += len(answers.counts)
 
 
 def slide_over(
-    sliding: Sliding, memory: pa.Table, panes: Panes, windows: Windows, wanted: Indices
+    sliding: Incremental, memory: pa.Table, panes: Panes, windows: Windows, wanted: Indices
 ) -> Iterator[tuple[Indices, Answers, pa.Table]]:
     """Answer windows in order, some at a time: yield their numbers, their answers, and the memory after them."""
     numbers, done = np.array([pane for pane, _ in panes], dtype=np.int64), 0

@@ -1,0 +1,66 @@
+"""When partial results are merged, so that files are few whatever the number of batches: by tiers, of which each has few."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from skytide.batch.reports import Piece, Run
+from skytide.batch.state import OpenPane
+
+FAN_IN = 16
+"""So many pieces of a tier, or runs of a level, become one of the next."""
+PIECES_AT_ONCE = 64
+"""The most pieces that one task merges."""
+MAX_RUN_ROWS = 2**20
+"""Runs with more rows together are not put into one: to copy them would take longer than to open them."""
+
+
+@dataclass(frozen=True)
+class PiecesToMerge:
+    """Pieces of an open pane that become one."""
+
+    pane: int
+    pieces: tuple[Piece, ...]
+
+    @property
+    def rows(self) -> int:
+        """How many rows they have."""
+        return sum(piece.rows for piece in self.pieces)
+
+
+def pieces_to_merge(pane: int, open_pane: OpenPane) -> Iterator[PiecesToMerge]:
+    """Yield which pieces of a pane to merge now: those of each tier that has enough of them.
+
+    >>> pieces = [Piece(str(number), 0, 1, 5) for number in range(20)]
+    >>> [len(merge.pieces) for merge in pieces_to_merge(3, OpenPane(100, tuple(pieces)))]
+    [20]
+    >>> list(pieces_to_merge(3, OpenPane(100, tuple(pieces[:15]))))
+    []
+    """
+    tiers: dict[int, list[Piece]] = {}
+    for piece in open_pane.pieces:
+        tiers.setdefault(piece.tier, []).append(piece)
+    for _, pieces in sorted(tiers.items()):
+        if len(pieces) >= FAN_IN:
+            for first in range(0, len(pieces), PIECES_AT_ONCE):
+                some = pieces[first : first + PIECES_AT_ONCE]
+                if len(some) > 1:
+                    yield PiecesToMerge(pane, tuple(some))
+
+
+def runs_to_replace(runs: Sequence[Run], new_rows: int) -> int:
+    """Return how many of the latest runs are written once more with the panes that close now.
+
+    As with digits of a number: when a level is full, all of its runs become one of the next. A row is rewritten no more often than
+    there are levels, and never once its run is large.
+
+    >>> runs_to_replace([Run(0, 0, 1), *[Run(n, n, 0) for n in range(15)]], 10), runs_to_replace([Run(0, 0, 0)] * 14, 10)
+    (15, 0)
+    """
+    level = taken = 0
+    while True:
+        rest = runs[: len(runs) - taken]
+        alike = next((place for place, run in enumerate(reversed(rest)) if run.level != level), len(rest))
+        more = sum(run.rows for run in rest[len(rest) - alike :])
+        if alike < FAN_IN - 1 or new_rows + more > MAX_RUN_ROWS:
+            return taken
+        level, taken, new_rows = level + 1, taken + alike, new_rows + more

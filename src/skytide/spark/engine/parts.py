@@ -1,0 +1,199 @@
+"""Files with what was kept of panes and blocks, and their parts: rows of different groups lie side by side, those of a part together.
+
+The part of a row is a number below 256, by a hash of its group. Where a file has many rows, they are sorted by part, so that a slot
+reads its own and touches no other; where it has few, whoever needs some parts looks at all of them.
+"""
+
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+
+from skytide.batch import Run
+from skytide.batch.spreading import PARTS
+from skytide.kernels import Indices
+from skytide.queries.blocks import Place, Segment
+from skytide.routing import Keys
+from skytide.spark.checkpoint import Files
+
+PART = "__skytide_part"
+INDEX = b"skytide.segments"
+"""The metadata in which a file notes its segments: level, number, first record batch, number of batches, rows and tuples of each."""
+SORTED_ROWS = 4096  # from here on it pays to sort rows by part
+CACHE_MB = float(os.environ.get("SKYTIDE_CACHE_MB", "256"))
+"""What a process keeps of files that it has read; those on a disk are mapped, and count with their footers only."""
+OPENED = 512  # the most files that stay open
+
+Cut = tuple[int, int]
+"""Some parts, from the first to before the last."""
+ALL_PARTS: Cut = (0, PARTS)
+
+
+def parts_of(rows: pa.Table, groups: tuple[str, ...]) -> Indices:
+    """Return the part of each row.
+
+    >>> parts_of(pa.table({"g": ["x", "y", "x"]}), ("g",)).tolist()
+    [35, 81, 35]
+    """
+    return np.asarray((Keys.of([rows[name] for name in groups]).of_tuples() >> np.uint64(56)).astype(np.uint8))
+
+
+def in_parts(tables: Sequence[pa.Table], groups: tuple[str, ...]) -> list[pa.Table]:
+    """Return tables that go to one file, sorted by part if they have groups and one of them is large."""
+    if not groups or max((table.num_rows for table in tables), default=0) < SORTED_ROWS:
+        return list(tables)
+    return [_sorted(table, groups) for table in tables]
+
+
+def _sorted(table: pa.Table, groups: tuple[str, ...]) -> pa.Table:
+    parts = parts_of(table, groups)
+    order = np.argsort(parts, kind="stable")
+    return table.take(pa.array(order)).append_column(PART, pa.array(parts[order]))
+
+
+def cut_out(table: pa.Table, cut: Cut, groups: tuple[str, ...]) -> pa.Table:
+    """Return the rows of some parts."""
+    if PART in table.column_names:
+        if cut != ALL_PARTS:
+            parts = table[PART].to_numpy()
+            first, last = np.searchsorted(parts, cut[0]), np.searchsorted(parts, cut[1])
+            table = table.slice(first, last - first)
+        return table.drop_columns([PART])
+    if cut == ALL_PARTS or not groups or not table.num_rows:
+        return table
+    parts = parts_of(table, groups)
+    return table.filter(pa.array((parts >= cut[0]) & (parts < cut[1])))
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A file that is open, with its index."""
+
+    reader: pa.ipc.RecordBatchFileReader
+    size: int
+
+    @cached_property
+    def index(self) -> Indices:
+        """Its segments, one in each row."""
+        return np.frombuffer((self.reader.schema.metadata or {}).get(INDEX, b""), np.int64).reshape(-1, 6)
+
+    @cached_property
+    def panes(self) -> Indices:
+        """Its panes, each with the number of its tuples."""
+        return np.asarray(self.index[self.index[:, 0] == 0][:, [1, 5]])
+
+    @cached_property
+    def places(self) -> dict[Place, list[tuple[int, int]]]:
+        """The record batches of each segment: the first, and how many."""
+        places: dict[Place, list[tuple[int, int]]] = {}
+        for level, number, at, batches, *_ in self.index.tolist():
+            places.setdefault(Place(level, number), []).append((at, batches))
+        return places
+
+    def read(self, at: int, batches: int) -> pa.Table:
+        """Return some of its record batches."""
+        some = [self.reader.get_batch(number) for number in range(at, at + batches)]
+        return pa.Table.from_batches(some, self.reader.schema).replace_schema_metadata(None)
+
+
+class OpenFiles:
+    """Files that this process has read, the latest ones: files never change, so what was read stays right."""
+
+    def __init__(self, max_bytes: float = CACHE_MB * 2**20, max_files: int = OPENED) -> None:
+        """Keep at most so much."""
+        self._max_bytes, self._max_files = max_bytes, max_files
+        self._files: OrderedDict[tuple[str, str], Opened] = OrderedDict()
+        self._bytes = 0
+        self._lock = threading.Lock()
+
+    def open(self, files: Files, name: str) -> Opened:
+        """Return a file, from memory if it is there."""
+        key = (files.uri, name)
+        with self._lock:
+            if key in self._files:
+                self._files.move_to_end(key)
+                return self._files[key]
+        reader, size = files.open_batches(name)
+        opened = Opened(reader, size)
+        with self._lock:
+            if key not in self._files:
+                self._files[key] = opened
+                self._bytes += size
+            while self._files and (self._bytes > self._max_bytes or len(self._files) > self._max_files):
+                self._bytes -= self._files.popitem(last=False)[1].size
+        return opened
+
+    def keep_only(self, uri: str, names: Set[str] = frozenset()) -> None:
+        """Forget the files of a checkpoint, but for some: those that were removed take room as long as they are open."""
+        with self._lock:
+            for key in [key for key in self._files if key[0] == uri and key[1] not in names]:
+                self._bytes -= self._files.pop(key).size
+
+    @property
+    def nbytes(self) -> int:
+        """How much is kept."""
+        return self._bytes
+
+
+opened = OpenFiles()
+"""What this process has."""
+
+
+class Remembered:
+    """What runs remember of some parts of the groups; the port that windows are answered through."""
+
+    def __init__(self, files: Files, runs: Sequence[Run], cut: Cut, groups: tuple[str, ...]) -> None:
+        """Look at runs, oldest first."""
+        self._cut, self._groups = cut, groups
+        self._runs = [(run, [opened.open(files, name) for name in run.files]) for run in runs]
+
+    @cached_property
+    def counts(self) -> tuple[Indices, Indices]:
+        """The panes with tuples, in order, and how many each has."""
+        noted = [file.panes for _, mine in self._runs for file in mine]
+        every = np.concatenate([np.empty((0, 2), np.int64), *noted])
+        panes, places = np.unique(every[:, 0], return_index=True)
+        return panes, every[places, 1]
+
+    @property
+    def panes(self) -> Indices:
+        """The panes with tuples."""
+        return self.counts[0]
+
+    def kept(self, place: Place) -> list[pa.Table] | None:
+        """Return what was kept of a pane or block; None if it is not remembered."""
+        first, last = place.panes.start, place.panes.stop - 1
+        for run, files in self._runs:
+            if run.first <= first and last <= run.last:
+                found = [(file, at) for file in files for at in file.places.get(place, ())]
+                if found:
+                    return [cut_out(file.read(*at), self._cut, self._groups) for file, at in found if at[1]]
+        return None
+
+    def latest(self, runs: int, needed: int) -> list[tuple[Place, int]]:
+        """Return the segments of the latest runs that hold a pane from `needed` on, and their tuples."""
+        some = [file for _, files in self._runs[len(self._runs) - runs :] for file in files]
+        noted = {Place(level, number): tuples for file in some for level, number, _, _, _, tuples in file.index.tolist()}
+        return sorted((place, tuples) for place, tuples in noted.items() if place.panes.stop > needed)
+
+
+def write_segments(files: Files, name: str, segments: Sequence[Segment], tuples: Mapping[int, int], groups: tuple[str, ...]) -> Run:
+    """Write what was kept of panes and blocks to a file, and return it as a run; the tuples of panes are noted, too."""
+    tables = in_parts([segment.kept for segment in segments], groups)
+    index: list[list[int]] = []
+    batches: list[pa.RecordBatch] = []
+    for segment, table in zip(segments, tables, strict=True):
+        mine = table.combine_chunks().to_batches() if table.num_rows else []
+        place = segment.place
+        count = tuples.get(place.number, 0) if place.level == 0 else 0
+        index.append([*place, len(batches), len(mine), table.num_rows, count])
+        batches += mine
+    files.write_batches(name, tables[0].schema.with_metadata({INDEX: np.array(index, np.int64).tobytes()}), batches)
+    panes = [segment.place.panes for segment in segments]
+    rows = sum(table.num_rows for table in tables)
+    return Run(min(some.start for some in panes), max(some.stop for some in panes) - 1, 0, (name,), rows)
