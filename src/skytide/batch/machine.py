@@ -77,6 +77,7 @@ class Machine:
         self.spreader = Spreader(
             rules.window_slots, rules.can_spread, rules.spreading_pays_s, rules.driver_pays_s, rules.has_groups
         )
+        self._follows = rules.slots_follow_cores
         self.window_plan = ""
         self.key_slots = rules.keying.slots if rules.keying else 0
         self.rebalance_now = False
@@ -91,6 +92,12 @@ class Machine:
         self.key_slots = slots or self.key_slots
         self.pane_slots = pane_slots or self.pane_slots
         self.spreader.slots = window_slots or self.spreader.slots
+        self._follows = self._follows and window_slots is None
+
+    def cores(self, count: int) -> None:
+        """Note how many cores there are now: on a cluster, executors come and go."""
+        if self._follows:
+            self.spreader.slots = count
 
     def on(self, event: BatchEvent) -> list[Instruction]:
         """Return what has to be done now, in order; its outcome is the next event."""

@@ -58,9 +58,11 @@ def runs_to_replace(runs: Sequence[Run], new_rows: int) -> int:
     """
     level = taken = 0
     while True:
-        rest = runs[: len(runs) - taken]
-        alike = next((place for place, run in enumerate(reversed(rest)) if run.level != level), len(rest))
-        more = sum(run.rows for run in rest[len(rest) - alike :])
-        if alike < FAN_IN - 1 or new_rows + more > MAX_RUN_ROWS:
+        alike, rows = 0, new_rows
+        for run in reversed(runs[: len(runs) - taken]):
+            if run.level != level or rows + run.rows > MAX_RUN_ROWS:
+                break
+            alike, rows = alike + 1, rows + run.rows
+        if alike < FAN_IN - 1:
             return taken
-        level, taken, new_rows = level + 1, taken + alike, new_rows + more
+        level, taken, new_rows = level + 1, taken + alike, rows

@@ -21,6 +21,8 @@ class BatchRules:
     delivery: Delivery = field(default_factory=InPlace)
     pane_slots: int = 2
     window_slots: int = 1
+    slots_follow_cores: bool = False
+    """Whether there are as many window slots as cores in every batch, until somebody resizes them."""
     can_spread: bool = False
     """Whether rows of the memory are compared in pairs, as for a skyline: slices of it can be compared in several tasks."""
     has_groups: bool = False

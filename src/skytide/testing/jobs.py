@@ -19,6 +19,10 @@ CHUNK_ROWS = 3  # of the batches that tasks get: Spark's are small, too, compare
 class InProcess:
     """Jobs that run right here; a batch is a list of partitions, and sinks get Arrow tables."""
 
+    def cores(self) -> int:
+        """Return one: tasks run one after the other."""
+        return 1
+
     def panes(self, batch: list[pa.Table], task: PaneTask, delivery: Delivery) -> PaneReport:
         """Run the pane level, one partition after the other, and return its report."""
         if isinstance(delivery, Sent):

@@ -137,8 +137,8 @@ class ContinuousQuery(Queryable["ContinuousQuery"]):
         pane_slots
             The tasks of the pane level.
         window_slots
-            The most tasks of the window level at once, if that is worth it (default: 1). On a cluster while it is little, and without
-            one always, its work is done on the driver, in up to 4 threads, or `window_slots` if that is more.
+            The most tasks of the window level at once, used as far as that is worth it (default: as many as there are cores, whenever
+            executors come or go). While it is little, its work is done on the driver, in up to 4 threads, or `window_slots` if that is more.
         slots
             The tasks of an operator on keys that work at the same time (default: one per core); for other queries, the same as `pane_slots`.
         parallelism
@@ -180,7 +180,8 @@ class ContinuousQuery(Queryable["ContinuousQuery"]):
             spec,
             delivery=(delivery := self._delivery(tasks)),
             pane_slots=tasks.pane_slots or (self.source and self.source.partitions) or cores,
-            window_slots=tasks.window_slots or 1,
+            window_slots=tasks.window_slots or cores,
+            slots_follow_cores=tasks.window_slots is None,
             driver_pays_s=float("inf") if pins.local else DRIVER_S,
             trigger_s=timing.interval_us and timing.interval_us / 1e6,
             input_has_state=has_state(self.rows),

@@ -95,6 +95,7 @@ class Engine:
 
     def run_batch(self, jobs: Jobs, batch: Any, batch_id: int) -> None:
         """Run one batch, or emit once more what an earlier attempt at it decided."""
+        self._machine.cores(jobs.cores())
         recorded, before = self.store.recorded(batch_id), self.store.before(batch_id)
         self._drive(BatchStarted(batch_id, before, self._clock(), recorded, self.store.emitted()), jobs, batch)
 

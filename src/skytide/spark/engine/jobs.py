@@ -28,6 +28,9 @@ SO_FAR = "\nso far "
 class Jobs(Protocol):
     """How the engine gets work done: its port to Spark."""
 
+    def cores(self) -> int:
+        """Return how many tasks can run at the same time now."""
+
     def panes(self, batch: Any, task: PaneTask, delivery: Delivery) -> PaneReport:
         """Run the pane level over the tuples of a batch, and return its report; `delivery` says how tuples reach slots."""
 
@@ -62,6 +65,10 @@ class SparkJobs:
         jobs = copy.copy(self)
         jobs._spark = spark
         return jobs
+
+    def cores(self) -> int:
+        """Return the cores of all executors that are there now."""
+        return int(self._spark.sparkContext.defaultParallelism)
 
     def panes(self, batch: DataFrame, task: PaneTask, delivery: Delivery) -> PaneReport:
         """Run the pane level, one task per slot, and return its report."""

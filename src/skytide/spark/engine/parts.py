@@ -38,7 +38,7 @@ def parts_of(rows: pa.Table, groups: tuple[str, ...]) -> Indices:
     """Return the part of each row.
 
     >>> parts_of(pa.table({"g": ["x", "y", "x"]}), ("g",)).tolist()
-    [35, 81, 35]
+    [72, 130, 72]
     """
     return np.asarray((Keys.of([rows[name] for name in groups]).of_tuples() >> np.uint64(56)).astype(np.uint8))
 
@@ -150,6 +150,7 @@ class Remembered:
     def __init__(self, files: Files, runs: Sequence[Run], cut: Cut, groups: tuple[str, ...]) -> None:
         """Look at runs, oldest first."""
         self._cut, self._groups = cut, groups
+        self._found: dict[Place, list[pa.Table] | None] = {}
         self._runs = [(run, [opened.open(files, name) for name in run.files]) for run in runs]
 
     @cached_property
@@ -167,6 +168,11 @@ class Remembered:
 
     def kept(self, place: Place) -> list[pa.Table] | None:
         """Return what was kept of a pane or block; None if it is not remembered."""
+        if place not in self._found:
+            self._found[place] = self._find(place)
+        return self._found[place]
+
+    def _find(self, place: Place) -> list[pa.Table] | None:
         first, last = place.panes.start, place.panes.stop - 1
         for run, files in self._runs:
             if run.first <= first and last <= run.last:

@@ -16,7 +16,7 @@ from skytide.batch.spreading import PARTS
 from skytide.batch.state import FAR
 from skytide.kernels import Indices
 from skytide.queries import Answers, Blocks, Incremental, Panes, Query
-from skytide.queries.blocks import InMemory, Segment
+from skytide.queries.blocks import FANOUT, InMemory, Segment
 from skytide.queries.incremental import ALIVE
 from skytide.queries.memory import PANE
 from skytide.spark.checkpoint import Files
@@ -139,8 +139,10 @@ class WindowTask:
     def _cuts(self, cut: Cut) -> list[Cut]:
         """Return parts to work on at a time, so that what is held of them has a bound."""
         first, last = cut
-        rows = sum(piece.rows for pieces in self.instruction.panes.values() for piece in pieces)
-        rows = (rows + sum(run.rows for run in self.instruction.memory)) * (last - first) // PARTS
+        new = sum(piece.rows for pieces in self.instruction.panes.values() for piece in pieces)
+        remembered = sum(run.rows for run in self.instruction.memory)
+        touched = min(remembered, 2 * FANOUT * new // max(1, len(self.instruction.panes)))  # about as much makes up a window
+        rows = (new + touched) * (last - first) // PARTS
         count = min(max(1, rows // ROWS_AT_ONCE), last - first) if self.spec.parted_by else 1
         return list(pairwise(first + (last - first) * at // count for at in range(count + 1)))
 

@@ -1,0 +1,202 @@
+"""State in parts: results do not depend on slots, merges and caches; what is on the disk does not grow with the age of a window."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.engine import QUERIES, InProcess, Outputs, plan_of, slacks_drawn, streams, tuples, windows_drawn
+
+from skytide.batch import OpenPane, Piece, Run, State, merging
+from skytide.batch.merging import FAN_IN, pieces_to_merge, runs_to_replace
+from skytide.batch.spreading import PARTS, OnDriver, OneTask, Parts, Spreader
+from skytide.lateness import FixedSlack, Slack
+from skytide.queries import Query, Skyline, blocks, diff, low
+from skytide.spark.engine import parts, windows
+from skytide.spark.engine.engine import Engine
+from skytide.spark.engine.parts import ALL_PARTS, OpenFiles, cut_out, in_parts, parts_of
+from skytide.windows import Windows
+
+GROUPED = QUERIES[4]
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let a few rows be many: everything is merged, sorted and divided at once."""
+    monkeypatch.setattr(merging, "FAN_IN", 2)
+    monkeypatch.setattr(blocks, "FANOUT", 2)
+    monkeypatch.setattr(parts, "SORTED_ROWS", 1)
+    monkeypatch.setattr(windows, "ROWS_AT_ONCE", 2)
+    yield
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("query", QUERIES, ids=[type(query).__name__ for query in QUERIES])
+@given(
+    batches=streams(),
+    windows_=windows_drawn,
+    slack=slacks_drawn,
+    slots=st.lists(st.integers(1, 5), min_size=7, max_size=7),
+    forgets=st.booleans(),
+    restarts=st.sets(st.integers(1, 5)),
+    pays_s=st.sampled_from([0.0, 1e-9, 10.0]),
+)
+def test_results_do_not_depend_on_slots_merges_caches_and_restarts(
+    tmp_path_factory: pytest.TempPathFactory,
+    query: Query,
+    batches: Any,
+    windows_: Windows,
+    slack: Slack,
+    slots: list[int],
+    forgets: bool,
+    restarts: set[int],
+    pays_s: float,
+) -> None:
+    folder, data, out = tmp_path_factory.mktemp("state"), tuples(batches), Outputs()
+    plan = plan_of(query, str(folder), windows_, slack, spreading_pays_s=pays_s, driver_pays_s=-1.0 if pays_s < 1 else np.inf)
+    engine = Engine(*plan, out.sinks)
+    for number, batch in enumerate(data):
+        if number in restarts:
+            engine.store.release()
+            engine = Engine(*plan_of(query, str(folder), windows_, slack, spreading_pays_s=pays_s), out.sinks)
+        if forgets:
+            parts.opened.keep_only(engine.store.files.uri)
+        engine.resize(window_slots=slots[number])
+        engine.run_batch(InProcess(), batch, number)
+    engine.flush(InProcess())
+    out.check(data, plan)
+    engine.store.release()
+
+
+def test_an_open_pane_has_few_pieces_whatever_the_number_of_batches(tmp_path: Path) -> None:
+    hour = Windows(3_600_000_000, 3_600_000_000)
+    plan, out = plan_of(GROUPED, str(tmp_path), hour, FixedSlack(0)), Outputs()
+    engine, pieces, files = Engine(*plan, out.sinks), [], []
+    data = [[[number * 500_000 + task for _ in range(2)] for task in range(8)] for number in range(200)]
+    for number, batch in enumerate(tuples(data)):
+        engine.run_batch(InProcess(), batch, number)
+        latest = engine.store.latest()
+        pieces.append(sum(len(pane.pieces) for pane in latest.open.values()))
+        files.append(len(latest.files()))
+    assert max(pieces) <= 3 * FAN_IN + 8 and max(files) <= 3 * FAN_IN + 8
+    assert max(pieces[100:]) <= 1.5 * max(pieces[:100])
+    engine.flush(InProcess())
+    assert sum(row["tuples"] for row in out.windows.rows()) == 200 * 8 * 2
+    assert {row["a"]: row["count"] for row in out.results.rows()} == dict.fromkeys(range(5), 640)
+
+
+def test_a_window_of_thousands_of_panes_is_remembered_in_few_runs(tmp_path: Path) -> None:
+    plan, out = plan_of(GROUPED, str(tmp_path), Windows(2_000, 1), FixedSlack(0)), Outputs()
+    engine, sizes = Engine(*plan, out.sinks), []
+    for number in range(300):
+        times = list(range(4 * number, 4 * number + 4))
+        engine.run_batch(InProcess(), tuples([[times]])[0], number)
+        sizes.append(len(engine.store.latest().memory))
+    assert max(sizes) <= 2 * FAN_IN
+    assert engine.store.latest().memory_rows < 2 * 5 * 1_200
+
+
+def test_the_pieces_of_a_tier_become_one_of_the_next() -> None:
+    tiers = [Piece(str(n), 0, 1, 5, tier) for tier, count in ((0, FAN_IN + 3), (1, 2), (2, FAN_IN)) for n in range(count)]
+    assert [{piece.tier for piece in merge.pieces} for merge in pieces_to_merge(3, OpenPane(9, tuple(tiers)))] == [{0}, {2}]
+
+
+@given(st.lists(st.integers(1, merging.MAX_RUN_ROWS // 2), max_size=300))
+def test_runs_are_few_unless_they_are_large(batches: list[int]) -> None:
+    runs: list[Run] = []
+    for pane, rows in enumerate(batches):
+        replaced = runs_to_replace(runs, rows)
+        gone = runs[len(runs) - replaced :]
+        level = max((run.level + 1 for run in gone), default=0)
+        runs[len(runs) - replaced :] = [Run(pane, pane, level, rows=rows + sum(run.rows for run in gone))]
+        assert all(run.rows <= merging.MAX_RUN_ROWS for run in runs)
+    full = sum(batches) // (merging.MAX_RUN_ROWS // (2 * FAN_IN)) + 3 * FAN_IN
+    assert len(runs) <= full
+
+
+@given(rows=st.lists(st.tuples(st.sampled_from("abcdefgh"), st.integers(0, 9)), max_size=60), slots=st.integers(1, 9))
+def test_each_row_is_in_one_part(rows: list[tuple[str, int]], slots: int) -> None:
+    table = pa.table({"g": [g for g, _ in rows], "v": [v for _, v in rows]}, pa.schema([("g", pa.string()), ("v", pa.int64())]))
+    cuts = Spreader(slots, can_spread=False, worth_s=0.0, has_groups=True).decide(1, 1)
+    assert isinstance(cuts, Parts) or slots == 1
+    before, parts.SORTED_ROWS = parts.SORTED_ROWS, 1
+    try:
+        [divided] = in_parts([table], ("g",))
+    finally:
+        parts.SORTED_ROWS = before
+    for stored in (table, divided):
+        pieces = [cut_out(stored, cut, ("g",)) for cut in (cuts.cuts if isinstance(cuts, Parts) else [ALL_PARTS])]
+        found = [row for piece in pieces for row in piece.to_pylist()]
+        assert sorted(map(str, found)) == sorted(map(str, table.to_pylist()))
+        groups = [set(piece["g"].to_pylist()) for piece in pieces]
+        assert sum(map(len, groups)) == len(set().union(*groups))
+
+
+def test_equal_values_have_one_part_however_they_are_written() -> None:
+    zeros = parts_of(pa.table({"g": [0.0, -0.0]}), ("g",))
+    assert zeros[0] == zeros[1]
+    assert (
+        parts_of(pa.table({"g": pa.array([None, None, "x"])}), ("g",))[:2]
+        == parts_of(pa.table({"g": pa.array([None, "y"])}), ("g",))[0]
+    ).all()
+
+
+def test_much_work_of_groups_is_spread_and_little_is_not() -> None:
+    spreader = Spreader(slots=3, can_spread=False, driver_s=float("inf"), has_groups=True)
+    assert isinstance(spreader.decide(1_000, 1_000), OnDriver)
+    assert spreader.decide(10_000_000, 0) == Parts(
+        ((0, 85), (85, 170), (170, PARTS)), "3 slots, each with its parts of the groups: 10.00 s of work"
+    )
+    spreader.slots = 1
+    assert isinstance(spreader.decide(10_000_000, 0), OnDriver)
+    on_cluster = Spreader(slots=1, can_spread=False, has_groups=True)
+    assert on_cluster.decide(10_000_000, 0) == OneTask("one task: there is one slot")
+    assert isinstance(on_cluster.decide(150_000, 0), OneTask), "the driver of a cluster holds few rows"
+
+
+def test_a_skyline_with_groups_is_divided_too(tmp_path: Path) -> None:
+    query, rows = Skyline(low("a") * diff("b")), {}
+    for slots in (1, 3):
+        out = Outputs()
+        plan = plan_of(query, str(tmp_path / str(slots)), Windows(6, 2), FixedSlack(0), spreading_pays_s=0.0, driver_pays_s=-1.0)
+        engine = Engine(*plan, out.sinks)
+        engine.resize(window_slots=slots)
+        for number, batch in enumerate(tuples([[[2 * n, 2 * n + 1] * 3, [2 * n] * 2] for n in range(12)])):
+            engine.run_batch(InProcess(), batch, number)
+        assert isinstance(engine._machine.spreader.decide(10, 10), Parts if slots > 1 else OneTask)
+        rows[slots] = sorted(map(str, out.results.rows()))
+    assert rows[1] == rows[3] and rows[1]
+
+
+def test_a_cache_has_a_bound_and_forgets_what_is_gone(tmp_path: Path) -> None:
+    class Sized:
+        uri = "s3://bucket"
+
+        def open_batches(self, name: str) -> tuple[object, int]:
+            return object(), 10
+
+    cache = OpenFiles(max_bytes=35, max_files=10)
+    for name in "abcdefg":
+        cache.open(Sized(), name)  # type: ignore[arg-type]
+    assert cache.nbytes == 30
+    cache.keep_only("s3://bucket", {"g"})
+    assert cache.nbytes == 10
+
+
+def test_a_state_is_the_same_after_it_was_written() -> None:
+    state = State(
+        memory=(Run(3, 9, 1, ("memory/1", "memory/2"), 7),),
+        open={4: OpenPane(9, (Piece("panes/1", 0, 1, 5, 2), Piece("panes/2", 0, 1, 5)))},
+    )
+    assert State.from_json(state.to_json()) == state
+
+
+def test_a_memory_of_an_earlier_format_is_one_run_of_all_panes() -> None:
+    values = State().to_json() | {"memory": "memory/7", "memory_rows": 12}
+    state = State.from_json(values)
+    assert (state.memory_rows, state.files()) == (12, {"memory/7"})
+    assert State.from_json(state.to_json()) == state
