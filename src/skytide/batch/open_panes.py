@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from itertools import accumulate
 
-from skytide.batch.reports import PaneReport
+from skytide.batch.reports import PanePart, PaneReport
 from skytide.batch.state import OpenPane, State
 from skytide.windows import Windows
 
@@ -14,10 +14,14 @@ MAX_AHEAD = 1_000
 
 def with_parts(open_: dict[int, OpenPane], report: PaneReport) -> dict[int, OpenPane]:
     """Return the open panes with what tasks added to them."""
-    panes = dict(open_)
+    added: dict[int, list[PanePart]] = {}
     for part in report.parts:
-        before = panes.get(part.pane, OpenPane())
-        panes[part.pane] = OpenPane(before.tuples + part.tuples, (*before.pieces, part.piece))
+        added.setdefault(part.pane, []).append(part)
+    panes = dict(open_)
+    for pane, parts in added.items():
+        before = panes.get(pane, OpenPane())
+        tuples = before.tuples + sum(part.tuples for part in parts)
+        panes[pane] = OpenPane(tuples, (*before.pieces, *(part.piece for part in parts)))
     return panes
 
 
