@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from rich.console import Console
 
 from benchmarks.timing import Disagreement, Goal, announce, duration, show
-from skytide.queries import Aggregate, Measure, Query, Skyline, combine, low, sliding_memory
-from skytide.queries.sliding import Answers
+from skytide.queries import Aggregate, Answers, Blocks, Incremental, Measure, Panes, Query, Skyline, combine, low
+from skytide.queries.blocks import InMemory
 from skytide.windows import Windows, pane_bounds, sliding, windows_with_panes
 from skytide.workloads.points import points
 
@@ -68,19 +68,37 @@ def race(query: Query, rows: pa.Table, times: Times, layouts: dict[str, Windows]
     return best
 
 
+class _Memory:
+    """What is remembered of panes, as the engine does it for a query, but in memory."""
+
+    def __init__(self, query: Query, rows: pa.Schema) -> None:
+        self._skyline = Incremental(query) if query.skyline_inside() is not None else None
+        self._candidates = self._skyline.empty(rows) if self._skyline else None
+        self._blocks, self._segments = Blocks(query, rows), InMemory()
+
+    def slide(self, panes: Panes, windows: Windows, wanted: Times) -> Answers:
+        """Add panes, and return the answers of windows."""
+        if self._skyline:
+            answers, self._candidates = self._skyline.slide(self._candidates, panes, windows, wanted)
+            return answers
+        start, stop = pane_bounds(windows, wanted)
+        parts, new = self._blocks.slide(self._segments, panes, windows, wanted, int(stop[-1]))
+        found = list(parts)
+        self._segments.add(new, int(start[-1]) + windows.panes_per_slide)
+        return Answers(pa.concat_tables([one.rows for one in found]), np.concatenate([one.counts for one in found]))
+
+
 def slid(query: Query, rows: pa.Table, times: Times, windows: Windows, batch_us: int) -> tuple[Times, list[Answers]]:
     """Slide over a stream in batches, as with a trigger, and return the windows and their answers."""
     panes, starts = np.unique(windows.pane_of(times), return_index=True)
     ends = np.append(starts[1:], len(times))
     every = windows_with_panes(windows, panes, range(-(10**9), 10**9))
     batch = (every * windows.slide_us + windows.length_us) // batch_us
-    memory_of = sliding_memory(query)
-    memory, done, answers = memory_of.empty(rows.schema), 0, []
+    memory, done, answers = _Memory(query, rows.schema), 0, []
     for wanted in np.split(every, np.flatnonzero(np.diff(batch)) + 1):
         closed = int(np.searchsorted(panes, pane_bounds(windows, wanted[-1:])[1][0]))
         new = [(int(panes[i]), query.pane(rows.slice(starts[i], ends[i] - starts[i]))) for i in range(done, closed)]
-        found, memory = memory_of.slide(memory, new, windows, wanted)
-        answers.append(found)
+        answers.append(memory.slide(new, windows, wanted))
         done = closed
     return every, answers
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from itertools import accumulate
 
 from skytide.batch.merging import PiecesToMerge
-from skytide.batch.reports import PaneReport, Piece
+from skytide.batch.reports import PanePart, PaneReport, Piece
 from skytide.batch.state import OpenPane, State
 from skytide.windows import Windows
 
@@ -15,10 +15,14 @@ MAX_AHEAD = 1_000
 
 def with_parts(open_: dict[int, OpenPane], report: PaneReport) -> dict[int, OpenPane]:
     """Return the open panes with what tasks added to them."""
-    panes = dict(open_)
+    added: dict[int, list[PanePart]] = {}
     for part in report.parts:
-        before = panes.get(part.pane, OpenPane())
-        panes[part.pane] = OpenPane(before.tuples + part.tuples, (*before.pieces, part.piece))
+        added.setdefault(part.pane, []).append(part)
+    panes = dict(open_)
+    for pane, parts in added.items():
+        before = panes.get(pane, OpenPane())
+        tuples = before.tuples + sum(part.tuples for part in parts)
+        panes[pane] = OpenPane(tuples, (*before.pieces, *(part.piece for part in parts)))
     return panes
 
 

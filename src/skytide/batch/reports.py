@@ -7,7 +7,7 @@ from typing import Any
 
 from skytide.lateness import Arrivals, Crowd
 from skytide.lateness.delays import BUCKETS
-from skytide.routing import Frequencies, SlotUse
+from skytide.routing import Frequencies, PackedFrequencies, SlotUse, unpacked
 
 
 @dataclass(frozen=True)
@@ -61,34 +61,35 @@ class PaneTaskReport:
     source_end: int = 0
     hold_us: int | None = None
     """The earliest time of tuples that have come, but that the source keeps waiting."""
-    keys: Frequencies = field(default_factory=Frequencies)
+    keys: PackedFrequencies = field(default_factory=PackedFrequencies)
     """How often keys came, if tuples are sent by their keys."""
 
     def to_text(self) -> str:
         """Return the report as it travels."""
         parts = [[part.pane, part.tuples, *vars(part.piece).values()] for part in self.parts]
-        arrivals, keys = arrivals_to_json(self.arrivals), self.keys.to_json()
-        return json.dumps({**vars(self), "arrivals": arrivals, "parts": parts, "keys": keys})
+        return json.dumps({**vars(self), "arrivals": arrivals_to_json(self.arrivals), "parts": parts})
 
     @staticmethod
     def from_text(text: str) -> "PaneTaskReport":
         """Return the report that a text holds."""
         fields = json.loads(text)
-        parts = tuple(PanePart(pane, tuples, Piece(*piece)) for pane, tuples, *piece in fields["parts"])
-        arrivals, keys = arrivals_from_json(fields["arrivals"]), Frequencies.from_json(fields["keys"])
-        return PaneTaskReport(**{**fields, "arrivals": arrivals, "parts": parts, "keys": keys})
+        fields["arrivals"] = arrivals_from_json(fields["arrivals"])
+        fields["parts"] = tuple([PanePart(pane, tuples, Piece(*piece)) for pane, tuples, *piece in fields["parts"]])
+        fields["keys"] = PackedFrequencies(*fields["keys"])
+        return PaneTaskReport(**fields)
 
 
 def arrivals_to_json(arrivals: Arrivals) -> dict[str, Any]:
-    """Return plain values; of the histogram only the counts that are not zero."""
+    """Return plain values; of the histogram only where counts are not zero, and these counts."""
     crowds = [list(vars(crowd).values()) for crowd in arrivals.crowds]
-    return {**vars(arrivals), "crowds": crowds, "delays": [[at, n] for at, n in enumerate(arrivals.delays) if n]}
+    filled = [at for at, n in enumerate(arrivals.delays) if n]
+    return {**vars(arrivals), "crowds": crowds, "delays": [filled, [arrivals.delays[at] for at in filled]]}
 
 
 def arrivals_from_json(fields: dict[str, Any]) -> Arrivals:
     """Return arrivals from what `arrivals_to_json` returned."""
     delays = [0] * BUCKETS
-    for at, n in fields["delays"]:
+    for at, n in zip(*fields["delays"], strict=True):
         delays[at] = n
     crowds = tuple(Crowd(*crowd) for crowd in fields["crowds"])
     return Arrivals(**{**fields, "crowds": crowds, "delays": tuple(delays), "far_delays_us": tuple(fields["far_delays_us"])})
@@ -117,17 +118,11 @@ class PaneReport:
 
     def arrivals(self, leap_us: int) -> Arrivals:
         """Return what came in with the batch."""
-        whole = Arrivals()
-        for task in self.tasks:
-            whole = whole.merged(task.arrivals, leap_us)
-        return whole
+        return Arrivals.of_tasks([task.arrivals for task in self.tasks], leap_us)
 
     def keys(self) -> Frequencies:
         """Return how often keys came with the batch."""
-        whole = Frequencies()
-        for task in self.tasks:
-            whole = whole.merged(task.keys)
-        return whole
+        return unpacked([task.keys for task in self.tasks])
 
     def files(self, output: str) -> tuple[str, ...]:
         """Return the files of an output: "late", "invalid" or "suspect"."""

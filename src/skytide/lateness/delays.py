@@ -1,6 +1,6 @@
 """How late tuples are: a histogram that is small enough to report and fine enough to find quantiles."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
@@ -50,24 +50,32 @@ class Arrivals:
     def followed_by(self, later: "Arrivals", leap_us: int) -> "Arrivals":
         """Return these arrivals followed by later ones of the same task."""
         crowds = joined([*went_on(self.crowds, later.passing, later.crowds, leap_us), *later.crowds], leap_us)
-        return self._with(later, telling(crowds))
+        return _sum((self, later), telling(crowds))
 
     def merged(self, other: "Arrivals", leap_us: int) -> "Arrivals":
         """Return the arrivals of two tasks of one batch, neither before the other."""
-        return self._with(other, joined([*self.crowds, *other.crowds], leap_us))
+        return Arrivals.of_tasks((self, other), leap_us)
 
-    def _with(self, other: "Arrivals", crowds: Iterable[Crowd]) -> "Arrivals":
-        times_us = [newest for newest in (self.newest_us, other.newest_us) if newest is not None]
-        return Arrivals(
-            tuples=self.tuples + other.tuples,
-            late=self.late + other.late,
-            newest_us=max(times_us, default=None),
-            longest_delay_us=max(self.longest_delay_us, other.longest_delay_us),
-            far_delays_us=longest((*self.far_delays_us, *other.far_delays_us)),
-            delays=tuple(a + b for a, b in zip(self.delays, other.delays, strict=True)),
-            crowds=tuple(crowds),
-            behind=self.behind + other.behind,
-        )
+    @staticmethod
+    def of_tasks(tasks: "Sequence[Arrivals]", leap_us: int) -> "Arrivals":
+        """Return the arrivals of all tasks of one batch: in one pass, as there may be thousands."""
+        crowds: list[Crowd] = []
+        for task in tasks:
+            crowds = joined([*crowds, *task.crowds], leap_us)
+        return _sum(tasks, crowds)
+
+
+def _sum(parts: Sequence[Arrivals], crowds: Iterable[Crowd]) -> Arrivals:
+    return Arrivals(
+        tuples=sum(part.tuples for part in parts),
+        late=sum(part.late for part in parts),
+        newest_us=max((part.newest_us for part in parts if part.newest_us is not None), default=None),
+        longest_delay_us=max((part.longest_delay_us for part in parts), default=0),
+        far_delays_us=longest([delay for part in parts for delay in part.far_delays_us]),
+        delays=tuple(map(sum, zip(*(part.delays for part in parts), strict=True))) or (0,) * BUCKETS,
+        crowds=tuple(crowds),
+        behind=sum(part.behind for part in parts),
+    )
 
 
 def observe(

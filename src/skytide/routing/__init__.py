@@ -1,6 +1,6 @@
 """Pure decisions on where tuples go: to which of the slots of the pane level."""
 
-from skytide.routing.counting import Frequencies, KeyCounter
+from skytide.routing.counting import Frequencies, KeyCounter, PackedFrequencies, unpacked
 from skytide.routing.frequency import FrequencyAware, KeyRouting
 from skytide.routing.hashing import Keys, row_hashes
 from skytide.routing.panes import (
@@ -41,6 +41,7 @@ __all__ = [
     "KeyRouting",
     "Keys",
     "LeastLoaded",
+    "PackedFrequencies",
     "Partition",
     "Pid",
     "PidLogic",
@@ -53,4 +54,5 @@ __all__ = [
     "slot_utilisation",
     "strategy_of",
     "tuned",
+    "unpacked",
 ]

@@ -193,7 +193,7 @@ class _Work:
             suspect_file=names.get(SUSPECT),
             source_end=source_end,
             hold_us=hold_us,
-            keys=keys or Frequencies(),
+            keys=(keys or Frequencies()).packed(),
         )
         return pa.RecordBatch.from_arrays([pa.array([report.to_text()])], schema=REPORT)
 
