@@ -23,17 +23,21 @@ from skytide.batch import (
     Delivery,
     InPlace,
     Machine,
+    MergePieces,
     PanePart,
     PanesReported,
     PaneTaskReport,
     Piece,
+    PiecesMerged,
     Record,
+    Run,
     RunWindows,
     Sent,
     State,
     WindowReport,
     WindowsReported,
 )
+from skytide.batch.state import FAR
 from skytide.lateness import KSlack, observe
 from skytide.routing import AS, KEYS, Frequencies
 from skytide.spark.engine.panes import REPORT, read_reports
@@ -87,8 +91,12 @@ class Driver:
         read_s = time.perf_counter()
         instructions = self.machine.on(PanesReported(report, number + 0.5))
         decided_s = time.perf_counter()
+        if isinstance(instructions[0], MergePieces):
+            merged = [Piece(f"panes/{number}-{at}", 0, 1, merge.rows, 1) for at, merge in enumerate(instructions[0].merges)]
+            instructions = self.machine.on(PiecesMerged(tuple(merged), number + 0.6))
         if isinstance(instructions[0], RunWindows):
-            instructions = self.machine.on(WindowsReported(WindowReport((), "results", "memory", 1, 0.1), number + 0.6))
+            remembered = Run(-FAR, FAR, 0, ("memory",), 1)
+            instructions = self.machine.on(WindowsReported(WindowReport((), ("results",), remembered, 0.1), number + 0.6))
         record = instructions[0]
         assert isinstance(record, Record)
         recording_s = time.perf_counter()

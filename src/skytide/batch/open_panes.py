@@ -28,10 +28,13 @@ def with_parts(open_: dict[int, OpenPane], report: PaneReport) -> dict[int, Open
 
 def with_merged(open_: dict[int, OpenPane], merges: Sequence[PiecesToMerge], merged: Sequence[Piece]) -> dict[int, OpenPane]:
     """Return the open panes with merged pieces in place of those they were made of."""
-    panes = dict(open_)
+    panes, gone = dict(open_), {(piece.file, piece.at) for merge in merges for piece in merge.pieces}
+    added: dict[int, list[Piece]] = {}
     for merge, piece in zip(merges, merged, strict=True):
-        before, gone = panes[merge.pane], set(merge.pieces)
-        panes[merge.pane] = replace(before, pieces=(*(one for one in before.pieces if one not in gone), piece))
+        added.setdefault(merge.pane, []).append(piece)
+    for pane, pieces in added.items():
+        left = (piece for piece in panes[pane].pieces if (piece.file, piece.at) not in gone)
+        panes[pane] = replace(panes[pane], pieces=(*left, *pieces))
     return panes
 
 
