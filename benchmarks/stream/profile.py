@@ -5,7 +5,7 @@ import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -88,6 +88,9 @@ class HereAndNow:
     def __init__(self, source: Any, timed: Timed) -> None:
         self.source, self.timed = source, timed
 
+    def cores(self) -> int:
+        return 1
+
     def panes(self, batch: range, task: PaneTask, delivery: Delivery) -> PaneReport:
         reports = []
         middle = (batch.start + batch.stop) // 2
@@ -101,6 +104,10 @@ class HereAndNow:
     def window_task(self, work: Callable[[], WindowReport | StepReport]) -> str:
         with self.timed.stage("window kernel"):
             return work().to_text()
+
+    def window_tasks(self, cuts: Sequence[tuple[int, int]], work: Callable[[tuple[int, int]], str]) -> list[str]:
+        with self.timed.stage("window kernel"):
+            return [work(cut) for cut in cuts]
 
     def stored(self, store: Files, files: tuple[str, ...], columns: pa.Schema) -> Any:
         raise AssertionError("results go to Parquet")
