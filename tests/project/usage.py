@@ -93,6 +93,8 @@ def of_streams(df: DataFrame, folder: Path, measure: skytide.queries.Measure, co
     aggregates = windows.aggregate("sum(price * size) / sum(size) AS vwap", column, measure, own, keys=("symbol", "venue"))
     assert_type(aggregates, skytide.ContinuousQuery)
     assert_type(aggregates.skyline(high("vwap")), skytide.ContinuousQuery)
+    assert_type(skytide.stream(df, order="seq"), skytide.typing.Stream[skytide.ContinuousQuery])
+    assert_type(skytide.stream(df, order=("partition", "offset"), streaming=False), skytide.typing.Stream[DataFrame])
     keyed = skytide.stream(df, streaming=True).keyed("symbol").window("1 minute")
     assert_type(keyed, skytide.typing.KeyedWindowed[skytide.ContinuousQuery])
     assert_type(keyed.aggregate("count(*) AS n"), skytide.ContinuousQuery)
