@@ -194,9 +194,46 @@ class Windowed(Queryable[StreamAnswer]):
             check_text("keys", key, "symbol")
         return self._ask(aggregate_of(self.df, measures, names, self.time))
 
+    def group_by(self, *keys: str) -> "Grouped[StreamAnswer]":
+        """Return the windows grouped by columns, as Spark users write it: `.group_by("symbol").agg("avg(price) AS mean")`.
+
+        It is the same query as `.aggregate("avg(price) AS mean", keys="symbol")`.
+        """
+        if not keys:
+            raise InvalidInput(
+                value="group_by()",
+                reason="no column is named",
+                remedy='name one: group_by("symbol"), or use .aggregate(...) without keys',
+            )
+        for key in keys:
+            check_text("group_by", key, "symbol")
+        return Grouped(self, keys)
+
+    groupBy = group_by
+
     def apply(self, query: Query) -> StreamAnswer:
         """Ask any query, also one of your own."""
         return cast(StreamAnswer, self._ask(query))
 
     def _ask(self, query: Query) -> ContinuousQuery | DataFrame:
         return ask(self.df, self.time, self.windows, self.slack, query, self.source)
+
+
+@dataclass(frozen=True)
+class Grouped(Generic[StreamAnswer]):
+    """Windows grouped by columns, to be aggregated."""
+
+    windowed: Windowed[StreamAnswer]
+    keys: tuple[str, ...]
+
+    @overload
+    def agg(self: "Grouped[ContinuousQuery]", *measures: str | Column | Measure) -> ContinuousQuery: ...
+
+    @overload
+    def agg(self: "Grouped[DataFrame]", *measures: str | Column | Measure) -> AggregatedFrame: ...
+
+    def agg(self, *measures: str | Column | Measure) -> object:
+        """Ask for aggregates of each group of each window, written as in `Windowed.aggregate`: `.agg("count(*)", F.avg("price").alias("mean"))`."""
+        if not measures:
+            raise InvalidInput(value="agg()", reason="nothing to aggregate", remedy='name some: agg("count(*)")')
+        return cast(Windowed[Any], self.windowed).aggregate(*measures, keys=self.keys)
