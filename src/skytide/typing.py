@@ -7,7 +7,7 @@ from skytide.records.fleet import FleetStatus, SplitStatus
 from skytide.routing import Splitting
 from skytide.spark.api.chain import AggregatedFrame
 from skytide.spark.api.keyed import Keyed, KeyedWindowed
-from skytide.spark.api.stream import Stream, Windowed
+from skytide.spark.api.stream import Grouped, Stream, Windowed
 from skytide.spark.scaling import History, ScalerStatus, ScalingEvent
 from skytide.spark.sinks.base import SideSink, SinkFunction
 from skytide.spark.sources.workload import WorkloadStream
@@ -18,6 +18,7 @@ __all__ = [
     "Cycle",
     "Duration",
     "FleetStatus",
+    "Grouped",
     "History",
     "Keyed",
     "KeyedWindowed",

@@ -234,6 +234,18 @@ def test_operators_on_keys() -> None:
         assert refused(keyed(Latest(), one).spec.texts(), keyed(Latest(), other).spec.texts())
 
 
+def test_the_order_among_equal_times_counts_where_it_matters() -> None:
+    spec = keyed(Latest()).spec
+    assert spec.step is not None
+    plain, by_id, by_b = (replace(spec, step=replace(spec.step, order=order)).texts() for order in ((), ("id",), ("id", "b")))
+    assert plain == spec.texts()  # as checkpoints from before there was an order have it
+    for before, now in itertools.permutations((plain, by_id, by_b), 2):
+        assert refused(before, now)
+        assert refused({name: before[name] for name in (*READABLE, "order") if name in before}, now)
+    assert not refused(by_b, by_b)
+    assert not refused({name: plain[name] for name in READABLE}, plain)
+
+
 N, TOTAL = Field("n"), Field("total")
 COUNT, SUM = Measure("count", "*", "n"), Measure("sum", "a", "total")
 ZERO = Constant(0, pa.int64())

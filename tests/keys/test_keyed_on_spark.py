@@ -222,6 +222,63 @@ def test_a_stream_gives_the_rows_that_a_table_gives(spark: SparkSession, tmp_pat
     pd.testing.assert_frame_equal(*in_any_order)
 
 
+class Trail:
+    """The sequence numbers of a window, as a text."""
+
+    def open(self, key: Any) -> None:
+        return None
+
+    def process(self, state: None, rows: pa.Table) -> Any:
+        return state, {"trail": [" ".join(map(str, rows["seq"].to_pylist()))]}
+
+
+def test_tuples_of_equal_times_are_in_the_order_that_was_named(spark: SparkSession, tmp_path: Path) -> None:
+    rng = np.random.default_rng(3)
+    rows = 240
+    table = pa.table(
+        {
+            "ts": pa.array(START_US + np.arange(rows) // 40 * 1_000_000, pa.timestamp("us", "UTC")),
+            "symbol": np.array(["A", "B", "C"])[rng.integers(0, 3, rows)],
+            "value": rng.permutation(rows),
+            "seq": rng.permutation(rows),
+        }
+    )
+    folder = written(table, tmp_path / "in", 4)
+    expected = {
+        (symbol, start): " ".join(map(str, mine.seq.iloc[start : start + 10]))
+        for symbol, mine in table.to_pandas().sort_values(["ts", "seq"]).groupby("symbol")
+        for start in range(0, len(mine) - 9, 5)
+    }
+
+    def asked(source: Any) -> Any:
+        slack = skytide.slacks.FixedSlack("1 s")
+        return skytide.stream(source, order="SEQ").keyed("symbol").count_window(10, slide=5, slack=slack).apply(Trail())
+
+    of_table = asked(spark.read.parquet(str(folder))).toArrow().to_pylist()
+    assert {(row["symbol"], row["row_start"]): row["trail"] for row in of_table} == expected
+    places = {"path": str(tmp_path / "out"), "checkpoint": tmp_path / "c"}
+    asked(streamed(spark, folder)).start("parquet", **places, trigger="availableNow", flush=True, slots=2).await_termination()
+    found = spark.read.parquet(str(tmp_path / "out")).toArrow().to_pylist()
+    assert {(row["symbol"], row["row_start"]): row["trail"] for row in found} == expected and len(found) == len(expected)
+
+
+@pytest.mark.parametrize(
+    ("order", "message"),
+    [
+        ("nothing", "order='nothing': there is no such column; choose one of ts, symbol"),
+        ("TS", "order='ts': that is the time of the tuples"),
+        (("size", "SIZE"), "order='size': named twice"),
+        ("tags", "order='tags': a map<.*> has no order"),
+        ("folded", "order='folded' of type .* not by a collation"),
+        (7, "order=7: not names of columns"),
+    ],
+)
+def test_an_order_that_makes_no_sense_is_refused_at_once(spark: SparkSession, order: Any, message: str) -> None:
+    df = spark.createDataFrame(quotes(10).to_pandas()).withColumn("tags", F.create_map(F.lit("a"), F.lit(1)))
+    with pytest.raises(InvalidInput, match=message):
+        skytide.stream(df.withColumn("folded", F.collate("symbol", "UTF8_LCASE")), order=order)
+
+
 def test_windows_of_all_tuples_by_number(spark: SparkSession) -> None:
     df = spark.createDataFrame(quotes(100).to_pandas())
     found = skytide.stream(df).count_window(30, slide=10).aggregate("count(*) AS n").toPandas()

@@ -38,6 +38,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
             "skytide.stream",
             "skytide.typing.Stream",
             "skytide.typing.Windowed",
+            "skytide.typing.Grouped",
             "skytide.typing.Keyed",
             "skytide.typing.KeyedWindowed",
         ),

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from skytide.errors import InvalidInput
@@ -16,6 +15,7 @@ from skytide.keyed.chunk import Chunk, Live, Numbers, all_keys, ends, gathered, 
 from skytide.keyed.collected import Collected
 from skytide.keyed.key_set import KeySet, key_starts, union
 from skytide.keyed.operator import Operator
+from skytide.keyed.ordering import order_of_ties
 from skytide.keyed.windows import TICK_US, CountWindows, TimeWindows, as_columns, bounds_schema
 from skytide.queries import Aggregate, Query
 from skytide.queries.columns import named_twice
@@ -57,6 +57,8 @@ class KeyedStep:
     """Answers with a state, if there is no `answer`."""
     helpers: tuple[str, ...] = ()
     """Columns that do not belong to the results."""
+    order: tuple[str, ...] = ()
+    """Columns that order tuples of equal times, before their values do."""
 
     @staticmethod
     def of(
@@ -66,6 +68,7 @@ class KeyedStep:
         columns: pa.Schema,
         windows: CountWindows | TimeWindows | None,
         helpers: tuple[str, ...] = (),
+        order: tuple[str, ...] = (),
     ) -> "KeyedStep":
         """Return the step that asks a query or an operator in the quickest way there is; refuse what has no sense on keys."""
         answer: Answer | None = None
@@ -79,7 +82,8 @@ class KeyedStep:
             )
         elif asked.is_vectorised and windows is not None:
             answer = OperatorAnswer(asked, keys)
-        step = KeyedStep(keys, time, columns, windows, answer, asked if isinstance(asked, Operator) else None, helpers)
+        operator = asked if isinstance(asked, Operator) else None
+        step = KeyedStep(keys, time, columns, windows, answer, operator, helpers, order)
         if name := named_twice(step.results.names, columns):
             raise InvalidInput(value=f"result {name}", reason="named twice", remedy="let the operator give it another name")
         return step
@@ -193,7 +197,7 @@ class KeyedStep:
         return log.where(self.answer.needed(log.rows, log.starts))
 
     def _sorted(self, rows: pa.Table, hashes: NDArray[np.uint64]) -> Chunk:
-        """Return tuples sorted by key, then by time, then by their values, so that the order never depends on how they arrived."""
+        """Return tuples sorted by key, then by time, then by the columns of the order and by all values, so that the order never depends on how they arrived."""
         times = _times(rows, self.time)
         order, given = np.lexsort((times, hashes)), hashes
         hashes, times = hashes[order], times[order]
@@ -206,18 +210,15 @@ class KeyedStep:
         return Chunk(rows, given[order[starts]], bounds, np.diff(bounds))
 
     def _settled(self, rows: pa.Table, order: Numbers, same: NDArray[np.bool_]) -> Numbers:
-        """Return the order with ties decided by the values of all columns."""
+        """Return the order with ties decided by the columns that the user named, then by the values of all columns."""
         tied = np.zeros(len(order), np.bool_)
         tied[1:] |= same
         tied[:-1] |= same
         places = np.flatnonzero(tied)
         runs = np.cumsum(np.concatenate([np.ones(1, np.bool_), ~same]))[places]
         some = rows.take(pa.array(order[places]))
-        texts = {f"c{number}": _orderable(some.column(number)) for number in range(some.num_columns)}
-        table = pa.table({"run": runs, **texts})
-        within = pc.sort_indices(table, sort_keys=[(name, "ascending") for name in table.column_names]).to_numpy()
         after = order.copy()
-        after[places] = order[places][within]
+        after[places] = order[places][order_of_ties(some, runs, self.order)]
         return after
 
     def _stream(self, came: Chunk, states: Chunks) -> Worked:
@@ -301,13 +302,3 @@ class KeyedStep:
 
 def _times(rows: pa.Table, time: str) -> Numbers:
     return np.asarray(rows[time].cast(pa.int64()).to_numpy())
-
-
-def _orderable(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return values that can be put in some order, whatever their type."""
-    if pa.types.is_nested(column.type) or pa.types.is_null(column.type) or pa.types.is_dictionary(column.type):
-        return pa.chunked_array([pa.array([repr(value) for value in column.to_pylist()], pa.string())])
-    if pa.types.is_floating(column.type):
-        kind = {16: pa.int16(), 32: pa.int32(), 64: pa.int64()}[column.type.bit_width]
-        return pa.chunked_array([chunk.view(kind) for chunk in column.chunks], kind)
-    return column

@@ -12,6 +12,7 @@ from skytide.errors import InvalidInput, SkytideError
 from skytide.errors.checks import check_integer, check_type, refused
 from skytide.errors.limits import MAX_SLOTS
 from skytide.keyed import CountWindows, KeyedOperator, KeyedStep, Operator, Tagged, TimeWindows
+from skytide.keyed.ordering import check_order, order_names
 from skytide.lateness import KSlack, Slack
 from skytide.queries import Query
 from skytide.records import Status
@@ -54,6 +55,7 @@ class Asked:
     windows: CountWindows | TimeWindows | None
     slack: Slack
     slots: int
+    order: tuple[str, ...] = ()
 
     def engine(self, columns: pa.Schema, folder: str, sinks: Sinks, now: Now) -> Engine:
         """Return the engine of the query, which continues from the checkpoint in a folder."""
@@ -62,6 +64,7 @@ class Asked:
                 raise InvalidInput(
                     value=f"column {name}", reason="there is no such column", remedy=f"choose one of {', '.join(columns.names)}"
                 )
+        check_order(self.order, self.time, columns)
         store = Store(os.path.join(folder, "skytide"))
         spec = self._spec(columns).seeded(store.key_seed())
         rules = spec.rules(key_slots=self.slots, seed=store.key_seed(), pane_slots=self.slots, driver_pays_s=float("inf"))
@@ -74,7 +77,7 @@ class Asked:
         if query is not None and isinstance(self.windows, TimeWindows) and not self.keys:
             spec = QuerySpec(query, self.time, columns, self.windows.windows, self.slack)
         else:
-            step = KeyedStep.of(self.asked, self.keys, self.time, columns, self.windows)
+            step = KeyedStep.of(self.asked, self.keys, self.time, columns, self.windows, order=self.order)
             tagged, identity = Tagged(self.keys, asked=query), self.asked.identity().of_keys(self.keys)
             spec = QuerySpec(tagged, self.time, columns, step.tick, self.slack, step=step, identity=identity)
         return replace(spec, late_wanted=True, invalid_wanted=True)
@@ -111,6 +114,7 @@ class Runner:
         slide: Duration | int | None = None,
         keys: str | Sequence[str] = (),
         time: str = "ts",
+        order: str | Sequence[str] = (),
         schema: pa.Schema | None = None,
         slack: Slack | None = None,
         slots: int = 2,
@@ -132,6 +136,8 @@ class Runner:
             The columns of the key, as in `stream(...).keyed("symbol")`.
         time
             The column with the time of a row: datetimes, or numbers, which are seconds since 1970.
+        order
+            Columns that order rows of a key with equal times, as in `stream(..., order="seq")`.
         schema
             The columns of rows (default: those of the first batch).
         slack
@@ -154,7 +160,8 @@ class Runner:
             raise refused(
                 "clock", clock, "it cannot be called", "pass a ManualClock, or a function that returns seconds since 1970"
             )
-        self._asked = Asked(_subject(asked), time, key_names(keys), _windows(asked, window, slide), slack, slots)
+        windows = _windows(asked, window, slide)
+        self._asked = Asked(_subject(asked), time, key_names(keys), windows, slack, slots, order_names(order))
         self._schema, self._jobs = schema, InProcess()
         self._sink = Collected() if sink is None else made_sink(sink, "sink") or Function(sink)  # type: ignore[arg-type]  # which refuses it
         self._temporary = tempfile.TemporaryDirectory(prefix="skytide-") if checkpoint is None else None
@@ -274,6 +281,7 @@ def run(
     slide: Duration | int | None = None,
     keys: str | Sequence[str] = (),
     time: str = "ts",
+    order: str | Sequence[str] = (),
     schema: pa.Schema | None = None,
     slack: Slack | None = None,
     slots: int = 2,
@@ -296,6 +304,8 @@ def run(
         The columns of the key, as in `stream(...).keyed("symbol")`.
     time
         The column with the time of a row: datetimes, or numbers, which are seconds since 1970.
+    order
+        Columns that order rows of a key with equal times, as in `stream(..., order="seq")`.
     schema
         The columns of rows (default: those of the first batch).
     slack
@@ -315,7 +325,7 @@ def run(
     [50, 60]
     """
     with Runner(
-        asked, window=window, slide=slide, keys=keys, time=time, schema=schema, slack=slack, slots=slots, sink=sink
+        asked, window=window, slide=slide, keys=keys, time=time, order=order, schema=schema, slack=slack, slots=slots, sink=sink
     ) as runner:
         for rows in batches:
             runner.feed(rows)

@@ -1,6 +1,6 @@
 """Operators on the tuples of each key, as people write them: `stream(df).keyed("symbol").count_window(1_000, slide=25).apply(...)`."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, cast, overload
 
@@ -22,6 +22,7 @@ from skytide.keyed import (
     hashes_of,
 )
 from skytide.keyed.operator import KeyedOperator
+from skytide.keyed.ordering import check_order, order_names
 from skytide.lateness import KSlack, Slack
 from skytide.queries import Aggregate, Measure, Query
 from skytide.queries.extremes import has_order
@@ -54,13 +55,11 @@ def key_columns(df: DataFrame, time: str, keys: tuple[str, ...]) -> tuple[str, .
     """Return the names of key columns as the DataFrame has them, or refuse them."""
     if not keys:
         raise InvalidInput(value="keyed()", reason="no key is named", remedy='name one: keyed("symbol"), or leave keyed() out')
-    cased = df.sparkSession.conf.get("spark.sql.caseSensitive") == "true"
-    names = {name if cased else name.lower(): name for name in df.columns}
     kinds = arrow_schema(df.schema)
     columns = []
     for key in keys:
         check_text("keyed", key, "symbol")
-        name = names.get(key if cased else key.lower())
+        name = _existing(df, key)
         if name is None:
             raise InvalidInput(
                 value=f"keyed({key!r})", reason="there is no such column", remedy=f"choose one of {', '.join(df.columns)}"
@@ -77,6 +76,21 @@ def key_columns(df: DataFrame, time: str, keys: tuple[str, ...]) -> tuple[str, .
     return tuple(columns)
 
 
+def order_columns(df: DataFrame, time: str, order: str | Sequence[str]) -> tuple[str, ...]:
+    """Return the names of columns that order tuples of equal times, as the DataFrame has them, or refuse them."""
+    names = tuple(_existing(df, name) or name for name in order_names(order))
+    if names:
+        check_order(names, time, arrow_schema(df.schema))
+        check_collations(df, {f"order={name!r}": name for name in names})
+    return names
+
+
+def _existing(df: DataFrame, name: str) -> str | None:
+    """Return the name of a column as the DataFrame has it, or None if there is none."""
+    cased = df.sparkSession.conf.get("spark.sql.caseSensitive") == "true"
+    return {column if cased else column.lower(): column for column in df.columns}.get(name if cased else name.lower())
+
+
 @dataclass(frozen=True)
 class Keyed(Generic[KeyedAnswer]):
     """Tuples with a time and a key."""
@@ -85,6 +99,8 @@ class Keyed(Generic[KeyedAnswer]):
     time: str
     keys: tuple[str, ...]
     source: OwnSource | None = None
+    order: tuple[str, ...] = ()
+    """Columns that order tuples of equal times."""
 
     def count_window(
         self, length: int, slide: int | None = None, slack: Slack | None = None, *, tick: Duration = "100 ms"
@@ -95,11 +111,12 @@ class Keyed(Generic[KeyedAnswer]):
         history is replayed, choose a longer one.
         """
         windows = CountWindows(length, length if slide is None else slide, duration_us(tick, "tick"))
-        return KeyedWindowed(self.df, self.time, self.keys, windows, slack_of(slack), self.source)
+        return KeyedWindowed(self.df, self.time, self.keys, windows, slack_of(slack), self.source, self.order)
 
     def window(self, length: Duration, slide: Duration | None = None, slack: Slack | None = None) -> "KeyedWindowed[KeyedAnswer]":
         """Return windows of time of the tuples of each key."""
-        return KeyedWindowed(self.df, self.time, self.keys, TimeWindows(sliding(length, slide)), slack_of(slack), self.source)
+        windows = TimeWindows(sliding(length, slide))
+        return KeyedWindowed(self.df, self.time, self.keys, windows, slack_of(slack), self.source, self.order)
 
     def apply(self, operator: KeyedOperator, *, slack: Slack | None = None) -> KeyedAnswer:
         """Pass the tuples of each key to an operator of your own, in order of time; `slack` says how long to wait for late ones."""
@@ -116,6 +133,8 @@ class KeyedWindowed(Queryable[KeyedAnswer]):
     windows: CountWindows | TimeWindows
     slack: Slack
     source: OwnSource | None = None
+    order: tuple[str, ...] = ()
+    """Columns that order tuples of equal times."""
 
     def candlesticks(self, *, price: str, volume: str) -> KeyedAnswer:
         """Ask for open, high, low and close of each window, its volume, and how many quotes it has."""
@@ -166,7 +185,7 @@ def _ask(
     check_copied("apply", query if query is not None else operator and operator.own)
     identity = cast(Query | Operator, written or operator).identity()
     asked = cast(Query | Operator, operator if query is None else query)
-    step = KeyedStep.of(asked, keyed.keys, keyed.time, columns, windows, helpers)
+    step = KeyedStep.of(asked, keyed.keys, keyed.time, columns, windows, helpers, keyed.order)
     tagged = Tagged(keyed.keys, asked=query)
     spec = QuerySpec(tagged, keyed.time, columns, step.tick, slack, helpers, step, identity.of_keys(keyed.keys))
     if df.isStreaming:

@@ -14,7 +14,7 @@ from skytide.lateness import Slack
 from skytide.queries import Measure, Query, Queryable
 from skytide.spark.api.aggregates import aggregate_of
 from skytide.spark.api.chain import AggregatedFrame
-from skytide.spark.api.keyed import Keyed, KeyedWindowed, key_columns, slack_of
+from skytide.spark.api.keyed import Keyed, KeyedWindowed, key_columns, order_columns, slack_of
 from skytide.spark.api.query import ContinuousQuery, ask
 from skytide.spark.fleet import Fleet
 from skytide.spark.sources.panes import OwnSource
@@ -25,18 +25,30 @@ StreamAnswer = TypeVar("StreamAnswer", ContinuousQuery, DataFrame)
 
 
 @overload
-def stream(source: Fleet | WorkloadStream, *, time: str = "ts", streaming: Literal[True] = True) -> "Stream[ContinuousQuery]": ...
+def stream(
+    source: Fleet | WorkloadStream, *, time: str = "ts", order: str | Sequence[str] = (), streaming: Literal[True] = True
+) -> "Stream[ContinuousQuery]": ...
 
 
 @overload
-def stream(source: DataFrame, *, time: str = "ts", streaming: Literal[False]) -> "Stream[DataFrame]": ...
+def stream(
+    source: DataFrame, *, time: str = "ts", order: str | Sequence[str] = (), streaming: Literal[False]
+) -> "Stream[DataFrame]": ...
 
 
 @overload
-def stream(source: DataFrame, *, time: str = "ts", streaming: Literal[True] | None = None) -> "Stream[ContinuousQuery]": ...
+def stream(
+    source: DataFrame, *, time: str = "ts", order: str | Sequence[str] = (), streaming: Literal[True] | None = None
+) -> "Stream[ContinuousQuery]": ...
 
 
-def stream(source: DataFrame | Fleet | WorkloadStream, *, time: str = "ts", streaming: bool | None = None) -> "Stream[Any]":
+def stream(
+    source: DataFrame | Fleet | WorkloadStream,
+    *,
+    time: str = "ts",
+    order: str | Sequence[str] = (),
+    streaming: bool | None = None,
+) -> "Stream[Any]":
     """Return the start of a chain over rows with a time: windows, then a query. On rows that do not stream it is a DataFrame, otherwise something to start.
 
     Parameters
@@ -45,6 +57,10 @@ def stream(source: DataFrame | Fleet | WorkloadStream, *, time: str = "ts", stre
         A DataFrame, streaming or not, a `fleet(...)` or a `workload(...)`.
     time
         The column with the time of each row, a timestamp.
+    order
+        A column or several that order rows of a key with equal times, for count windows and operators on keys: a sequence number,
+        or Kafka's partition and offset. NULL comes first. Without it, and where rows are equal in these, too, the values of all
+        columns decide. Other queries do not depend on the order of rows.
     streaming
         Whether the rows stream: a DataFrame of the other kind is refused, and type checkers know the results. Without it all is
         accepted, and type checkers assume that the rows stream.
@@ -52,7 +68,7 @@ def stream(source: DataFrame | Fleet | WorkloadStream, *, time: str = "ts", stre
     Raises
     ------
     InvalidInput
-        If the source is none of these, or of the other kind, or has no such column with timestamps.
+        If the source is none of these, or of the other kind, or has no such column with timestamps, or none to order rows by.
 
     Examples
     --------
@@ -84,7 +100,7 @@ def stream(source: DataFrame | Fleet | WorkloadStream, *, time: str = "ts", stre
             reason="windows need a timestamp",
             remedy=f'cast it first: df.withColumn("{time}", F.timestamp_millis("{time}")), or to_timestamp',
         )
-    return Stream(df, time, own)
+    return Stream(df, time, own, order_columns(df, time, order))
 
 
 def _session() -> SparkSession:
@@ -103,6 +119,8 @@ class Stream(Generic[StreamAnswer]):
     df: DataFrame
     time: str
     source: OwnSource | None = None
+    order: tuple[str, ...] = ()
+    """Columns that order tuples of equal times."""
 
     def window(self, length: Duration, slide: Duration | None = None, slack: Slack | None = None) -> "Windowed[StreamAnswer]":
         """Return the stream cut into windows; `slack` says how long to wait for late tuples (default: the longest delay seen so far)."""
@@ -116,7 +134,7 @@ class Stream(Generic[StreamAnswer]):
 
     def keyed(self, *keys: str) -> Keyed[Any]:
         """Return the tuples of each key on their own: `.keyed("symbol").count_window(1_000, slide=25)`."""
-        return Keyed[Any](self.df, self.time, key_columns(self.df, self.time, keys), self.source)
+        return Keyed[Any](self.df, self.time, key_columns(self.df, self.time, keys), self.source, self.order)
 
     @overload
     def count_window(
@@ -137,7 +155,7 @@ class Stream(Generic[StreamAnswer]):
         self, length: int, slide: int | None = None, slack: Slack | None = None, *, tick: Duration = "100 ms"
     ) -> KeyedWindowed[Any]:
         """Return windows of `length` tuples, in order of time, one every `slide` tuples; they come out in steps of a `tick`."""
-        return Keyed[Any](self.df, self.time, (), self.source).count_window(length, slide, slack, tick=tick)
+        return Keyed[Any](self.df, self.time, (), self.source, self.order).count_window(length, slide, slack, tick=tick)
 
 
 @dataclass(frozen=True)
@@ -176,9 +194,46 @@ class Windowed(Queryable[StreamAnswer]):
             check_text("keys", key, "symbol")
         return self._ask(aggregate_of(self.df, measures, names, self.time))
 
+    def group_by(self, *keys: str) -> "Grouped[StreamAnswer]":
+        """Return the windows grouped by columns, as Spark users write it: `.group_by("symbol").agg("avg(price) AS mean")`.
+
+        It is the same query as `.aggregate("avg(price) AS mean", keys="symbol")`.
+        """
+        if not keys:
+            raise InvalidInput(
+                value="group_by()",
+                reason="no column is named",
+                remedy='name one: group_by("symbol"), or use .aggregate(...) without keys',
+            )
+        for key in keys:
+            check_text("group_by", key, "symbol")
+        return Grouped(self, keys)
+
+    groupBy = group_by
+
     def apply(self, query: Query) -> StreamAnswer:
         """Ask any query, also one of your own."""
         return cast(StreamAnswer, self._ask(query))
 
     def _ask(self, query: Query) -> ContinuousQuery | DataFrame:
         return ask(self.df, self.time, self.windows, self.slack, query, self.source)
+
+
+@dataclass(frozen=True)
+class Grouped(Generic[StreamAnswer]):
+    """Windows grouped by columns, to be aggregated."""
+
+    windowed: Windowed[StreamAnswer]
+    keys: tuple[str, ...]
+
+    @overload
+    def agg(self: "Grouped[ContinuousQuery]", *measures: str | Column | Measure) -> ContinuousQuery: ...
+
+    @overload
+    def agg(self: "Grouped[DataFrame]", *measures: str | Column | Measure) -> AggregatedFrame: ...
+
+    def agg(self, *measures: str | Column | Measure) -> object:
+        """Ask for aggregates of each group of each window, written as in `Windowed.aggregate`: `.agg("count(*)", F.avg("price").alias("mean"))`."""
+        if not measures:
+            raise InvalidInput(value="agg()", reason="nothing to aggregate", remedy='name some: agg("count(*)")')
+        return cast(Windowed[Any], self.windowed).aggregate(*measures, keys=self.keys)

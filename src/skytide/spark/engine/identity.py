@@ -19,7 +19,7 @@ from skytide.windows import Windows, shown
 
 Texts = dict[str, str]
 QUERY, MEASURES, WINDOWS, RESULTS, CODE, VERSION = "exact query", "measures", "exact windows", "results", "code", "version"
-STRICTER = "stricter queries"
+STRICTER, ORDER = "stricter queries", "order"
 ANOTHER = "start a changed query with another checkpoint folder"
 
 
@@ -40,11 +40,14 @@ def texts_of(
         RESULTS: _columns(results),
     }
     stricter = {STRICTER: json.dumps(known_as.stricter)} if known_as.stricter else {}
-    return texts | stricter | ({VERSION: str(step.operator.version)} if step and step.operator else {})
+    order = {ORDER: ", ".join(map(repr, step.order))} if step and step.order else {}
+    return texts | stricter | order | ({VERSION: str(step.operator.version)} if step and step.operator else {})
 
 
 def check_same(before: Texts, now: Texts, folder: str, *, upgrades: bool = False) -> None:
     """Refuse to continue from the state of another query; an operator that `upgrades` states may have changed with its version."""
+    if before and before.get(ORDER) != now.get(ORDER):  # a new checkpoint belongs to no query yet
+        raise _another_order(before, now, folder)
     if QUERY not in before:
         _check_readable(before, now, folder)
         return
@@ -111,6 +114,13 @@ def _is_comparable(code: str) -> bool:
 def _another(what: str, before: Texts, now: Texts, exactly: str, folder: str) -> InvalidInput:
     seen = what if before[what] != now[what] else exactly
     return InvalidInput(value=f"{what}: {now[seen]}", reason=_belongs(folder, f"with {before[seen]}"), remedy=ANOTHER)
+
+
+def _another_order(before: Texts, now: Texts, folder: str) -> InvalidInput:
+    theirs, ours = (f"order=({texts[ORDER]},)" if ORDER in texts else "no order" for texts in (before, now))
+    reason = _belongs(folder, f"with {theirs} of tuples with equal times")
+    again = f"pass {theirs} to skytide.stream again" if ORDER in before else "leave order= out"
+    return InvalidInput(value=ours, reason=reason, remedy=f"{again}, or {ANOTHER}")
 
 
 def _belongs(folder: str, to: str) -> str:
