@@ -121,7 +121,9 @@ def rates(spark: SparkSession, name: str, checkpoint: Path | None = None, sink: 
 def skyline(tmp_path: Path, name: str) -> Any:
     source = skytide.workload(rate=500, dimensions=2)
     asked = skytide.stream(source).window("1 s").skyline(skytide.low("x0"), skytide.low("x1"))
-    return asked.start(lambda rows, number: None, checkpoint=str(tmp_path / name), trigger="500 ms", pane_slots=1, name=name)
+    return asked.start(
+        lambda rows, number: None, checkpoint=str(tmp_path / name), trigger="500 ms", pane_slots=1, window_slots=1, name=name
+    )
 
 
 @pytest.fixture

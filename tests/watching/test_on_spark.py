@@ -54,7 +54,9 @@ def closing() -> Iterator[ExitStack]:
 def test_a_query_and_its_auto_scaler(spark: SparkSession, tmp_path: Path, closing: ExitStack) -> None:
     source = skytide.workload(rate=2_000, dimensions=2, seed=5)
     query = skytide.stream(source).window("1 second", slide="200 ms").skyline(low("x0"), low("x1"))
-    run = query.start("parquet", path=tmp_path / "out", checkpoint=tmp_path / "state", trigger="500 ms", name="watched")
+    run = query.start(
+        "parquet", path=tmp_path / "out", checkpoint=tmp_path / "state", trigger="500 ms", name="watched", window_slots=1
+    )
     closing.callback(run.stop)
     page = run.serve(port=0)
     closing.callback(page.stop)

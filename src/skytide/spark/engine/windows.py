@@ -105,7 +105,8 @@ class WindowTask:
         earlier = {pane: found for name in old for pane, found in panes_of_memory(self.files.read_table(name)).items()}
         tuples = {pane: count for pane, (_, count) in earlier.items()} | work.tuples
         panes, counts = Remembered(self.files, runs, cut, groups).counts
-        panes, counts = np.append(panes, sorted(tuples)), np.append(counts, [tuples[pane] for pane in sorted(tuples)])
+        new = np.array(sorted(tuples.items()), np.int64).reshape(-1, 2)
+        panes, counts = np.append(panes, new[:, 0]), np.append(counts, new[:, 1])
         wanted = windows_with_panes(windows, panes, work.ended)
         needed, closed = windows.panes_of(work.ended.stop).start, windows.panes_of(work.ended[-1]).stop
 
@@ -113,8 +114,8 @@ class WindowTask:
         kept, results = np.zeros(len(wanted), np.int64), []
         for some in self._cuts(cut):
             remembered = Remembered(self.files, runs, some, groups)
-            new = [(pane, cut_out(found, some, groups)) for pane, (found, _) in earlier.items()] + self._panes(threads, some)
-            answers, made = blocks.slide(remembered, new, windows, wanted, closed)
+            closing = [(pane, cut_out(found, some, groups)) for pane, (found, _) in earlier.items()] + self._panes(threads, some)
+            answers, made = blocks.slide(remembered, closing, windows, wanted, closed)
             rows, done = [], 0
             for answer in answers:
                 alike = wanted[done : done + len(answer.counts)]
