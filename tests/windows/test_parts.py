@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.engine import QUERIES, InProcess, Outputs, plan_of, slacks_drawn, streams, tuples, windows_drawn
+from support.engine import COLUMNS, QUERIES, InProcess, Outputs, plan_of, slacks_drawn, streams, tuples, windows_drawn
 
-from skytide.batch import OpenPane, Piece, Run, State, merging
+from skytide.batch import OpenPane, Piece, Run, State, machine, merging
 from skytide.batch.merging import FAN_IN, pieces_to_merge, runs_to_replace
 from skytide.batch.spreading import PARTS, OnDriver, OneTask, Parts, Spreader
 from skytide.lateness import FixedSlack, Slack
@@ -31,6 +31,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(blocks, "FANOUT", 2)
     monkeypatch.setattr(parts, "SORTED_ROWS", 1)
     monkeypatch.setattr(windows, "ROWS_AT_ONCE", 2)
+    monkeypatch.setattr(machine, "changes_to_replace", lambda runs, new_rows: len(runs) if len(runs) > 3 else 0)
     yield
 
 
@@ -170,6 +171,30 @@ def test_a_skyline_with_groups_is_divided_too(tmp_path: Path) -> None:
         assert isinstance(engine._machine.spreader.decide(10, 10), Parts if slots > 1 else OneTask)
         rows[slots] = sorted(map(str, out.results.rows()))
     assert rows[1] == rows[3] and rows[1]
+
+
+@pytest.mark.parametrize("query", [Skyline(low("b") * low("id")), Skyline(low("b") * low("id") * diff("a"))], ids=["one", "diff"])
+def test_a_slide_of_many_candidates_writes_what_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, query: Query) -> None:
+    data = [_anticorrelated(number) for number in range(40)]
+    out, written = {}, {}
+    for small in (64, 10**9):
+        monkeypatch.setattr(merging, "SMALL_ROWS", small)
+        plan, outputs = plan_of(query, str(tmp_path / str(small)), Windows(1_000, 100), FixedSlack(0)), Outputs()
+        engine, runs = Engine(*plan, outputs.sinks), []
+        for number, batch in enumerate(data):
+            engine.run_batch(InProcess(), [batch], number)
+            runs.append(engine.store.latest().memory)
+        assert max(map(len, runs)) <= FAN_IN + 1
+        engine.flush(InProcess())
+        out[small], written[small] = outputs.results.rows(), sum(memory[-1].rows for memory in runs[20:])
+    assert out[64] == out[10**9], "the same rows, in the same order"
+    assert written[64] < written[10**9] / 2
+
+
+def _anticorrelated(number: int) -> pa.Table:
+    x = np.random.default_rng(number).random(100)
+    times, ids = pa.array(np.full(100, number * 100), pa.timestamp("us", "UTC")), ((1 - x) * 1e9).astype(int)
+    return pa.table({"ts": times, "a": np.arange(100) % 2, "b": x, "id": ids}, COLUMNS)
 
 
 def test_a_cache_has_a_bound_and_forgets_what_is_gone(tmp_path: Path) -> None:

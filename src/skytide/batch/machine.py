@@ -30,7 +30,7 @@ from skytide.batch.events import (
     StreamEnded,
     WindowsReported,
 )
-from skytide.batch.merging import pieces_to_merge, runs_to_replace
+from skytide.batch.merging import changes_to_replace, pieces_to_merge, runs_to_replace
 from skytide.batch.open_panes import reached_us, rows_of, windows_ahead, with_merged, with_parts, within_bounds
 from skytide.batch.reports import PaneReport, Run, WindowReport
 from skytide.batch.rules import BatchRules
@@ -220,10 +220,10 @@ class Machine:
         ]
 
     def _replaced(self, state: State, new_rows: int) -> int:
-        """Return how many of the latest runs are written once more: all, if rows of any of them may be dropped, or are in another format."""
-        if self.rules.can_spread or any(run.level < 0 for run in state.memory):
+        """Return how many of the latest runs are written once more: all, if they are in another format."""
+        if any(run.level < 0 for run in state.memory):
             return len(state.memory)
-        return runs_to_replace(state.memory, new_rows)
+        return (changes_to_replace if self.rules.can_spread else runs_to_replace)(state.memory, new_rows)
 
     def _remembered(self, state: State, report: WindowReport) -> tuple[Run, ...]:
         """Return what is remembered after the window level, without what no later window holds."""

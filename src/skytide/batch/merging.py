@@ -10,6 +10,8 @@ FAN_IN = 16
 """So many pieces of a tier, or runs of a level, become one of the next."""
 PIECES_AT_ONCE = 64
 """The most pieces that one task merges."""
+SMALL_ROWS = 2**14
+"""So many rows are written once more in no time; a second file takes longer."""
 MAX_RUN_ROWS = 2**20
 """Runs with more rows together are not put into one: to copy them would take longer than to open them."""
 
@@ -66,3 +68,23 @@ def runs_to_replace(runs: Sequence[Run], new_rows: int) -> int:
         if alike < FAN_IN - 1:
             return taken
         level, taken, new_rows = level + 1, taken + alike, rows
+
+
+def changes_to_replace(runs: Sequence[Run], new_rows: int) -> int:
+    """Return how many of the latest runs are written once more, where rows of earlier runs die: none, or all.
+
+    The first run is the base, the others are changes. All are written once more when the changes have come to be as many as the base:
+    so a row is written twice on average, whatever the number of rows.
+
+    >>> base, change = Run(0, 0, 0, ("b",), 50_000), Run(0, 0, 0, ("c",), 9_000)
+    >>> [changes_to_replace([base, *[change] * changes], 9_000) for changes in range(6)]
+    [0, 0, 0, 0, 0, 6]
+    >>> changes_to_replace([Run(0, 0, 0, ("b",), 500), Run(0, 0, 0, ("c",), 90)], 90)
+    2
+    """
+    if not runs:
+        return 0
+    changes = sum(run.rows for run in runs[1:]) + new_rows
+    is_small = runs[0].rows + changes <= SMALL_ROWS
+    files = sum(len(run.files) for run in runs)
+    return len(runs) if is_small or changes > runs[0].rows or files > max(FAN_IN, 2 * len(runs[0].files)) else 0

@@ -22,6 +22,10 @@ from skytide.windows import Windows, pane_bounds, stretches
 
 BLOCKED = "__skytide_blocked"
 KILLED = "__skytide_killed"
+PLACE = "__skytide_place"
+"""Where a row was read from, or that it is new."""
+NEW = -1
+NOTES = [PANE, BLOCKED, PLACE]
 NEVER = np.iinfo(np.int64).min
 ALIVE = NO_TURN
 ROWS_AT_ONCE = 1024  # small panes are added together up to this number of rows
@@ -43,7 +47,7 @@ class Incremental:
 
     def empty(self, rows: pa.Schema) -> pa.Table:
         """Return the memory of no panes."""
-        return rows.append(pa.field(PANE, pa.int64())).append(pa.field(BLOCKED, pa.int64())).empty_table()
+        return pa.schema([*rows, *(pa.field(name, pa.int64()) for name in NOTES)]).empty_table()
 
     def add(self, memory: pa.Table, pane: int, kept: pa.Table) -> pa.Table:
         """Return the memory without the rows that the new pane dominates, and with the new rows and the panes that block them."""
@@ -52,7 +56,7 @@ class Incremental:
     def answer(self, memory: pa.Table, panes: range) -> pa.Table:
         """Return the rows that no pane of the window blocks."""
         free = (memory[PANE].to_numpy() >= panes.start) & (memory[BLOCKED].to_numpy() < panes.start)
-        best = memory.filter(pa.array(free)).drop_columns([PANE, BLOCKED])
+        best = memory.filter(pa.array(free)).drop_columns(NOTES)
         return best if self._is_skyline else self._window(best)
 
     def slide(self, memory: pa.Table, panes: Panes, windows: Windows, wanted: Indices) -> tuple[Answers, pa.Table]:
@@ -81,7 +85,7 @@ class Incremental:
         Slices can be compared independently of each other: a row that is dropped meanwhile blocks nothing that the younger row which dropped
         it does not block as well.
         """
-        points = self._points(pa.concat_tables([memory.drop_columns([PANE, BLOCKED]), *(kept for _, kept in panes)]))
+        points = self._points(pa.concat_tables([memory.drop_columns(NOTES), *(kept for _, kept in panes)]))
         old, young = points[: memory.num_rows], points[memory.num_rows :]
         killed = first_dominators(old, young, _numbers(panes))
         rivals = killed > min((pane for pane, _ in panes), default=ALIVE - 1)
@@ -98,10 +102,13 @@ class Incremental:
 
     def assemble(self, memory: pa.Table, panes: Panes, killed: Indices, blocked: Indices) -> pa.Table:
         """Return the memory after all new panes, with the pane that drops each row; for windows before that the row is still there."""
-        new = [kept.append_column(PANE, constant(pane, kept)) for pane, kept in panes]
-        both = pa.concat_tables([memory.drop_columns([BLOCKED]), *new]).combine_chunks()  # thousands of chunks would be slow
-        blocked = np.concatenate([memory[BLOCKED].to_numpy(), blocked])
-        return both.append_column(BLOCKED, pa.array(blocked)).append_column(KILLED, pa.array(killed))
+        both = pa.concat_tables(
+            [memory.drop_columns(NOTES), *(kept for _, kept in panes)]
+        ).combine_chunks()  # not thousands of chunks
+        notes = (_numbers(panes), blocked, np.full(len(blocked), NEW))
+        for name, new in zip(NOTES, notes, strict=True):
+            both = both.append_column(name, pa.array(np.concatenate([memory[name].to_numpy(), new])))
+        return both.append_column(KILLED, pa.array(killed))
 
     def at(self, assembled: pa.Table, panes: range) -> pa.Table:
         """Return the memory as it was when the window of these panes ended."""
@@ -119,7 +126,7 @@ class Incremental:
         lengths = np.searchsorted(runs, end[out]) - np.searchsorted(runs, first[out])
         run = stretches(np.searchsorted(runs, first[out]), lengths)
         places = np.repeat(out, lengths)[np.argsort(run, kind="stable")]
-        rows = assembled.drop_columns([PANE, BLOCKED, KILLED]).take(pa.array(places))
+        rows = assembled.drop_columns([*NOTES, KILLED]).take(pa.array(places))
         answers = Answers(rows, np.bincount(run, minlength=len(runs) - 1))
         if not self._is_skyline:
             with ThreadPoolExecutor(self.threads) as threads:

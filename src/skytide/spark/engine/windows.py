@@ -11,9 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from skytide.batch import MergePieces, Piece, Run, RunWindows, StepReport, WindowFound, WindowReport
+from skytide.batch import MergePieces, Piece, RunWindows, StepReport, WindowFound, WindowReport
 from skytide.batch.spreading import PARTS
-from skytide.batch.state import FAR
 from skytide.kernels import Indices
 from skytide.queries import Answers, Blocks, Incremental, Panes, Query
 from skytide.queries.blocks import FANOUT, InMemory, Segment
@@ -21,53 +20,15 @@ from skytide.queries.incremental import ALIVE
 from skytide.queries.memory import PANE
 from skytide.spark.checkpoint import Files
 from skytide.spark.checkpoint.files import fresh_name
+from skytide.spark.engine.candidates import COUNTS, Candidates
 from skytide.spark.engine.panes import REPORT
 from skytide.spark.engine.parts import ALL_PARTS, Cut, Remembered, cut_out, in_parts, opened, write_segments
 from skytide.spark.engine.spec import BOUNDS, QuerySpec, result_columns
 from skytide.spark.sinks.base import Stages, stage_rows
 from skytide.windows import Windows, pane_bounds, tuples_per_window, windows_with_panes
 
-COUNTS = b"skytide.tuples"
-"""The metadata in which a memory notes how many tuples its panes had."""
 ROWS_AT_ONCE = 2**21  # of the state: with more, a task works on some of its parts at a time
 WINDOWS_AT_ONCE = 1024  # answered together: enough to spread the cost of a call, few enough to hold their rows
-
-
-@dataclass(frozen=True)
-class Memory:
-    """What is remembered of closed panes: their rows, and how many tuples each had."""
-
-    rows: pa.Table
-    panes: Indices
-    tuples: Indices
-
-    def with_panes(self, tuples: dict[int, int]) -> "Memory":
-        """Return the memory with the counts of younger panes."""
-        panes = sorted(tuples)
-        counts = np.array([tuples[pane] for pane in panes], np.int64)
-        return replace(
-            self, panes=np.concatenate([self.panes, np.array(panes, np.int64)]), tuples=np.concatenate([self.tuples, counts])
-        )
-
-    def forget(self, first: int) -> "Memory":
-        """Return the memory without the counts of panes before `first`."""
-        stays = self.panes >= first
-        return replace(self, panes=self.panes[stays], tuples=self.tuples[stays])
-
-    def in_parts(self, groups: tuple[str, ...]) -> "Memory":
-        """Return the memory with its rows sorted by part, if there are many."""
-        return replace(self, rows=in_parts([self.rows], groups)[0])
-
-    def to_table(self) -> pa.Table:
-        """Return the memory as one table."""
-        return self.rows.replace_schema_metadata({COUNTS: np.stack([self.panes, self.tuples]).tobytes()})
-
-    @staticmethod
-    def from_table(table: pa.Table) -> "Memory":
-        """Return the memory from what `to_table` returned."""
-        counts = (table.schema.metadata or {}).get(COUNTS, b"")
-        panes, tuples = np.frombuffer(counts, np.int64).reshape(2, -1)
-        return Memory(table.replace_schema_metadata(None), panes, tuples)
 
 
 @dataclass(frozen=True)
@@ -108,7 +69,7 @@ class WindowTask:
         new = np.array(sorted(tuples.items()), np.int64).reshape(-1, 2)
         panes, counts = np.append(panes, new[:, 0]), np.append(counts, new[:, 1])
         wanted = windows_with_panes(windows, panes, work.ended)
-        needed, closed = windows.panes_of(work.ended.stop).start, windows.panes_of(work.ended[-1]).stop
+        needed, closed = self._needed, windows.panes_of(work.ended[-1]).stop
 
         blocks, segments = Blocks(self.spec.query, self.spec.columns), []
         kept, results = np.zeros(len(wanted), np.int64), []
@@ -150,14 +111,13 @@ class WindowTask:
     def _with_candidates(self, threads: int, cut: Cut) -> WindowReport:
         """Answer windows from the rows that can still be in an answer, some windows at a time."""
         sliding = Incremental(self.spec.query, threads)
-        memory = self._memory(sliding, cut).with_panes(self.instruction.tuples)
-        wanted = windows_with_panes(self.spec.windows, memory.panes, self.instruction.ended)
+        memory = self._memory(sliding, cut)
+        wanted = self._wanted(memory)
         rows, bounded = memory.rows, []
         for some, answers, after in slide_over(sliding, memory.rows, self._panes(threads, cut), self.spec.windows, wanted):
             bounded.append((answers.counts, with_bounds(answers, self.spec.windows, some, self.spec.time_type)))
             rows = after
-        rows = sliding.forget(rows, self.spec.windows.panes_of(self.instruction.ended.stop).start)
-        return self._written(wanted, bounded, replace(memory, rows=rows), cut)
+        return self._written(memory, wanted, bounded, sliding.forget(rows, self._needed), cut)
 
     def merge(self, pane: int) -> StepReport:
         """Merge the pieces of a pane, and return a report."""
@@ -183,28 +143,34 @@ class WindowTask:
         """Combine verdicts (those of the slices in order, that of the new panes last), answer windows in order, and return a report."""
         began = time.perf_counter()
         sliding = Incremental(self.spec.query)
-        memory = self._memory(sliding).with_panes(self.instruction.tuples)
+        memory = self._memory(sliding)
         tables = [self.files.read_table(name) for name in verdicts]
         killed = np.concatenate([table["killed"].combine_chunks().values.to_numpy() for table in tables])
         blocked = np.max([table["blocked"].combine_chunks().values.to_numpy() for table in tables], axis=0)
         assembled = sliding.assemble(memory.rows, self._panes(), killed, blocked)
-        wanted = windows_with_panes(self.spec.windows, memory.panes, self.instruction.ended)
+        wanted = self._wanted(memory)
         answers = sliding.answers(assembled, self.spec.windows, wanted)
-        needed = self.spec.windows.panes_of(self.instruction.ended.stop)
-        after = sliding.forget(sliding.at(assembled, range(needed.start, ALIVE)), needed.start)
+        after = sliding.forget(sliding.at(assembled, range(self._needed, ALIVE)), self._needed)
         bounded = [(answers.counts, with_bounds(answers, self.spec.windows, wanted, self.spec.time_type))]
-        report = self._written(wanted, bounded, replace(memory, rows=after), ALL_PARTS)
+        report = self._written(memory, wanted, bounded, after, ALL_PARTS)
         return replace(report, busy_s=time.perf_counter() - began)
 
-    def _memory(self, sliding: Incremental, cut: Cut = ALL_PARTS) -> Memory:
-        """Return the rows of some parts that are remembered; each file has the counts of all panes."""
-        nothing = np.empty(0, np.int64)
-        memory = Memory(sliding.empty(self.spec.columns), nothing, nothing)
-        stored = [Memory.from_table(self.files.read_table(name)) for run in self.instruction.memory for name in run.files]
-        if not stored:
-            return memory
-        rows = [cut_out(one.rows, cut, self.spec.parted_by) for one in stored]
-        return replace(stored[0], rows=pa.concat_tables([memory.rows, *rows]).combine_chunks())
+    @property
+    def _needed(self) -> int:
+        """The first pane that a later window holds."""
+        return self.spec.windows.panes_of(self.instruction.ended.stop).start
+
+    def _memory(self, sliding: Incremental, cut: Cut = ALL_PARTS) -> Candidates:
+        """Return the rows of some parts that are remembered."""
+        return Candidates.read(self.files, self.instruction.memory, cut, self.spec.parted_by, sliding.empty(self.spec.columns))
+
+    def _tuples(self, memory: Candidates) -> tuple[Indices, Indices]:
+        """Return the panes with tuples, in order, and how many each has."""
+        new = np.array(sorted(self.instruction.tuples.items()), np.int64).reshape(-1, 2)
+        return np.append(memory.panes, new[:, 0]), np.append(memory.tuples, new[:, 1])
+
+    def _wanted(self, memory: Candidates) -> Indices:
+        return windows_with_panes(self.spec.windows, self._tuples(memory)[0], self.instruction.ended)
 
     def _kept(self, pane: int, cut: Cut) -> pa.Table:
         pieces = [self._read(piece, cut) for piece in self.instruction.panes[pane]]
@@ -218,17 +184,20 @@ class WindowTask:
         with ThreadPoolExecutor(threads) as merging:
             return list(zip(numbers, merging.map(lambda pane: self._kept(pane, cut), numbers), strict=True))
 
-    def _written(self, wanted: Indices, answers: list[tuple[Indices, pa.Table]], memory: Memory, cut: Cut) -> WindowReport:
-        tuples = tuples_per_window(self.spec.windows, memory.panes, memory.tuples, wanted)
+    def _written(
+        self, memory: Candidates, wanted: Indices, answers: list[tuple[Indices, pa.Table]], after: pa.Table, cut: Cut
+    ) -> WindowReport:
+        work = self.instruction
+        tuples = tuples_per_window(self.spec.windows, *self._tuples(memory), wanted)
         kept = np.concatenate([np.empty(0, np.int64), *(counts for counts, _ in answers)])
         answered = [WindowFound(*row) for row in zip(wanted.tolist(), tuples.tolist(), kept.tolist(), strict=True)]
-        name = fresh_name("memory", self.instruction.sequence)
-        needed = memory.forget(self.spec.windows.panes_of(self.instruction.ended.stop).start)
+        name, whole = fresh_name("memory", work.sequence), work.replaced == len(work.memory)
         with ThreadPoolExecutor(1) as beside:  # the disk is waited for only once
-            written = beside.submit(self.files.write_table, name, needed.in_parts(self.spec.parted_by).to_table())
+            written = beside.submit(
+                memory.write, self.files, name, after, work.tuples, self._needed, self.spec.parted_by, whole=whole
+            )
             results = self._staged([table for _, table in answers], cut)
-            written.result()
-        return WindowReport(tuple(answered), tuple(results), Run(-FAR, FAR, 0, (name,), memory.rows.num_rows), 0.0)
+            return WindowReport(tuple(answered), tuple(results), written.result(), 0.0)
 
     def _staged(self, answers: list[pa.Table], cut: Cut) -> list[str]:
         """Stage the rows of answers, and return their names; without rows, the first slot stages an empty table."""
@@ -284,12 +253,13 @@ def read_piece(files: Files, piece: Piece, cut: Cut, spec: QuerySpec) -> pa.Tabl
 
 def panes_of_memory(table: pa.Table) -> dict[int, tuple[pa.Table, int]]:
     """Return what a memory of format 4 and before kept of each pane, and the tuples of the pane."""
-    memory = Memory.from_table(table)
-    rows = memory.rows.filter(pc.equal(memory.rows["__skytide_level"], 0))
+    panes, tuples = np.frombuffer((table.schema.metadata or {}).get(COUNTS, b""), np.int64).reshape(2, -1)
+    rows = table.replace_schema_metadata(None).filter(pc.equal(table["__skytide_level"], 0))
     numbers = rows[PANE].to_numpy()
     rows = rows.drop_columns([PANE, "__skytide_last", "__skytide_level"])
-    tuples = dict(zip(memory.panes.tolist(), memory.tuples.tolist(), strict=True))
-    return {pane: (rows.filter(pa.array(numbers == pane)), count) for pane, count in sorted(tuples.items())}
+    return {
+        pane: (rows.filter(pa.array(numbers == pane)), count) for pane, count in zip(panes.tolist(), tuples.tolist(), strict=True)
+    }
 
 
 def answers_of(
