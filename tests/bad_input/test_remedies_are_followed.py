@@ -43,6 +43,7 @@ FOLLOWED = {
 AT_THE_CALL = {
     "keyed/operator:Operator.__init__",
     "keyed/operator:Operator.schema",
+    "keyed/ordering:check_order",
     "keyed/quotes:_check_type",
     "keyed/quotes:check_columns",
     "keyed/rebalance:_checked",
@@ -83,6 +84,7 @@ AT_THE_CALL = {
     "spark/checkpoint/store:Store._check_owner",
     "spark/engine/identity:check_versions",
     "spark/engine/identity:_another",
+    "spark/engine/identity:_another_order",
     "spark/engine/identity:check_same",
     "spark/checkpoint/folder:OwnedFolder.check",
     "spark/checkpoint/folder:OwnedFolder.claim",
