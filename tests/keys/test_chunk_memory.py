@@ -12,7 +12,7 @@ from support.engine import COLUMNS, InProcess, Outputs
 from skytide.keyed import Operator
 from skytide.lateness import FixedSlack
 from skytide.queries import Skyline, low
-from skytide.spark.engine import chunk_memory
+from skytide.spark.engine.cache import cache
 from skytide.spark.engine.engine import Engine
 from skytide.windows import Windows
 
@@ -40,9 +40,10 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     made = Clock()
-    monkeypatch.setattr(chunk_memory.memory, "clock_s", made)
-    monkeypatch.setattr(chunk_memory.memory, "queries", {})
-    monkeypatch.setattr(chunk_memory.memory, "_used_s", {})
+    monkeypatch.setattr(cache, "clock_s", made)
+    monkeypatch.setattr(cache, "_used_s", {})
+    for query in cache.queries():
+        cache.keep_only(query)
     return made
 
 
@@ -57,7 +58,7 @@ def counting(folder: Path, out: Outputs) -> Engine:
 
 
 def remembered() -> list[str]:
-    return [Path(query).name for query, chunks in chunk_memory.memory.queries.items() if chunks]
+    return [Path(query).name for query in cache.queries()]
 
 
 def test_chunks_of_a_query_that_ended_are_forgotten(tmp_path: Path, clock: Clock) -> None:

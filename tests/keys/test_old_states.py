@@ -14,7 +14,7 @@ from skytide.keyed import Chunk, Operator
 from skytide.keyed.chunk import ends, gathered
 from skytide.keyed.key_set import KeySet
 from skytide.lateness import FixedSlack
-from skytide.spark.engine import chunk_memory
+from skytide.spark.engine.cache import cache
 from skytide.spark.engine.engine import Engine
 
 TWINS = ("kooioqnpmlkmrikj", "plkqkjljmnomiroq")
@@ -33,7 +33,7 @@ class Seen:
         return state + rows.num_rows, {"n": state[0] + np.arange(1, rows.num_rows + 1)}
 
 
-def test_a_key_that_is_new_gets_nothing_of_another_with_its_hash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_key_that_is_new_gets_nothing_of_another_with_its_hash(tmp_path: Path) -> None:
     made = step(operator=Operator(Seen()))
     made = replace(made, columns=made.columns.set(1, pa.field("a", pa.string())))
     out = Outputs()
@@ -46,7 +46,7 @@ def test_a_key_that_is_new_gets_nothing_of_another_with_its_hash(tmp_path: Path,
         engine.run_batch(InProcess(), [pa.table({"ts": times, "a": keys, "b": ids.astype(float), "id": ids}, made.columns)], number)
 
     batch(0, TWINS[0], *map(str, range(300)))  # so many that the first chunk stays as it is
-    monkeypatch.setattr(chunk_memory.memory, "queries", {})
+    cache.keep_only(plan.store.files.uri)
     for stored in plan.store.latest().keyed.files():  # as an earlier version would have stored them
         table = plan.store.files.read_table(stored)
         plan.store.files.delete(stored)

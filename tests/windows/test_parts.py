@@ -18,7 +18,8 @@ from skytide.lateness import FixedSlack, Slack
 from skytide.queries import Query, Skyline, blocks, diff, low
 from skytide.spark.engine import parts, windows
 from skytide.spark.engine.engine import Engine
-from skytide.spark.engine.parts import ALL_PARTS, OpenFiles, cut_out, in_parts, parts_of
+from skytide.spark.engine.cache import Cache, cache
+from skytide.spark.engine.parts import ALL_PARTS, cut_out, in_parts, parts_of
 from skytide.windows import Windows
 
 GROUPED = QUERIES[4]
@@ -65,7 +66,7 @@ def test_results_do_not_depend_on_slots_merges_caches_and_restarts(
             engine.store.release()
             engine = Engine(*plan_of(query, str(folder), windows_, slack, spreading_pays_s=pays_s), out.sinks)
         if forgets:
-            parts.opened.keep_only(engine.store.files.uri)
+            cache.keep_only(engine.store.files.uri)
         engine.resize(window_slots=slots[number])
         engine.run_batch(InProcess(), batch, number)
     engine.flush(InProcess())
@@ -197,19 +198,19 @@ def _anticorrelated(number: int) -> pa.Table:
     return pa.table({"ts": times, "a": np.arange(100) % 2, "b": x, "id": ids}, COLUMNS)
 
 
-def test_a_cache_has_a_bound_and_forgets_what_is_gone(tmp_path: Path) -> None:
-    class Sized:
-        uri = "s3://bucket"
-
-        def open_batches(self, name: str) -> tuple[object, int]:
-            return object(), 10
-
-    cache = OpenFiles(max_bytes=35, max_files=10)
+def test_a_cache_has_a_bound_and_forgets_what_is_gone() -> None:
+    kept = Cache(max_bytes=35, max_files=10)
     for name in "abcdefg":
-        cache.open(Sized(), name)  # type: ignore[arg-type]
-    assert cache.nbytes == 30
-    cache.keep_only("s3://bucket", {"g"})
-    assert cache.nbytes == 10
+        assert kept.get("s3://bucket", name, lambda name=name: (name, 10)) == name  # type: ignore[misc]
+    assert kept.nbytes == 30 and kept.find("s3://bucket", "d") is None
+    kept.get("s3://bucket", "e", lambda: pytest.fail("it is kept"))
+    kept.add("s3://other", "x", "x", 10)
+    assert kept.find("s3://bucket", "f") is None, "the others were used later"
+    kept.keep_only("s3://bucket", {"g"})
+    assert kept.nbytes == 20 and kept.find("s3://bucket", "e") is None
+    for number in range(20):
+        kept.add("s3://other", str(number), number, 0)
+    assert kept.find("s3://bucket", "g") is None, "so many files do not stay open"
 
 
 def test_a_state_is_the_same_after_it_was_written() -> None:

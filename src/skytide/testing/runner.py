@@ -18,7 +18,7 @@ from skytide.queries import Query
 from skytide.records import Status
 from skytide.spark.checkpoint import Store
 from skytide.spark.clock import Now
-from skytide.spark.engine.chunk_memory import memory
+from skytide.spark.engine.cache import cache
 from skytide.spark.engine.engine import Engine
 from skytide.spark.engine.spec import QuerySpec
 from skytide.spark.sinks.base import Sink, SinkFunction
@@ -237,7 +237,7 @@ class Runner:
         """Let the checkpoint go, and forget all that is in memory of it."""
         if self._engine is not None:
             self._engine.store.release()
-            memory.queries.pop(self._engine.store.files.uri, None)
+            cache.keep_only(self._engine.store.files.uri)
         self._engine = None
 
     def _running(self) -> Engine:

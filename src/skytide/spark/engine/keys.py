@@ -19,7 +19,7 @@ from skytide.keyed.state import ROWS, STATES, heaviest, mask_of
 from skytide.keyed.work import HASH, Chunks
 from skytide.spark.checkpoint import Files
 from skytide.spark.checkpoint.files import fresh_name
-from skytide.spark.engine.chunk_memory import memory
+from skytide.spark.engine.cache import cache
 from skytide.spark.engine.panes import REPORT
 from skytide.spark.engine.spec import QuerySpec
 from skytide.spark.sinks.base import Stages, stage_rows
@@ -57,7 +57,7 @@ class _Slot:
         self._task, self._slot = task, slot
         assert task.spec.step is not None, "an operator on keys has a step"
         self._work, self._step, self._table = task.instruction, task.spec.step, task.instruction.keyed.table
-        self._remembered = memory.of(task.files.uri, task.instruction.keyed.files())
+        cache.keep_only(task.files.uri, task.instruction.keyed.files())
         self._reused = self._read = 0
 
     def report(self) -> SlotReport:
@@ -121,13 +121,14 @@ class _Slot:
         return live
 
     def _chunk(self, stored: StoredChunk) -> Chunk:
-        chunk = self._remembered.get(stored.file)
+        files = self._task.files
+        chunk: Chunk | None = cache.find(files.uri, stored.file)
         if chunk is None:
-            chunk = Chunk.from_table(self._task.files.map_table(stored.file))
+            chunk = Chunk.from_table(files.map_table(stored.file))
             for field in self._step.key if stored.kind == STATES else ():
                 if field.name not in chunk.rows.column_names:  # earlier versions stored no keys beside states
                     chunk = replace(chunk, rows=chunk.rows.append_column(field, pa.nulls(chunk.rows.num_rows, field.type)))
-            self._remembered[stored.file] = chunk
+            cache.add(files.uri, stored.file, chunk, chunk.hashes.nbytes * 3 if files.is_local else chunk.nbytes)
             self._read += 1
         else:
             self._reused += 1
@@ -145,7 +146,7 @@ class _Slot:
         file = fresh_name("keys", self._work.sequence)
         chunk = replace(chunk, rows=chunk.rows.combine_chunks())
         self._task.files.write_table(file, chunk.to_table())
-        self._remembered[file] = chunk
+        cache.add(self._task.files.uri, file, chunk, chunk.nbytes)
         return StoredChunk(file, kind, mask_of(self._table.groups_of(chunk.hashes)), chunk.nbytes)
 
 

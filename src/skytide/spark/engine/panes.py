@@ -16,7 +16,7 @@ from skytide.lateness.delays import late_ones
 from skytide.routing import Frequencies, FrequencyAware, KeyCounter, Keys, Router, Splitting, row_hashes
 from skytide.spark.checkpoint import Files
 from skytide.spark.checkpoint.files import fresh_name
-from skytide.spark.engine.chunk_memory import memory
+from skytide.spark.engine.cache import cache
 from skytide.spark.engine.parts import in_parts
 from skytide.spark.engine.spec import QuerySpec
 from skytide.spark.engine.tasks import Reducer, gathered
@@ -150,7 +150,7 @@ class _Work:
         self._panes: dict[int, Reducer] = {}
         self._aside: dict[int, list[pa.Table]] = {SUSPECT: [], LATE: [], INVALID: []}
         self._invalid = 0
-        memory.forget_ended()  # here, as tasks of all queries come by
+        cache.forget_ended()  # here, as tasks of all queries come by
 
     def add(self, rows: pa.Table, times: Times, kinds: NDArray[np.int8]) -> None:
         if kinds.any():

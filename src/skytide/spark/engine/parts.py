@@ -4,10 +4,7 @@ The part of a row is a number below 256, by a hash of its group. Where a file ha
 reads its own and touches no other; where it has few, whoever needs some parts looks at all of them.
 """
 
-import os
-import threading
-from collections import OrderedDict
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -20,14 +17,12 @@ from skytide.kernels import Indices
 from skytide.queries.blocks import Place, Segment
 from skytide.routing import Keys
 from skytide.spark.checkpoint import Files
+from skytide.spark.engine.cache import cache
 
 PART = "__skytide_part"
 INDEX = b"skytide.segments"
 """The metadata in which a file notes its segments: level, number, first record batch, number of batches, rows and tuples of each."""
 SORTED_ROWS = 4096  # from here on it pays to sort rows by part
-CACHE_MB = float(os.environ.get("SKYTIDE_CACHE_MB", "256"))
-"""What a process keeps of files that it has read; those on a disk are mapped, and count with their footers only."""
-OPENED = 512  # the most files that stay open
 
 Cut = tuple[int, int]
 """Some parts, from the first to before the last."""
@@ -75,7 +70,6 @@ class Opened:
     """A file that is open, with its index."""
 
     reader: pa.ipc.RecordBatchFileReader
-    size: int
 
     @cached_property
     def index(self) -> Indices:
@@ -101,47 +95,14 @@ class Opened:
         return pa.Table.from_batches(some, self.reader.schema).replace_schema_metadata(None)
 
 
-class OpenFiles:
-    """Files that this process has read, the latest ones: files never change, so what was read stays right."""
+def opened(files: Files, name: str) -> Opened:
+    """Return a file that is open, from memory if it is there."""
 
-    def __init__(self, max_bytes: float = CACHE_MB * 2**20, max_files: int = OPENED) -> None:
-        """Keep at most so much."""
-        self._max_bytes, self._max_files = max_bytes, max_files
-        self._files: OrderedDict[tuple[str, str], Opened] = OrderedDict()
-        self._bytes = 0
-        self._lock = threading.Lock()
+    def read() -> tuple[Opened, int]:
+        reader, nbytes = files.open_batches(name)
+        return Opened(reader), nbytes
 
-    def open(self, files: Files, name: str) -> Opened:
-        """Return a file, from memory if it is there."""
-        key = (files.uri, name)
-        with self._lock:
-            if key in self._files:
-                self._files.move_to_end(key)
-                return self._files[key]
-        reader, size = files.open_batches(name)
-        opened = Opened(reader, size)
-        with self._lock:
-            if key not in self._files:
-                self._files[key] = opened
-                self._bytes += size
-            while self._files and (self._bytes > self._max_bytes or len(self._files) > self._max_files):
-                self._bytes -= self._files.popitem(last=False)[1].size
-        return opened
-
-    def keep_only(self, uri: str, names: Set[str] = frozenset()) -> None:
-        """Forget the files of a checkpoint, but for some: those that were removed take room as long as they are open."""
-        with self._lock:
-            for key in [key for key in self._files if key[0] == uri and key[1] not in names]:
-                self._bytes -= self._files.pop(key).size
-
-    @property
-    def nbytes(self) -> int:
-        """How much is kept."""
-        return self._bytes
-
-
-opened = OpenFiles()
-"""What this process has."""
+    return cache.get(files.uri, name, read)
 
 
 class Remembered:
@@ -151,7 +112,7 @@ class Remembered:
         """Look at runs, oldest first."""
         self._cut, self._groups = cut, groups
         self._found: dict[Place, list[pa.Table] | None] = {}
-        self._runs = [(run, [opened.open(files, name) for name in run.files]) for run in runs]
+        self._runs = [(run, [opened(files, name) for name in run.files]) for run in runs]
 
     @cached_property
     def counts(self) -> tuple[Indices, Indices]:

@@ -20,9 +20,10 @@ from skytide.queries.incremental import ALIVE
 from skytide.queries.memory import PANE
 from skytide.spark.checkpoint import Files
 from skytide.spark.checkpoint.files import fresh_name
+from skytide.spark.engine.cache import cache
 from skytide.spark.engine.candidates import COUNTS, Candidates
 from skytide.spark.engine.panes import REPORT
-from skytide.spark.engine.parts import ALL_PARTS, Cut, Remembered, cut_out, in_parts, opened, write_segments
+from skytide.spark.engine.parts import ALL_PARTS, Cut, Remembered, cut_out, in_parts, write_segments
 from skytide.spark.engine.spec import BOUNDS, QuerySpec, result_columns
 from skytide.spark.sinks.base import Stages, stage_rows
 from skytide.windows import Windows, pane_bounds, tuples_per_window, windows_with_panes
@@ -62,7 +63,7 @@ class WindowTask:
         work, windows, groups = self.instruction, self.spec.windows, self.spec.parted_by
         old = [name for run in work.memory if run.level < 0 for name in run.files]
         runs = [run for run in work.memory if run.level >= 0]
-        opened.keep_only(self.files.uri, {name for run in runs for name in run.files})
+        cache.keep_only(self.files.uri, {name for run in runs for name in run.files})
         earlier = {pane: found for name in old for pane, found in panes_of_memory(self.files.read_table(name)).items()}
         tuples = {pane: count for pane, (_, count) in earlier.items()} | work.tuples
         panes, counts = Remembered(self.files, runs, cut, groups).counts
