@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pytest
 from support.engine import InProcess, Outputs
 from support.keyed import plan_of, step
 

@@ -17,8 +17,8 @@ from skytide.batch.spreading import PARTS, OnDriver, OneTask, Parts, Spreader
 from skytide.lateness import FixedSlack, Slack
 from skytide.queries import Query, Skyline, blocks, diff, low
 from skytide.spark.engine import parts, windows
-from skytide.spark.engine.engine import Engine
 from skytide.spark.engine.cache import Cache, cache
+from skytide.spark.engine.engine import Engine
 from skytide.spark.engine.parts import ALL_PARTS, cut_out, in_parts, parts_of
 from skytide.windows import Windows
 
@@ -151,7 +151,7 @@ def test_much_work_of_groups_is_spread_and_little_is_not() -> None:
     spreader = Spreader(slots=3, can_spread=False, driver_s=float("inf"), has_groups=True)
     assert isinstance(spreader.decide(1_000, 1_000), OnDriver)
     assert spreader.decide(10_000_000, 0) == Parts(
-        ((0, 85), (85, 170), (170, PARTS)), "3 slots, each with its parts of the groups: 10.00 s of work"
+        ((0, 85), (85, 170), (170, PARTS)), "3 slots, each with its parts: 10.00 s of work"
     )
     spreader.slots = 1
     assert isinstance(spreader.decide(10_000_000, 0), OnDriver)

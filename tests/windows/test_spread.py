@@ -1,15 +1,14 @@
 """When the window level is one task and when it is many, and what the status says of it."""
 
 import re
-import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 from support.engine import QUERIES, Collected, InProcess, plan_of, tuples
 
 from skytide.batch import OnDriver, OneTask, StepReport, WindowReport
-from skytide.batch.spreading import DRIVER_S, FIRST_PAIR_S, SLICES_PER_SLOT, WORTH_S, Spreader
+from skytide.batch.spreading import DRIVER_S, FIRST_PAIR_S, WORTH_S, Spreader
 from skytide.lateness import FixedSlack
 from skytide.queries import Query
 from skytide.spark.engine import spread
@@ -20,21 +19,19 @@ from skytide.windows import Windows
 
 
 class Counted(InProcess):
-    """Counts window tasks, and how many ran at once at most."""
+    """Counts window tasks, and notes which ran side by side."""
 
-    def __init__(self, at_once: int = 1) -> None:
-        self.tasks, self._barrier = 0, threading.Barrier(at_once)
-        self.met = False
+    def __init__(self) -> None:
+        self.tasks = 0
+        self.side_by_side: list[int] = []
 
     def window_task(self, work: Callable[[], WindowReport | StepReport]) -> str:
         self.tasks += 1
-        if self._barrier.parties > 1 and not self.met:
-            try:
-                self._barrier.wait(timeout=30)  # nobody gets through before so many tasks are here
-                self.met = True
-            except threading.BrokenBarrierError:
-                pass
         return super().window_task(work)
+
+    def window_tasks(self, cuts: Sequence[tuple[int, int]], work: Callable[[tuple[int, int]], str]) -> list[str]:
+        self.side_by_side.append(len(cuts))
+        return super().window_tasks(cuts, work)
 
 
 def engine_of(
@@ -108,20 +105,27 @@ def test_one_slot_is_one_task(tmp_path: Path) -> None:
     assert engine.status().window_plan == "one task: there is one slot"
 
 
-def test_what_has_no_pairs_to_compare_is_one_task(tmp_path: Path) -> None:
-    engine = engine_of(tmp_path, QUERIES[3])
-    play(engine, Counted())
-    assert engine.status().window_plan.startswith("one task: this query is answered from its panes")
+def test_what_is_answered_as_a_whole_is_merged_side_by_side_first(tmp_path: Path) -> None:
+    engine, jobs = engine_of(tmp_path, QUERIES[3]), Counted()
+    engine.run_batch(jobs, tuples([[[0, 1], [1, 2], [3, 3], [8]]])[0], 0)
+    assert engine.status().window_plan.startswith("2 slots, each with its parts: ")
+    assert jobs.side_by_side == [2] and jobs.tasks == 1, "two panes become one piece each, side by side; then one task answers"
 
 
-def test_much_work_is_spread_over_slots_that_work_at_the_same_time(tmp_path: Path) -> None:
-    engine, jobs = engine_of(tmp_path), Counted(at_once=2)
+def test_candidates_are_compared_and_answered_in_parts(tmp_path: Path) -> None:
+    engine, jobs = engine_of(tmp_path), Counted()
     play(engine, InProcess(), batches=1)
-    data = tuples([[[8, 9], [9, 10], [11, 14]]])[0]  # two closed panes, each in two parts
+    data = tuples([[[8, 9], [9, 10], [11, 14]]])[0]  # two closed panes, each in two pieces
     engine.run_batch(jobs, data, 1)
-    assert engine.status().window_plan.startswith("spread over 2 slots: ")
-    assert jobs.met
-    assert jobs.tasks >= 2 * SLICES_PER_SLOT
+    assert engine.status().window_plan.startswith("2 slots, each with its parts: ")
+    assert jobs.side_by_side[-2:] == [2, 2] and jobs.tasks == 0
+
+
+def test_what_looks_at_a_whole_skyline_is_answered_in_one_task(tmp_path: Path) -> None:
+    engine, jobs = engine_of(tmp_path, QUERIES[1]), Counted()
+    play(engine, InProcess(), batches=1)
+    engine.run_batch(jobs, tuples([[[8, 9], [9, 10], [11, 14]]])[0], 1)
+    assert jobs.side_by_side[-2:] == [2, 1] and jobs.tasks == 0
 
 
 @pytest.mark.parametrize("busy_s, grows", [(10.0, True), (0.0, False)])

@@ -27,7 +27,7 @@ from skytide.batch.merging import PiecesToMerge
 from skytide.batch.pacing import POLL_US, Pace
 from skytide.batch.reports import PanePart, PaneReport, PaneTaskReport, Piece, Run, StepReport, WindowFound, WindowReport
 from skytide.batch.rules import BatchRules
-from skytide.batch.spreading import DRIVER_S, OnDriver, OneTask, Parts, Slices
+from skytide.batch.spreading import DRIVER_S, OnDriver, OneTask, Parts
 from skytide.batch.state import OpenPane, Output, State
 
 __all__ = [
@@ -69,7 +69,6 @@ __all__ = [
     "RunPanes",
     "RunWindows",
     "Sent",
-    "Slices",
     "State",
     "StepReport",
     "StreamEnded",

@@ -5,11 +5,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 WORTH_S = 0.4  # of work: below that, more jobs cost more than a second core saves
-SLICES_PER_SLOT = 2  # so that a slot which is done early has something to pull
 FIRST_PAIR_S, FIRST_ROW_S = 1e-9, 1e-6  # until it has been measured
 LEARNED = 1 / 4  # the weight of the latest measurement
 PARTS = 256
-"""Into so many parts the state of a query with groups is divided, by a hash: as many slots can work on it."""
+"""Into so many parts the state of a query is divided, by a hash of the group, or by place where there are no groups: as many slots can work on it."""
 SLOT_S = 0.2  # of work: with less for each slot, tasks cost more than they save
 DRIVER_ROWS = 100_000  # the most that the driver of a cluster holds: some 10 MB
 DRIVER_S = 0.25  # of work: up to that, a job costs more than it takes off the driver; without a cluster, it takes nothing off
@@ -31,25 +30,19 @@ class OneTask:
 
 
 @dataclass(frozen=True)
-class Slices:
-    """Slices of the memory are compared independently of each other, on several slots."""
-
-    slots: int
-    cuts: tuple[tuple[int, int], ...]
-    """The rows of the memory of each slice."""
-    reason: str
-
-
-@dataclass(frozen=True)
 class Parts:
-    """Each slot does all work of its parts of the state: groups of rows that are independent of those of other parts."""
+    """Each slot does the work of its parts of the state.
+
+    Parts of groups are independent of each other. Without groups, rows of a skyline are compared with the candidates of every part, and
+    then belong to one; of other queries, slots merge what was kept of the new panes, each some of it, and one task answers.
+    """
 
     cuts: tuple[tuple[int, int], ...]
     """The parts of each slot, from the first to before the last."""
     reason: str
 
 
-Spreading = OnDriver | OneTask | Slices | Parts
+Spreading = OnDriver | OneTask | Parts
 
 
 class Spreader:
@@ -67,28 +60,16 @@ class Spreader:
         """Return how to add new rows to a memory."""
         expected_s = self._units(new_rows, memory_rows) * self._unit_s
         slots = min(self.slots, PARTS, math.ceil(expected_s / SLOT_S) if self._worth_s else PARTS)
-        if self._has_groups and slots > 1 and expected_s >= self._worth_s:
+        pays = slots > 1 and expected_s >= self._worth_s
+        fits_driver = expected_s <= self._driver_s and self.on_driver(new_rows + memory_rows)
+        if pays and (self._has_groups or not fits_driver):  # without groups, the driver has threads
             cuts = pairwise(PARTS * at // slots for at in range(slots + 1))
-            return Parts(tuple(cuts), f"{slots} slots, each with its parts of the groups: {expected_s:.2f} s of work")
-        if expected_s <= self._driver_s and self.on_driver(new_rows + memory_rows):
+            return Parts(tuple(cuts), f"{slots} slots, each with its parts: {expected_s:.2f} s of work")
+        if fits_driver:
             return OnDriver(self.slots, f"on the driver: {expected_s:.2f} s of work")
-        if not self._can_spread:
-            if self._has_groups and expected_s < self._worth_s:
-                return OneTask(f"one task: {expected_s:.2f} s of work, and spreading pays from {self._worth_s:.2f} s on")
-            if self._has_groups:
-                return OneTask("one task: there is one slot")
-            return OneTask("one task: this query is answered from its panes as a whole")
-        if self.slots == 1:
+        if self.slots == 1 and expected_s >= self._worth_s:
             return OneTask("one task: there is one slot")
-        if expected_s < self._worth_s:
-            return OneTask(f"one task: {expected_s:.2f} s of work, and spreading pays from {self._worth_s:.2f} s on")
-        slices = self.slots * SLICES_PER_SLOT
-        cuts = pairwise(memory_rows * at // slices for at in range(slices + 1))
-        return Slices(
-            slots=self.slots,
-            cuts=tuple((first, last) for first, last in cuts if first < last),
-            reason=f"spread over {self.slots} slots: {expected_s:.2f} s of work",
-        )
+        return OneTask(f"one task: {expected_s:.2f} s of work, and spreading pays from {self._worth_s:.2f} s on")
 
     def on_driver(self, rows: int) -> bool:
         """Return whether the driver may hold so many rows: where there is no cluster, any number."""

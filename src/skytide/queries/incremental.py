@@ -28,6 +28,7 @@ NEW = -1
 NOTES = [PANE, BLOCKED, PLACE]
 NEVER = np.iinfo(np.int64).min
 ALIVE = NO_TURN
+ALL = slice(None)
 ROWS_AT_ONCE = 1024  # small panes are added together up to this number of rows
 ROWS_PER_THREAD = 4096  # of the memory: for fewer, another thread costs more than it saves
 
@@ -43,7 +44,8 @@ class Incremental:
         self.skyline: Skyline = inside
         of_skyline = stands_for_window(query, "window_of_skyline")
         self._window = query.window_of_skyline if of_skyline else query.window
-        self._is_skyline = of_skyline and query == inside
+        self.is_skyline = of_skyline and query == inside
+        """Whether the rows that nothing blocks are the answer: those of different parts need not be looked at together."""
 
     def empty(self, rows: pa.Schema) -> pa.Table:
         """Return the memory of no panes."""
@@ -57,7 +59,7 @@ class Incremental:
         """Return the rows that no pane of the window blocks."""
         free = (memory[PANE].to_numpy() >= panes.start) & (memory[BLOCKED].to_numpy() < panes.start)
         best = memory.filter(pa.array(free)).drop_columns(NOTES)
-        return best if self._is_skyline else self._window(best)
+        return best if self.is_skyline else self._window(best)
 
     def slide(self, memory: pa.Table, panes: Panes, windows: Windows, wanted: Indices) -> tuple[Answers, pa.Table]:
         """Add panes, small ones together, and return answers and memory; dropped rows still count for the windows before that."""
@@ -80,9 +82,9 @@ class Incremental:
         return memory.filter(pa.array(memory[PANE].to_numpy() >= first))
 
     def compare(self, memory: pa.Table, panes: Panes) -> tuple[Indices, Indices]:
-        """Compare a slice of the memory with new panes; return which pane drops each of its rows, and which blocks each new row.
+        """Compare a part of the memory with new panes; return which pane drops each of its rows, and which blocks each new row.
 
-        Slices can be compared independently of each other: a row that is dropped meanwhile blocks nothing that the younger row which dropped
+        Parts of it can be compared independently of each other: a row that is dropped meanwhile blocks nothing that the younger row which dropped
         it does not block as well.
         """
         points = self._points(pa.concat_tables([memory.drop_columns(NOTES), *(kept for _, kept in panes)]))
@@ -91,14 +93,15 @@ class Incremental:
         rivals = killed > min((pane for pane, _ in panes), default=ALIVE - 1)
         return killed, _youngest(first_dominators(young, old[rivals], -memory[PANE].to_numpy()[rivals]))
 
-    def among(self, panes: Panes) -> tuple[Indices, Indices]:
-        """Return the same as `compare`, for new panes among each other."""
+    def among(self, panes: Panes, some: slice = ALL) -> tuple[Indices, Indices]:
+        """Return the same as `compare`, for some of the rows of new panes and all of the others."""
         numbers = _numbers(panes)
+        mine = numbers[some]
         if len(panes) < 2:
-            return np.full(len(numbers), ALIVE), np.full(len(numbers), NEVER)
+            return np.full(len(mine), ALIVE), np.full(len(mine), NEVER)
         points = self._points(pa.concat_tables([kept for _, kept in panes]))
-        killed = first_dominators(points, points, numbers, begins=numbers + 1)
-        return killed, _youngest(first_dominators(points, points, -numbers, begins=1 - numbers))
+        killed = first_dominators(points[some], points, numbers, begins=mine + 1)
+        return killed, _youngest(first_dominators(points[some], points, -numbers, begins=1 - mine))
 
     def assemble(self, memory: pa.Table, panes: Panes, killed: Indices, blocked: Indices) -> pa.Table:
         """Return the memory after all new panes, with the pane that drops each row; for windows before that the row is still there."""
@@ -128,7 +131,7 @@ class Incremental:
         places = np.repeat(out, lengths)[np.argsort(run, kind="stable")]
         rows = assembled.drop_columns([*NOTES, KILLED]).take(pa.array(places))
         answers = Answers(rows, np.bincount(run, minlength=len(runs) - 1))
-        if not self._is_skyline:
+        if not self.is_skyline:
             with ThreadPoolExecutor(self.threads) as threads:
                 windows_out = list(threads.map(self._window, answers.tables()))
             answers = Answers.of(windows_out, self.query.window(rows.slice(0, 0)))

@@ -16,7 +16,8 @@ from skytide.kernels import Indices
 from skytide.queries.incremental import NEW, PLACE
 from skytide.queries.memory import PANE
 from skytide.spark.checkpoint import Files
-from skytide.spark.engine.parts import Cut, cut_out, in_parts
+from skytide.spark.engine.cache import cache
+from skytide.spark.engine.parts import Cut, cut_out, in_parts, opened, share
 
 COUNTS = b"skytide.tuples"
 """The metadata in which a file notes how many tuples panes had."""
@@ -40,19 +41,25 @@ class Candidates:
     def read(files: Files, runs: Sequence[Run], cut: Cut, groups: tuple[str, ...], empty: pa.Table) -> "Candidates":
         """Return those of some parts of the groups."""
         names = tuple(name for run in runs for name in run.files)
-        tables = [files.read_table(name) for name in names]
-        notes = [table.schema.metadata or {} for table in tables]
+        cache.keep_only(files.uri, set(names))
+        stored = [opened(files, name) for name in names]
+        notes = [file.reader.schema.metadata or {} for file in stored]
         first = max((int(noted.get(FIRST, b"0")) for noted in notes if FIRST in noted), default=None)
         dead: dict[bytes, list[bytes]] = {}
         for key, rows_of in (item for noted in notes for item in noted.items() if item[0].startswith(DEAD)):
             dead.setdefault(key, []).append(rows_of)
         rows = [empty]
-        for number, (name, table) in enumerate(zip(names, tables, strict=True)):
-            alive = np.ones(table.num_rows, bool) if first is None else table[PANE].to_numpy() >= first
+        for number, (name, file) in enumerate(zip(names, stored, strict=True)):
+            table = file.read(0, file.reader.num_record_batches)
+            mine = cut_out(table.append_column(PLACE, pa.array(np.arange(table.num_rows))), cut, groups)
+            if not groups:
+                mine = mine.slice(*share(table.num_rows, cut))
+            places = mine[PLACE].to_numpy()
+            alive = np.ones(table.num_rows, bool)
             alive[np.frombuffer(b"".join(dead.get(DEAD + name.encode(), ())), np.int64)] = False
-            places = np.arange(table.num_rows) + (number << ROW_BITS)
-            placed = table.replace_schema_metadata(None).append_column(PLACE, pa.array(places))
-            rows.append(cut_out(placed.filter(pa.array(alive)), cut, groups))
+            stays = alive[places] if first is None else alive[places] & (mine[PANE].to_numpy() >= first)
+            numbered = mine.set_column(mine.num_columns - 1, PLACE, pa.array(places + (number << ROW_BITS)))
+            rows.append(numbered.filter(pa.array(stays)))
         noted_panes = [np.frombuffer(noted.get(COUNTS, b""), np.int64).reshape(2, -1) for noted in notes]
         panes, tuples = np.concatenate([np.empty((2, 0), np.int64), *noted_panes], axis=1)
         panes, at = np.unique(panes, return_index=True)

@@ -40,9 +40,10 @@ from skytide.spark.engine.emitting import Emitter
 from skytide.spark.engine.jobs import Jobs
 from skytide.spark.engine.keys import KeyTask
 from skytide.spark.engine.panes import PaneTask
+from skytide.spark.engine.pieces import MergeTask
 from skytide.spark.engine.spec import QuerySpec
 from skytide.spark.engine.spread import merge_pieces, run_windows
-from skytide.spark.engine.windows import MergeTask, WindowTask
+from skytide.spark.engine.windows import WindowTask
 from skytide.spark.sinks.base import CheckpointIdentity
 from skytide.spark.sinks.roles import Sinks
 

@@ -65,6 +65,16 @@ def cut_out(table: pa.Table, cut: Cut, groups: tuple[str, ...]) -> pa.Table:
     return table.filter(pa.array((parts >= cut[0]) & (parts < cut[1])))
 
 
+def share(rows: int, cut: Cut) -> tuple[int, int]:
+    """Return which of some rows without groups belong to some parts, by their places: the first of them, and how many.
+
+    >>> share(10, (0, 128)), share(10, (128, 256)), share(1, (0, 128)), share(1, (128, 256))
+    ((0, 5), (5, 5), (0, 0), (0, 1))
+    """
+    first, last = rows * cut[0] // PARTS, rows * cut[1] // PARTS
+    return first, last - first
+
+
 @dataclass(frozen=True)
 class Opened:
     """A file that is open, with its index."""

@@ -2,19 +2,19 @@
 
 import json
 import os
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
-from skytide.batch import OnDriver, Parts, Piece, Slices, StepReport, WindowReport
+from skytide.batch import MergePieces, OnDriver, OpenPane, Parts, Piece, PiecesToMerge, StepReport, WindowReport
+from skytide.batch.merging import PIECES_AT_ONCE
+from skytide.batch.open_panes import with_merged
+from skytide.queries import Incremental
 from skytide.spark.engine.jobs import Jobs
-from skytide.spark.engine.windows import MergeTask, WindowTask
+from skytide.spark.engine.parts import ALL_PARTS
+from skytide.spark.engine.pieces import MergeTask
+from skytide.spark.engine.windows import WindowTask
 
 DRIVER_THREADS = 4  # or as many as there are slots, if that is more: no task of this query runs meanwhile, but other queries may
-
 MERGE_TASKS = 64  # at most
-
-Work = Callable[[], StepReport]
 
 
 def run_windows(jobs: Jobs, task: WindowTask) -> WindowReport:
@@ -23,33 +23,53 @@ def run_windows(jobs: Jobs, task: WindowTask) -> WindowReport:
     if isinstance(spreading, OnDriver):
         threads = min(max(spreading.slots, DRIVER_THREADS), _cores())
         return task.run(threads)
-    if isinstance(spreading, Parts):
-        return WindowReport.together([WindowReport.from_text(text) for text in jobs.window_tasks(spreading.cuts, task.run_parts)])
-    if not isinstance(spreading, Slices):
+    if not isinstance(spreading, Parts):
         return WindowReport.from_text(jobs.window_task(task.run))
-    with ThreadPoolExecutor(spreading.slots) as slots:  # each slot is a thread that pulls the next task when it is idle
-
-        def pull(work: list[Work]) -> list[StepReport]:
-            return [StepReport.from_text(text) for text in slots.map(jobs.window_task, work)]
-
-        parted = [pane for pane, pieces in task.instruction.panes.items() if len(pieces) > 1]
-        merged = pull([lambda pane=pane: task.merge(pane) for pane in parted])  # type: ignore[misc]
-        whole = {pane: (Piece(report.file, 0, 1, report.rows),) for pane, report in zip(parted, merged, strict=True)}
-        task = replace(task, instruction=replace(task.instruction, panes={**task.instruction.panes, **whole}))
-        # The new panes among themselves are the last task, marked by an empty slice.
-        compared = pull([lambda cut=cut: task.compare(*cut) for cut in (*spreading.cuts, (0, 0))])  # type: ignore[misc]
-    report = WindowReport.from_text(jobs.window_task(lambda: task.assemble(tuple(step.file for step in compared))))
-    return replace(report, busy_s=report.busy_s + sum(step.busy_s for step in (*merged, *compared)))
+    if task.spec.parted_by:
+        return _together(jobs.window_tasks(spreading.cuts, task.run_parts))
+    task, spent_s = _merged(jobs, task, len(spreading.cuts))
+    if task.spec.query.skyline_inside() is None:
+        report = WindowReport.from_text(jobs.window_task(task.run))
+        return replace(report, busy_s=report.busy_s + spent_s)
+    found = [StepReport.from_text(text) for text in jobs.window_tasks(spreading.cuts, lambda cut: task.compare(cut).to_text())]
+    verdicts = {cut: step.file for cut, step in zip(spreading.cuts, found, strict=True)}
+    cuts = spreading.cuts if Incremental(task.spec.query).is_skyline else (ALL_PARTS,)
+    report = _together(jobs.window_tasks(cuts, lambda cut: task.assemble(cut, verdicts).to_text()))
+    return replace(report, busy_s=report.busy_s + spent_s + sum(step.busy_s for step in found))
 
 
 def merge_pieces(jobs: Jobs, task: MergeTask) -> tuple[Piece, ...]:
     """Merge pieces of open panes: on the driver if they are few, or in tasks."""
-    count = len(task.instruction.merges)
     if task.instruction.on_driver:
-        return task.run((0, count))
+        return task.run((0, len(task.instruction.merges)))
+    return _in_tasks(jobs, task)[0]
+
+
+def _merged(jobs: Jobs, task: WindowTask, slots: int) -> tuple[WindowTask, float]:
+    """Merge what tasks kept of the new panes in a tree, until each pane is one piece; return how long the tasks took, too."""
+    work, spent_s = task.instruction, 0.0
+    panes = {pane: OpenPane(pieces=pieces) for pane, pieces in work.panes.items()}
+    while any(len(pane.pieces) > 1 for pane in panes.values()):
+        size = min(PIECES_AT_ONCE, max(2, -(-sum(len(pane.pieces) for pane in panes.values()) // slots)))
+        cuts = [(number, pane.pieces[at : at + size]) for number, pane in panes.items() for at in range(0, len(pane.pieces), size)]
+        merges = tuple(PiecesToMerge(number, pieces) for number, pieces in cuts if len(pieces) > 1)
+        merged, busy_s = _in_tasks(jobs, MergeTask(task.spec, task.files, MergePieces(work.sequence, merges, on_driver=False)))
+        panes, spent_s = with_merged(panes, merges, merged), spent_s + busy_s
+    whole = replace(work, panes={number: pane.pieces for number, pane in panes.items()})
+    return replace(task, instruction=whole), spent_s
+
+
+def _in_tasks(jobs: Jobs, task: MergeTask) -> tuple[tuple[Piece, ...], float]:
+    """Merge pieces in tasks, and return the pieces and how long the tasks took together."""
+    count = len(task.instruction.merges)
     size = -(-count // MERGE_TASKS)
     cuts = [(first, min(first + size, count)) for first in range(0, count, size)]
-    return tuple(Piece(*piece) for text in jobs.window_tasks(cuts, task.reported) for piece in json.loads(text))
+    reports = [json.loads(text) for text in jobs.window_tasks(cuts, task.reported)]
+    return tuple(Piece(*piece) for pieces, _ in reports for piece in pieces), sum(busy_s for _, busy_s in reports)
+
+
+def _together(texts: list[str]) -> WindowReport:
+    return WindowReport.together([WindowReport.from_text(text) for text in texts])
 
 
 def _cores() -> int:

@@ -1,8 +1,7 @@
 """The window level: tasks that add closed panes to the memory and answer the windows that ended."""
 
-import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -11,19 +10,20 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from skytide.batch import MergePieces, Piece, RunWindows, StepReport, WindowFound, WindowReport
+from skytide.batch import RunWindows, StepReport, WindowFound, WindowReport
 from skytide.batch.spreading import PARTS
 from skytide.kernels import Indices
 from skytide.queries import Answers, Blocks, Incremental, Panes, Query
 from skytide.queries.blocks import FANOUT, InMemory, Segment
-from skytide.queries.incremental import ALIVE
+from skytide.queries.incremental import ALIVE, PLACE
 from skytide.queries.memory import PANE
 from skytide.spark.checkpoint import Files
 from skytide.spark.checkpoint.files import fresh_name
 from skytide.spark.engine.cache import cache
 from skytide.spark.engine.candidates import COUNTS, Candidates
 from skytide.spark.engine.panes import REPORT
-from skytide.spark.engine.parts import ALL_PARTS, Cut, Remembered, cut_out, in_parts, write_segments
+from skytide.spark.engine.parts import ALL_PARTS, Cut, Remembered, cut_out, share, write_segments
+from skytide.spark.engine.pieces import read_piece
 from skytide.spark.engine.spec import BOUNDS, QuerySpec, result_columns
 from skytide.spark.sinks.base import Stages, stage_rows
 from skytide.windows import Windows, pane_bounds, tuples_per_window, windows_with_panes
@@ -36,9 +36,8 @@ WINDOWS_AT_ONCE = 1024  # answered together: enough to spread the cost of a call
 class WindowTask:
     """What the tasks of the window level need to know, and what they do.
 
-    If rows of different groups are independent, each slot does everything for its parts of them. Otherwise one task does everything,
-    unless rows are compared in pairs, and that is worth spreading: then the pieces of panes are merged first, each pane on its own; then
-    slices of the memory are compared with the new panes, each slice on its own; and the last task puts their findings together.
+    If rows of different groups are independent, each slot does everything for its parts of them. Of a skyline without groups, each slot
+    compares the candidates of its parts with the new rows; then it answers with those of its parts, by what all slots have found.
     """
 
     spec: QuerySpec
@@ -120,40 +119,44 @@ class WindowTask:
             rows = after
         return self._written(memory, wanted, bounded, sliding.forget(rows, self._needed), cut)
 
-    def merge(self, pane: int) -> StepReport:
-        """Merge the pieces of a pane, and return a report."""
-        began, kept = time.perf_counter(), self._kept(pane, ALL_PARTS)
-        name = fresh_name("panes", self.instruction.sequence)
-        self.files.write_table(name, kept.combine_chunks())
-        return StepReport(name, kept.num_rows, time.perf_counter() - began)
-
-    def compare(self, first: int, last: int) -> StepReport:
-        """Compare a slice of the memory with the new panes, and return a report; the empty slice stands for the new panes among themselves."""
-        began = time.perf_counter()
-        sliding = Incremental(self.spec.query)
-        panes = self._panes()
-        if first == last:
-            killed, blocked = sliding.among(panes)
-        else:
-            killed, blocked = sliding.compare(self._memory(sliding).rows.slice(first, last - first), panes)
+    def compare(self, cut: Cut) -> StepReport:
+        """Compare the candidates of some parts with the new panes, and their share of the new rows with all others, and return a report."""
+        began, sliding, panes = time.perf_counter(), Incremental(self.spec.query), self._panes()
+        old = self._memory(sliding, cut).rows
+        killed, blocked = sliding.compare(old, panes)
+        first, count = share(len(blocked), cut)
+        new_killed, new_blocked = sliding.among(panes, slice(first, first + count))
+        found = {
+            "place": old[PLACE].to_numpy(),
+            "killed": killed,
+            "blocked": blocked,
+            "new_killed": new_killed,
+            "new_blocked": new_blocked,
+        }
         name = fresh_name("verdicts", self.instruction.sequence)
-        self.files.write_table(name, pa.table({"killed": [killed], "blocked": [blocked]}))
+        self.files.write_table(name, pa.table({column: [values] for column, values in found.items()}))
         return StepReport(name, len(killed), time.perf_counter() - began)
 
-    def assemble(self, verdicts: tuple[str, ...]) -> WindowReport:
-        """Combine verdicts (those of the slices in order, that of the new panes last), answer windows in order, and return a report."""
-        began = time.perf_counter()
-        sliding = Incremental(self.spec.query)
-        memory = self._memory(sliding)
-        tables = [self.files.read_table(name) for name in verdicts]
-        killed = np.concatenate([table["killed"].combine_chunks().values.to_numpy() for table in tables])
-        blocked = np.max([table["blocked"].combine_chunks().values.to_numpy() for table in tables], axis=0)
-        assembled = sliding.assemble(memory.rows, self._panes(), killed, blocked)
+    def assemble(self, cut: Cut, verdicts: Mapping[Cut, str]) -> WindowReport:
+        """Answer windows with the candidates of some parts and their share of the new rows, by the verdicts of all parts, and return a report."""
+        began, sliding, panes = time.perf_counter(), Incremental(self.spec.query), self._panes()
+        memory = self._memory(sliding, cut)
+        tables = {of: self.files.map_table(name) for of, name in verdicts.items()}
+        mine = [table for of, table in tables.items() if cut in (of, ALL_PARTS)]
+        places, killed, new_killed, new_blocked = (
+            np.concatenate([_numbers(table, name) for table in mine]) for name in ("place", "killed", "new_killed", "new_blocked")
+        )
+        order = np.argsort(places)
+        killed = killed[order][np.searchsorted(places, memory.rows[PLACE].to_numpy(), sorter=order)]
+        first, count = share(sum(kept.num_rows for _, kept in panes), cut)
+        blocked = np.max([new_blocked, *(_numbers(table, "blocked")[first : first + count] for table in tables.values())], axis=0)
+        new = _sliced(panes, first, count)
+        assembled = sliding.assemble(memory.rows, new, np.concatenate([killed, new_killed]), blocked)
         wanted = self._wanted(memory)
         answers = sliding.answers(assembled, self.spec.windows, wanted)
         after = sliding.forget(sliding.at(assembled, range(self._needed, ALIVE)), self._needed)
         bounded = [(answers.counts, with_bounds(answers, self.spec.windows, wanted, self.spec.time_type))]
-        report = self._written(memory, wanted, bounded, after, ALL_PARTS)
+        report = self._written(memory, wanted, bounded, after, cut)
         return replace(report, busy_s=time.perf_counter() - began)
 
     @property
@@ -174,11 +177,8 @@ class WindowTask:
         return windows_with_panes(self.spec.windows, self._tuples(memory)[0], self.instruction.ended)
 
     def _kept(self, pane: int, cut: Cut) -> pa.Table:
-        pieces = [self._read(piece, cut) for piece in self.instruction.panes[pane]]
+        pieces = [read_piece(self.files, piece, cut, self.spec) for piece in self.instruction.panes[pane]]
         return pieces[0] if len(pieces) == 1 else self.spec.query.merge(pa.concat_tables(pieces))
-
-    def _read(self, piece: Piece, cut: Cut) -> pa.Table:
-        return read_piece(self.files, piece, cut, self.spec)
 
     def _panes(self, threads: int = 1, cut: Cut = ALL_PARTS) -> Panes:
         numbers = sorted(self.instruction.panes)
@@ -212,44 +212,18 @@ class WindowTask:
         return [stage_rows(self.sink, rows, self.instruction.sequence, cut[0])]
 
 
-@dataclass(frozen=True)
-class MergeTask:
-    """Merges pieces of panes that stay open."""
-
-    spec: QuerySpec
-    files: Files
-    instruction: MergePieces
-
-    def run(self, cut: tuple[int, int]) -> tuple[Piece, ...]:
-        """Do some of the merges, write what they keep to one file, and return where each lies."""
-        first, last = cut
-        name = fresh_name("panes", self.instruction.sequence)
-        merged: list[Piece] = []
-        batches: list[pa.RecordBatch] = []
-        merges = self.instruction.merges[first:last]
-        tables = [
-            self.spec.query.merge(pa.concat_tables([read_piece(self.files, piece, ALL_PARTS, self.spec) for piece in merge.pieces]))
-            for merge in merges
-        ]
-        for merge, kept, table in zip(merges, tables, in_parts(tables, self.spec.parted_by), strict=True):
-            mine = table.combine_chunks().to_batches()
-            tier = 1 + max(piece.tier for piece in merge.pieces)
-            merged.append(Piece(name, len(batches), len(mine), kept.num_rows, tier))
-            batches += mine
-            schema = table.schema
-        self.files.write_batches(name, schema, batches)
-        return tuple(merged)
-
-    def reported(self, cut: tuple[int, int]) -> str:
-        """Do some of the merges in a task, and return the pieces as a text."""
-        return json.dumps([list(vars(piece).values()) for piece in self.run(cut)])
+def _numbers(verdicts: pa.Table, name: str) -> Indices:
+    return np.asarray(verdicts[name].combine_chunks().values.to_numpy())
 
 
-def read_piece(files: Files, piece: Piece, cut: Cut, spec: QuerySpec) -> pa.Table:
-    """Return the rows of some parts of a piece."""
-    batches = files.map_batches(piece.file, range(piece.at, piece.at + piece.batches))
-    table = pa.Table.from_batches(batches, None if batches else spec.query.kept_schema(spec.columns))
-    return cut_out(table, cut, spec.parted_by)
+def _sliced(panes: Panes, first: int, count: int) -> Panes:
+    """Return some of the rows of panes, counted over all of them."""
+    sliced, at = [], 0
+    for pane, kept in panes:
+        start, stop = max(first, at), min(first + count, at + kept.num_rows)
+        sliced.append((pane, kept.slice(start - at, max(0, stop - start))))
+        at += kept.num_rows
+    return sliced
 
 
 def panes_of_memory(table: pa.Table) -> dict[int, tuple[pa.Table, int]]:
