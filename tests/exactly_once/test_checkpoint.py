@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet
@@ -89,6 +90,13 @@ class TestFiles:
         assert files.read_batches("panes/1.arrow") == batches
         files.write_batches("panes/2.arrow", batches[0].schema, [])
         assert files.read_batches("panes/2.arrow") == []
+
+    @pytest.mark.parametrize("rows", [10, 100_000])
+    def test_some_batches_of_a_file_that_is_open(self, files: Files, rows: int) -> None:
+        batches = [pa.record_batch({"a": pa.array(np.arange(rows) + n)}) for n in range(4)]
+        files.write_batches("panes/3.arrow", batches[0].schema, batches)
+        reader = files.seek_batches("panes/3.arrow")
+        assert [reader.get_batch(number) for number in (3, 1)] == [batches[3], batches[1]]
 
     def test_of_two_that_create_one_wins(self, files: Files) -> None:
         assert files.create("x/y", b"mine")

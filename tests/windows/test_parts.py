@@ -16,6 +16,7 @@ from skytide.batch.merging import FAN_IN, pieces_to_merge, runs_to_replace
 from skytide.batch.spreading import PARTS, OnDriver, OneTask, Parts, Spreader
 from skytide.lateness import FixedSlack, Slack
 from skytide.queries import Query, Skyline, blocks, diff, low
+from skytide.spark.checkpoint import Files
 from skytide.spark.engine import parts, windows
 from skytide.spark.engine.cache import Cache, cache
 from skytide.spark.engine.engine import Engine
@@ -136,6 +137,23 @@ def test_each_row_is_in_one_part(rows: list[tuple[str, int]], slots: int) -> Non
         assert sorted(map(str, found)) == sorted(map(str, table.to_pylist()))
         groups = [set(piece["g"].to_pylist()) for piece in pieces]
         assert sum(map(len, groups)) == len(set().union(*groups))
+
+
+def test_a_slot_reads_no_more_than_its_parts_of_a_large_piece(tmp_path: Path) -> None:
+    rng, store = np.random.default_rng(1), Files(str(tmp_path))
+    table = pa.table({"g": rng.integers(0, 50_000, 100_000), "v": rng.random(100_000)})
+    [divided] = in_parts([table], ("g",))
+    batches = parts.batches_of(divided)
+    assert len(batches) == 16 and sum(batch.num_rows for batch in batches) == 100_000
+    store.write_batches("panes/1", divided.schema, batches)
+    reader, seen = store.seek_batches("panes/1"), []
+    for cut in ((0, 85), (85, 170), (170, PARTS)):
+        numbers = parts.numbers_of(reader.schema, 0, 16, cut)
+        assert len(numbers) <= 7
+        seen += cut_out(pa.Table.from_batches([reader.get_batch(number) for number in numbers]), cut, ("g",)).to_pylist()
+    assert sorted(map(str, seen)) == sorted(map(str, table.to_pylist()))
+    assert parts.numbers_of(reader.schema, 3, 5, (0, 1)) == range(3, 8), "not divided by parts"
+    assert [len(parts.batches_of(divided.slice(0, rows))) for rows in (0, 5, 8_192, 16_384)] == [0, 1, 2, 4]
 
 
 def test_equal_values_have_one_part_however_they_are_written() -> None:

@@ -62,6 +62,8 @@ class Disk:
         """Return an open file whose bytes are read in place, as long as somebody uses them."""
         return pa.memory_map(path)
 
+    seek = map
+
     def entries(self, folder: str) -> list[Entry]:
         """Return what is in a folder, including drafts; nothing if there is no such folder."""
         entries = []

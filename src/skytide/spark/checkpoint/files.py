@@ -95,6 +95,10 @@ class Files:
         file = self._system.map(self._path(name))
         return pa.ipc.open_file(file), 0 if self.is_local else int(file.size())
 
+    def seek_batches(self, name: str) -> pa.ipc.RecordBatchFileReader:
+        """Return an Arrow file that is open, of which some record batches are needed: of a large one, no others are read."""
+        return pa.ipc.open_file(self._system.seek(self._path(name)))
+
     def map_batches(self, name: str, numbers: Iterable[int]) -> list[pa.RecordBatch]:
         """Return some record batches of an Arrow file, by their numbers, in the same way."""
         reader = pa.ipc.open_file(self._system.map(self._path(name)))

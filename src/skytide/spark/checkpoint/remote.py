@@ -15,6 +15,8 @@ import pyarrow.fs as pafs
 
 from skytide.spark.checkpoint.entry import Entry
 
+SMALL_BYTES = 2**20  # to read so much takes no longer than to ask three times for less
+
 
 class Remote:
     """What `Files` needs of a file system, done by one of Arrow's."""
@@ -55,6 +57,11 @@ class Remote:
         """Return an open file that has been read as a whole."""
         with self._fs.open_input_file(path) as file:
             return pa.BufferReader(file.read_buffer())
+
+    def seek(self, path: str) -> Any:
+        """Return an open file to read some of: a small one has been read as a whole, which takes one request."""
+        file = self._fs.open_input_file(path)
+        return file if file.size() > SMALL_BYTES else pa.BufferReader(file.read_buffer())
 
     def entries(self, folder: str) -> list[Entry]:
         """Return what is in a folder; nothing if there is no such folder."""

@@ -17,7 +17,7 @@ from skytide.routing import Frequencies, FrequencyAware, KeyCounter, Keys, Route
 from skytide.spark.checkpoint import Files
 from skytide.spark.checkpoint.files import fresh_name
 from skytide.spark.engine.cache import cache
-from skytide.spark.engine.parts import in_parts
+from skytide.spark.engine.parts import batches_of, in_parts
 from skytide.spark.engine.spec import QuerySpec
 from skytide.spark.engine.tasks import Reducer, gathered
 from skytide.windows import Windows
@@ -204,7 +204,7 @@ class _Work:
         parts: list[PanePart] = []
         batches: list[pa.RecordBatch] = []
         for (pane, reducer), kept in zip(panes, tables, strict=True):
-            mine = kept.combine_chunks().to_batches()
+            mine = batches_of(kept)
             parts.append(PanePart(pane, reducer.tuples, Piece(file, len(batches), len(mine), kept.num_rows)))
             batches += mine
         if parts:

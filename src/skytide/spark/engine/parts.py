@@ -7,6 +7,7 @@ reads its own and touches no other; where it has few, whoever needs some parts l
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -22,7 +23,9 @@ from skytide.spark.engine.cache import cache
 PART = "__skytide_part"
 INDEX = b"skytide.segments"
 """The metadata in which a file notes its segments: level, number, first record batch, number of batches, rows and tuples of each."""
-SORTED_ROWS = 4096  # from here on it pays to sort rows by part
+SORTED_ROWS = 4096  # from here on it pays to sort rows by part, and to read some of them alone
+DIVIDED = (2, 4, 8, 16)
+"""Into so many record batches large tables are divided by parts."""
 
 Cut = tuple[int, int]
 """Some parts, from the first to before the last."""
@@ -49,6 +52,25 @@ def _sorted(table: pa.Table, groups: tuple[str, ...]) -> pa.Table:
     parts = parts_of(table, groups)
     order = np.argsort(parts, kind="stable")
     return table.take(pa.array(order)).append_column(PART, pa.array(parts[order]))
+
+
+def batches_of(table: pa.Table) -> list[pa.RecordBatch]:
+    """Return a table of `in_parts` as the record batches in which it is stored: if they are 2, 4, 8 or 16, each has as many parts."""
+    whole: list[pa.RecordBatch] = table.combine_chunks().to_batches()
+    if PART not in table.column_names or not whole:
+        return whole
+    if len(whole) > 1:  # texts of some gigabytes: one batch too many says that they are not divided by parts
+        return [*whole, *(whole[-1].slice(0, 0) for _ in range(len(whole) in DIVIDED))]
+    count = 1 << min(len(DIVIDED), max(0, (table.num_rows // SORTED_ROWS).bit_length() - 1))
+    ends = np.searchsorted(whole[0].column(PART).to_numpy(), np.arange(count + 1) * (PARTS // count))
+    return [whole[0].slice(start, end - start) for start, end in pairwise(ends.tolist())]
+
+
+def numbers_of(schema: pa.Schema, at: int, batches: int, cut: Cut) -> range:
+    """Return which record batches of a piece may have rows of some parts."""
+    if PART not in schema.names or batches not in DIVIDED:
+        return range(at, at + batches)
+    return range(at + batches * cut[0] // PARTS, at - (-batches * cut[1] // PARTS))
 
 
 def cut_out(table: pa.Table, cut: Cut, groups: tuple[str, ...]) -> pa.Table:
@@ -99,9 +121,9 @@ class Opened:
             places.setdefault(Place(level, number), []).append((at, batches))
         return places
 
-    def read(self, at: int, batches: int) -> pa.Table:
-        """Return some of its record batches."""
-        some = [self.reader.get_batch(number) for number in range(at, at + batches)]
+    def read(self, at: int, batches: int, cut: Cut = ALL_PARTS) -> pa.Table:
+        """Return some of its record batches, of those that together are in parts the ones with some parts."""
+        some = [self.reader.get_batch(number) for number in numbers_of(self.reader.schema, at, batches, cut)]
         return pa.Table.from_batches(some, self.reader.schema).replace_schema_metadata(None)
 
 
@@ -149,7 +171,7 @@ class Remembered:
             if run.first <= first and last <= run.last:
                 found = [(file, at) for file in files for at in file.places.get(place, ())]
                 if found:
-                    return [cut_out(file.read(*at), self._cut, self._groups) for file, at in found if at[1]]
+                    return [cut_out(file.read(*at, self._cut), self._cut, self._groups) for file, at in found if at[1]]
         return None
 
     def latest(self, runs: int, needed: int) -> list[tuple[Place, int]]:
@@ -165,7 +187,7 @@ def write_segments(files: Files, name: str, segments: Sequence[Segment], tuples:
     index: list[list[int]] = []
     batches: list[pa.RecordBatch] = []
     for segment, table in zip(segments, tables, strict=True):
-        mine = table.combine_chunks().to_batches() if table.num_rows else []
+        mine = batches_of(table)
         place = segment.place
         count = tuples.get(place.number, 0) if place.level == 0 else 0
         index.append([*place, len(batches), len(mine), table.num_rows, count])

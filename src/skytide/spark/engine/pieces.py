@@ -9,7 +9,7 @@ import pyarrow as pa
 from skytide.batch import MergePieces, Piece
 from skytide.spark.checkpoint import Files
 from skytide.spark.checkpoint.files import fresh_name
-from skytide.spark.engine.parts import ALL_PARTS, Cut, cut_out, in_parts
+from skytide.spark.engine.parts import ALL_PARTS, Cut, batches_of, cut_out, in_parts, numbers_of
 from skytide.spark.engine.spec import QuerySpec
 
 
@@ -33,7 +33,7 @@ class MergeTask:
             for merge in merges
         ]
         for merge, kept, table in zip(merges, tables, in_parts(tables, self.spec.parted_by), strict=True):
-            mine = table.combine_chunks().to_batches()
+            mine = batches_of(table)
             tier = 1 + max(piece.tier for piece in merge.pieces)
             merged.append(Piece(name, len(batches), len(mine), kept.num_rows, tier))
             batches += mine
@@ -50,6 +50,7 @@ class MergeTask:
 
 def read_piece(files: Files, piece: Piece, cut: Cut, spec: QuerySpec) -> pa.Table:
     """Return the rows of some parts of a piece."""
-    batches = files.map_batches(piece.file, range(piece.at, piece.at + piece.batches))
-    table = pa.Table.from_batches(batches, None if batches else spec.query.kept_schema(spec.columns))
+    reader = files.seek_batches(piece.file)
+    batches = [reader.get_batch(number) for number in numbers_of(reader.schema, piece.at, piece.batches, cut)]
+    table = pa.Table.from_batches(batches, reader.schema if batches else spec.query.kept_schema(spec.columns))
     return cut_out(table, cut, spec.parted_by)
