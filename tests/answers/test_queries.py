@@ -77,6 +77,16 @@ class Greedy(Skyline):
         return self.window(kept)
 
 
+class Largest(Aggregate):
+    """Guilty: it says that groups are independent, and answers with one of them."""
+
+    def groups(self) -> tuple[str, ...]:
+        return self.keys
+
+    def window(self, kept: pa.Table) -> pa.Table:
+        return super().window(kept).sort_by("a").slice(0, 1)
+
+
 class Picky(Skyline):
     """Guilty: it refuses rows without having said so."""
 
@@ -97,6 +107,7 @@ CIRCLE = pa.table({"a": [0, 1, 2], "b": [1, 2, 0], "c": [2, 0, 1]})
         (Announces(low("a") * low("b")), "announces the columns"),
         (Moody(low("a") * low("b") * low("c")), "asked again"),
         (Greedy(low("a") * low("b") * low("c")), "the shares of all slots"),
+        (Largest((Measure.parse("count(*)"),), keys=("a",)), "rows that differ in a can be answered apart"),
     ],
     ids=lambda value: type(value).__name__,
 )

@@ -1,6 +1,7 @@
 """State in parts: results do not depend on slots, merges and caches; what is on the disk does not grow with the age of a window."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from skytide.batch import OpenPane, Piece, Run, State, machine, merging
 from skytide.batch.merging import FAN_IN, pieces_to_merge, runs_to_replace
 from skytide.batch.spreading import PARTS, OnDriver, OneTask, Parts, Spreader
 from skytide.lateness import FixedSlack, Slack
-from skytide.queries import Query, Skyline, blocks, diff, low
+from skytide.queries import Aggregate, Measure, Query, Skyline, blocks, diff, low
 from skytide.spark.checkpoint import Files
 from skytide.spark.engine import parts, windows
 from skytide.spark.engine.cache import Cache, cache
@@ -190,6 +191,22 @@ def test_a_skyline_with_groups_is_divided_too(tmp_path: Path) -> None:
         assert isinstance(engine._machine.spreader.decide(10, 10), Parts if slots > 1 else OneTask)
         rows[slots] = sorted(map(str, out.results.rows()))
     assert rows[1] == rows[3] and rows[1]
+
+
+class Busiest(Aggregate):
+    """A user's own query: the group with most rows, and of several the first."""
+
+    def window(self, kept: pa.Table) -> pa.Table:
+        return super().window(kept).sort_by([("count", "descending"), ("a", "ascending")]).slice(0, 1)
+
+
+def test_a_window_of_ones_own_sees_all_groups(tmp_path: Path) -> None:
+    plan, out = plan_of(Busiest((Measure.parse("count(*)"),), ("a",)), str(tmp_path), Windows(6, 2), FixedSlack(0)), Outputs()
+    plan = replace(plan, rules=plan.spec.rules(window_slots=3, spreading_pays_s=0.0, driver_pays_s=-1.0))
+    engine = Engine(*plan, out.sinks)
+    for number, batch in enumerate(tuples([[[2 * n, 2 * n + 1] * 3, [2 * n] * 2] for n in range(12)])):
+        engine.run_batch(InProcess(), batch, number)
+    assert {row["kept"] for row in out.windows.rows()} == {1}
 
 
 @pytest.mark.parametrize("query", [Skyline(low("b") * low("id")), Skyline(low("b") * low("id") * diff("a"))], ids=["one", "diff"])

@@ -163,3 +163,15 @@ def stands_for_window(query: Query, method: str, instead_of: str = "window") -> 
     classes = type(query).__mro__
     window_in, written_in = (next(cls for cls in classes if name in vars(cls)) for name in (instead_of, method))
     return written_in is Query or classes.index(written_in) <= classes.index(window_in)  # those of Query itself call `window`
+
+
+def independent_groups(query: Query) -> tuple[str, ...]:
+    """Return columns by which rows can be answered apart from each other: none if a subclass has a `window` of its own, and inherits `groups`.
+
+    >>> from skytide.queries import Aggregate, Measure
+    >>> independent_groups(Aggregate((Measure.parse("count(*) AS n"),), keys=("g",)))
+    ('g',)
+    """
+    window_in = next(cls for cls in type(query).__mro__ if "window" in vars(cls))
+    is_ours = window_in.__module__.startswith(f"{__name__.rpartition('.')[0]}.")
+    return query.groups() if is_ours or stands_for_window(query, "groups") else ()

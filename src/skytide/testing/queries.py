@@ -5,6 +5,8 @@ import pyarrow as pa
 
 from skytide.errors.checks import check_integer, check_type
 from skytide.queries import Query, Skyline
+from skytide.queries.columns import group_numbers
+from skytide.queries.query import independent_groups
 from skytide.testing.laws import BrokenLaw, check_copied, difference, division
 from skytide.testing.rows import Rows, examples_of
 
@@ -18,6 +20,7 @@ def check_query(query: Query, rows: Rows, *, tries: int = 20, seed: int = 0) -> 
     - The answer, and what is kept of a pane, have the columns that the query announces (`schema`, `kept_schema`).
     - Rows may be divided in any way, kept part by part, merged in any order and grouping: the answer is the same.
     - It is the same again if it is asked again.
+    - Rows that differ in the columns of `groups` can be answered apart from each other.
     - Rows that the query does not refuse can be kept.
     - It can be copied to workers.
 
@@ -53,7 +56,10 @@ def check_query(query: Query, rows: Rows, *, tries: int = 20, seed: int = 0) -> 
     _columns(query, table)
     for number in range(tries):
         _merging(query, table, seed + number)
-        if query.can_share and not query.groups():
+        groups = independent_groups(query)
+        if groups:
+            _grouping(query, table, groups, seed + number)
+        if query.can_share and not groups:
             _sharing(query, table, seed + number)
 
 
@@ -79,6 +85,16 @@ def _merging(query: Query, rows: pa.Table, seed: int) -> None:
         kept = [*kept[early:], query.merge(pa.concat_tables(kept[:early]))]
     if seen := difference(query.window(pa.concat_tables(kept)), whole):
         raise BrokenLaw(query, "however rows are divided and merged, `window` returns the same rows", seen)
+
+
+def _grouping(query: Query, rows: pa.Table, groups: tuple[str, ...], seed: int) -> None:
+    """However groups are divided among slots, the answers of all slots make up the window."""
+    kept = query.pane(rows)
+    numbers = group_numbers(kept, groups)
+    owners, _ = division(int(numbers.max(initial=-1)) + 1, SLOTS, seed)
+    answers = pa.concat_tables([query.window(kept.filter(pa.array(owners[numbers] == slot))) for slot in range(SLOTS)])
+    if seen := difference(answers, query.window(kept)):
+        raise BrokenLaw(query, f"rows that differ in {', '.join(groups)} can be answered apart", seen)
 
 
 def _sharing(query: Query, rows: pa.Table, seed: int) -> None:

@@ -12,7 +12,7 @@ from pyspark.sql.types import StructType
 
 from skytide.errors import InvalidInput
 from skytide.queries import Expression, Query, Queryable
-from skytide.queries.query import stands_for_window
+from skytide.queries.query import independent_groups, stands_for_window
 from skytide.spark.api.binding import bind
 from skytide.spark.api.checks import check_asked, check_columns
 from skytide.spark.arrow import arrow_schema, map_in_arrow, spark_schema
@@ -113,8 +113,8 @@ def apply(df: DataFrame, query: Query) -> DataFrame:
         return map_in_arrow(rows.coalesce(1), answer(bound), schema).drop(*added)
     kept = map_in_arrow(rows, keep(bound), spark_schema(rows.schema, bound.kept_schema(given)))
     slots = min(_parallelism(df), MAX_SLOTS)
-    if bound.groups():
-        merged = map_in_arrow(kept.repartition(slots, *map(_column, bound.groups())), whole(bound.window), schema)
+    if groups := independent_groups(bound):
+        merged = map_in_arrow(kept.repartition(slots, *map(_column, groups)), whole(bound.window), schema)
     elif bound.can_share and stands_for_window(bound, "share") and slots > 1 and not _keeps_few(bound):
         merged = _shared(kept, bound, slots, schema)
         if not bound.share_is_final:

@@ -12,6 +12,7 @@ from skytide.batch import BatchRules, Keying
 from skytide.keyed import KeyedStep, Tagged, TimeWindows
 from skytide.lateness import Slack
 from skytide.queries import Identity, Query
+from skytide.queries.query import independent_groups
 from skytide.spark.checkpoint import Store
 from skytide.spark.engine.identity import check_same, check_versions, order_of, texts_of
 from skytide.windows import Windows
@@ -48,7 +49,7 @@ class QuerySpec:
     @cached_property
     def parted_by(self) -> tuple[str, ...]:
         """The columns by which the state is divided into parts: rows that differ there are independent of each other."""
-        groups = () if self.step else self.query.groups()
+        groups = () if self.step else independent_groups(self.query)
         kept = self.query.kept_schema(self.columns) if groups else pa.schema([])
         plain = all(name in kept.names and not pa.types.is_nested(kept.field(name).type) for name in groups)
         return groups if plain else ()
