@@ -13,6 +13,7 @@ from skytide.batch import BatchRules
 from skytide.keyed import KeyedStep
 from skytide.lateness import DropRatio, FixedSlack, KSlack, Slack
 from skytide.queries import Aggregate, KDominant, Measure, Over, Query, Skyline, TopK, high, low
+from skytide.queries.query import independent_groups
 from skytide.spark.checkpoint import Store
 from skytide.spark.engine.spec import QuerySpec
 from skytide.spark.sinks.base import Sink, Staged
@@ -118,7 +119,7 @@ class Plan:
 
 def plan_of(query: Query, folder: str, windows: Windows, slack: Slack, store: Store | None = None, **rules: Any) -> Plan:
     """Return the plan of a query over COLUMNS, with a checkpoint in a folder or in another store."""
-    groups = {"has_groups": bool(query.groups())} if "has_groups" not in rules else {}
+    groups = {"has_groups": bool(independent_groups(query))} if "has_groups" not in rules else {}
     known = BatchRules(windows, slack, can_spread=query.skyline_inside() is not None, **groups, **rules)
     return Plan.of(query, known, store or Store(folder))
 

@@ -121,6 +121,16 @@ def test_candidates_are_compared_and_answered_in_parts(tmp_path: Path) -> None:
     assert jobs.side_by_side[-2:] == [2, 2] and jobs.tasks == 0
 
 
+def test_a_query_over_aggregates_of_groups_is_answered_in_parts_that_one_task_puts_together(tmp_path: Path) -> None:
+    engine, jobs = engine_of(tmp_path / "parts", QUERIES[5]), Counted()
+    play(engine, jobs)
+    assert engine.status().window_plan.startswith("2 slots, each with its parts: ")
+    assert jobs.side_by_side == [2, 2, 2] and jobs.tasks == 3
+    whole = engine_of(tmp_path / "whole", QUERIES[5], window_slots=1)
+    play(whole, InProcess())
+    assert [window.kept for window in engine.recent_windows()] == [window.kept for window in whole.recent_windows()]
+
+
 def test_what_looks_at_a_whole_skyline_is_answered_in_one_task(tmp_path: Path) -> None:
     engine, jobs = engine_of(tmp_path, QUERIES[1]), Counted()
     play(engine, InProcess(), batches=1)

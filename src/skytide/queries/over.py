@@ -11,7 +11,7 @@ from skytide.kernels import Mask
 from skytide.queries.aggregate import Result
 from skytide.queries.identity import Identity
 from skytide.queries.preferences import Expression
-from skytide.queries.query import Query
+from skytide.queries.query import Query, independent_groups
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,14 @@ class Over(Query):
         """Return the second query's answer for the first one's."""
         answer = self._with_computed(self.first.window(kept))
         return self.second.window(self.second.pane(answer)).drop_columns([result.name for result in self.computed])
+
+    def of_groups(self) -> Query:
+        """Return the first query, and what the second one keeps of its answers."""
+        return _OfGroups(self)
+
+    def from_groups(self, answers: pa.Table) -> pa.Table:
+        """Return the second query's answer."""
+        return self.second.window(self.second.merge(answers)).drop_columns([result.name for result in self.computed])
 
     def kept_schema(self, rows: pa.Schema) -> pa.Schema:
         """Return the columns that the first query keeps."""
@@ -93,3 +101,28 @@ class Over(Query):
         for result in self.computed:
             answer = answer.append_column(result.name, result.of(answer))
         return answer
+
+
+@dataclass(frozen=True)
+class _OfGroups(Query):
+    """The first query of two, and what the second one keeps of its answers: those of different groups are worked on apart."""
+
+    whole: Over
+
+    def pane(self, rows: pa.Table) -> pa.Table:
+        return self.whole.pane(rows)
+
+    def merge(self, kept: pa.Table) -> pa.Table:
+        return self.whole.merge(kept)
+
+    def window(self, kept: pa.Table) -> pa.Table:
+        return self.whole.second.pane(self.whole._with_computed(self.whole.first.window(kept)))
+
+    def kept_schema(self, rows: pa.Schema) -> pa.Schema:
+        return self.whole.kept_schema(rows)
+
+    def schema(self, rows: pa.Schema) -> pa.Schema:
+        return self.whole.second.kept_schema(self.whole._between(rows))
+
+    def groups(self) -> tuple[str, ...]:
+        return independent_groups(self.whole.first)

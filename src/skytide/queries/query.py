@@ -114,6 +114,14 @@ class Query(ABC):
         """Return columns by which tuples may be routed to tasks of the pane level: those of `groups`, unless the query knows better ones."""
         return self.groups()
 
+    def of_groups(self) -> "Query | None":
+        """Return the query that answers for some groups of what is kept, if the answers for all of them have to go through `from_groups`."""
+        return None
+
+    def from_groups(self, answers: pa.Table) -> pa.Table:
+        """Return the answer from those of `of_groups`, one after the other."""
+        return answers
+
     def skyline_inside(self) -> "Skyline | None":
         """Return the skyline whose rows are all that `window` needs, if there is one: it can then be updated cheaply."""
         return None
@@ -166,12 +174,14 @@ def stands_for_window(query: Query, method: str, instead_of: str = "window") -> 
 
 
 def independent_groups(query: Query) -> tuple[str, ...]:
-    """Return columns by which rows can be answered apart from each other: none if a subclass has a `window` of its own, and inherits `groups`.
+    """Return columns by which what is kept can be answered apart: none if a subclass has a `window` of its own, and inherits `groups`.
 
     >>> from skytide.queries import Aggregate, Measure
     >>> independent_groups(Aggregate((Measure.parse("count(*) AS n"),), keys=("g",)))
     ('g',)
     """
+    if (first := query.of_groups()) is not None:
+        return independent_groups(first)
     window_in = next(cls for cls in type(query).__mro__ if "window" in vars(cls))
     is_ours = window_in.__module__.startswith(f"{__name__.rpartition('.')[0]}.")
     return query.groups() if is_ours or stands_for_window(query, "groups") else ()

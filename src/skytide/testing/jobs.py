@@ -9,9 +9,9 @@ import pyarrow.compute as pc
 from skytide.batch import Delivery, PaneReport, Sent, StepReport, WindowReport
 from skytide.keyed import SlotReport
 from skytide.spark.checkpoint import Files
+from skytide.spark.engine.answers import read_results
 from skytide.spark.engine.keys import KeyTask
 from skytide.spark.engine.panes import REPORT, ROUTED, SLOT, PaneTask, read_reports
-from skytide.spark.engine.windows import read_results
 
 CHUNK_ROWS = 3  # of the batches that tasks get: Spark's are small, too, compared with a partition
 

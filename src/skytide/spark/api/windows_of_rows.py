@@ -14,10 +14,10 @@ from pyspark.sql import DataFrame
 
 from skytide.queries import Panes, Query
 from skytide.spark.arrow import arrow_schema, bounded, map_in_arrow, plainly_named, spark_schema
+from skytide.spark.engine.answers import WINDOWS_AT_ONCE, answers_of, with_bounds
 from skytide.spark.engine.panes import by_pane
 from skytide.spark.engine.spec import result_columns
 from skytide.spark.engine.tasks import Reducer
-from skytide.spark.engine.windows import WINDOWS_AT_ONCE, answers_of, with_bounds
 from skytide.windows import Windows, stretches, windows_with_panes
 
 PANE = "__skytide_pane"

@@ -14,11 +14,12 @@ from skytide.keyed import SlotReport
 from skytide.records import Status
 from skytide.spark.arrow import map_in_arrow, spark_schema
 from skytide.spark.checkpoint import Files
+from skytide.spark.engine.answers import read_results
 from skytide.spark.engine.keys import KeyTask
 from skytide.spark.engine.panes import REPORT, ROUTED, SLOT, PaneTask, read_reports
 from skytide.spark.engine.pinning import Pins
 from skytide.spark.engine.tasks import one_task, tasks
-from skytide.spark.engine.windows import in_task, read_results
+from skytide.spark.engine.windows import in_task
 
 DESCRIPTION = "spark.job.description"
 SO_FAR = "\nso far "

@@ -26,7 +26,9 @@ def run_windows(jobs: Jobs, task: WindowTask) -> WindowReport:
     if not isinstance(spreading, Parts):
         return WindowReport.from_text(jobs.window_task(task.run))
     if task.spec.parted_by:
-        return _together(jobs.window_tasks(spreading.cuts, task.run_parts))
+        report = _together(jobs.window_tasks(spreading.cuts, task.run_parts))
+        apart = task.spec.query.of_groups() is not None
+        return WindowReport.from_text(jobs.window_task(lambda: task.from_groups(report))) if apart else report
     task, spent_s = _merged(jobs, task, len(spreading.cuts))
     if task.spec.query.skyline_inside() is None:
         report = WindowReport.from_text(jobs.window_task(task.run))

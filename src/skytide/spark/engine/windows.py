@@ -13,12 +13,13 @@ import pyarrow.compute as pc
 from skytide.batch import RunWindows, StepReport, WindowFound, WindowReport
 from skytide.batch.spreading import PARTS
 from skytide.kernels import Indices
-from skytide.queries import Answers, Blocks, Incremental, Panes, Query
-from skytide.queries.blocks import FANOUT, InMemory, Segment
+from skytide.queries import Answers, Blocks, Incremental, Panes
+from skytide.queries.blocks import FANOUT, Segment
 from skytide.queries.incremental import ALIVE, PLACE
 from skytide.queries.memory import PANE
 from skytide.spark.checkpoint import Files
 from skytide.spark.checkpoint.files import fresh_name
+from skytide.spark.engine.answers import slide_over, with_bounds
 from skytide.spark.engine.cache import cache
 from skytide.spark.engine.candidates import COUNTS, Candidates
 from skytide.spark.engine.panes import REPORT
@@ -26,10 +27,9 @@ from skytide.spark.engine.parts import ALL_PARTS, Cut, Remembered, cut_out, shar
 from skytide.spark.engine.pieces import read_piece
 from skytide.spark.engine.spec import BOUNDS, QuerySpec, result_columns
 from skytide.spark.sinks.base import Stages, stage_rows
-from skytide.windows import Windows, pane_bounds, tuples_per_window, windows_with_panes
+from skytide.windows import tuples_per_window, windows_with_panes
 
 ROWS_AT_ONCE = 2**21  # of the state: with more, a task works on some of its parts at a time
-WINDOWS_AT_ONCE = 1024  # answered together: enough to spread the cost of a call, few enough to hold their rows
 
 
 @dataclass(frozen=True)
@@ -71,9 +71,11 @@ class WindowTask:
         wanted = windows_with_panes(windows, panes, work.ended)
         needed, closed = self._needed, windows.panes_of(work.ended[-1]).stop
 
-        blocks, segments = Blocks(self.spec.query, self.spec.columns), []
-        kept, results = np.zeros(len(wanted), np.int64), []
-        for some in self._cuts(cut):
+        cuts = self._cuts(cut)
+        apart = self.spec.query.of_groups() if (cut, len(cuts)) != (ALL_PARTS, 1) else None
+        blocks, segments = Blocks(apart or self.spec.query, self.spec.columns), []
+        kept, results, answers_apart = np.zeros(len(wanted), np.int64), [], []
+        for some in cuts:
             remembered = Remembered(self.files, runs, some, groups)
             closing = [(pane, cut_out(found, some, groups)) for pane, (found, _) in earlier.items()] + self._panes(threads, some)
             answers, made = blocks.slide(remembered, closing, windows, wanted, closed)
@@ -83,11 +85,19 @@ class WindowTask:
                 rows.append(with_bounds(answer, windows, alike, self.spec.time_type))
                 kept[done : done + len(alike)] += answer.counts
                 done += len(alike)
-            results += self._staged(rows, some)
+            if apart is None:
+                results += self._staged(rows, some)
+            else:
+                answers_apart += rows
             replaced = remembered.latest(min(work.replaced, len(runs)), needed)
             tuples |= {place.number: count for place, count in replaced if place.level == 0}
             segments += [Segment(place, blocks.together(remembered.kept(place) or [])) for place, _ in replaced]
             segments += [segment for segment in made if segment.place.panes.stop > needed]
+        if apart is not None:
+            together = pa.concat_tables(
+                [result_columns(apart, self.spec.columns, self.spec.time_type).empty_table(), *answers_apart]
+            )
+            results, kept = self._from_groups(together, wanted) if cut == ALL_PARTS else ([self._noted(together)], kept)
         if cut[0]:  # the first slot notes all panes, the others only those of which they have rows
             segments = [segment for segment in segments if segment.kept.num_rows]
         run = None
@@ -97,6 +107,30 @@ class WindowTask:
         per_window = tuples_per_window(windows, panes, counts, wanted)
         found = [WindowFound(*row) for row in zip(wanted.tolist(), per_window.tolist(), kept.tolist(), strict=True)]
         return WindowReport(tuple(found), tuple(results), run, 0.0)
+
+    def from_groups(self, apart: WindowReport) -> WindowReport:
+        """Put together what slots answered for their groups, and return the report of all."""
+        began, wanted = time.perf_counter(), np.array([found.window for found in apart.windows], np.int64)
+        results, kept = self._from_groups(pa.concat_tables([self.files.read_table(name) for name in apart.results]), wanted)
+        windows = tuple(replace(found, kept=rows) for found, rows in zip(apart.windows, kept.tolist(), strict=True))
+        return replace(apart, windows=windows, results=tuple(results), busy_s=apart.busy_s + time.perf_counter() - began)
+
+    def _from_groups(self, apart: pa.Table, wanted: Indices) -> tuple[list[str], Indices]:
+        """Answer windows from the answers for some groups each, stage them, and return the names and how many rows each window has."""
+        query, of_rows = self.spec.query, apart[BOUNDS[0]].cast(pa.int64()).to_numpy() // self.spec.windows.slide_us
+        order = np.argsort(of_rows, kind="stable")
+        rows, ends = apart.drop_columns(list(BOUNDS)).take(pa.array(order)), np.searchsorted(of_rows[order], wanted, side="right")
+        starts = np.searchsorted(of_rows[order], wanted)
+        tables = [
+            query.from_groups(rows.slice(start, end - start)) for start, end in zip(starts.tolist(), ends.tolist(), strict=True)
+        ]
+        answers = Answers.of(tables, query.schema(self.spec.columns).empty_table())
+        return self._staged([with_bounds(answers, self.spec.windows, wanted, self.spec.time_type)], ALL_PARTS), answers.counts
+
+    def _noted(self, answers: pa.Table) -> str:
+        name = fresh_name("verdicts", self.instruction.sequence)
+        self.files.write_table(name, answers)
+        return name
 
     def _cuts(self, cut: Cut) -> list[Cut]:
         """Return parts to work on at a time, so that what is held of them has a bound."""
@@ -237,47 +271,6 @@ def panes_of_memory(table: pa.Table) -> dict[int, tuple[pa.Table, int]]:
     }
 
 
-def answers_of(
-    query: Query, columns: pa.Schema, panes: Panes, windows: Windows, wanted: Indices
-) -> Iterator[tuple[Indices, Answers]]:
-    """Answer windows from nothing but some panes: yield the numbers of some windows, and their answers."""
-    if query.skyline_inside() is not None:
-        sliding = Incremental(query)
-        yield from ((some, answers) for some, answers, _ in slide_over(sliding, sliding.empty(columns), panes, windows, wanted))
-        return
-    closed = int(pane_bounds(windows, wanted[-1:])[1].max(initial=0))
-    done = 0
-    for answers in Blocks(query, columns).slide(InMemory(), panes, windows, wanted, closed)[0]:
-        yield wanted[done : done + len(answers.counts)], answers
-        done += len(answers.counts)
-
-
-def slide_over(
-    sliding: Incremental, memory: pa.Table, panes: Panes, windows: Windows, wanted: Indices
-) -> Iterator[tuple[Indices, Answers, pa.Table]]:
-    """Answer windows in order, some at a time: yield their numbers, their answers, and the memory after them."""
-    numbers, done = np.array([pane for pane, _ in panes], dtype=np.int64), 0
-    for some in np.split(wanted, range(WINDOWS_AT_ONCE, len(wanted), WINDOWS_AT_ONCE)) if len(wanted) else ():
-        closed = int(np.searchsorted(numbers, pane_bounds(windows, some[-1:])[1][0]))
-        answers, memory = sliding.slide(memory, panes[done:closed], windows, some)
-        done = closed
-        yield some, answers, memory
-
-
 def in_task(work: Callable[[], WindowReport | StepReport]) -> Iterator[pa.RecordBatch]:
     """Do work in a task, and yield its report as a row."""
     yield pa.RecordBatch.from_arrays([pa.array([work().to_text()])], schema=REPORT)
-
-
-def with_bounds(answers: Answers, windows: Windows, wanted: Indices, time_type: pa.DataType) -> pa.Table:
-    """Return answers with the bounds of their windows as the first columns."""
-    rows, start = answers.rows, np.repeat(wanted * windows.slide_us, answers.counts)
-    for place, (name, times_us) in enumerate(zip(BOUNDS, (start, start + windows.length_us), strict=True)):
-        rows = rows.add_column(place, pa.field(name, time_type), pa.array(times_us, pa.int64()).cast(time_type))
-    return rows
-
-
-def read_results(store: Files, names: tuple[str, ...], columns: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Yield some columns of the rows of some files."""
-    for name in names:
-        yield from store.read_table(name).select(columns.names).to_batches()
