@@ -119,7 +119,7 @@ class Plan:
 
 def plan_of(query: Query, folder: str, windows: Windows, slack: Slack, store: Store | None = None, **rules: Any) -> Plan:
     """Return the plan of a query over COLUMNS, with a checkpoint in a folder or in another store."""
-    groups = {"has_groups": bool(independent_groups(query))} if "has_groups" not in rules else {}
+    groups = {"has_groups": bool(independent_groups(query.of_groups() or query))} if "has_groups" not in rules else {}
     known = BatchRules(windows, slack, can_spread=query.skyline_inside() is not None, **groups, **rules)
     return Plan.of(query, known, store or Store(folder))
 

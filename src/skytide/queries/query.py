@@ -174,14 +174,12 @@ def stands_for_window(query: Query, method: str, instead_of: str = "window") -> 
 
 
 def independent_groups(query: Query) -> tuple[str, ...]:
-    """Return columns by which what is kept can be answered apart: none if a subclass has a `window` of its own, and inherits `groups`.
+    """Return columns by which rows can be answered apart: none if a subclass has a `window` of its own, and inherits `groups`.
 
     >>> from skytide.queries import Aggregate, Measure
     >>> independent_groups(Aggregate((Measure.parse("count(*) AS n"),), keys=("g",)))
     ('g',)
     """
-    if (first := query.of_groups()) is not None:
-        return independent_groups(first)
     window_in = next(cls for cls in type(query).__mro__ if "window" in vars(cls))
     is_ours = window_in.__module__.startswith(f"{__name__.rpartition('.')[0]}.")
     return query.groups() if is_ours or stands_for_window(query, "groups") else ()

@@ -56,10 +56,8 @@ def check_query(query: Query, rows: Rows, *, tries: int = 20, seed: int = 0) -> 
     _columns(query, table)
     for number in range(tries):
         _merging(query, table, seed + number)
-        groups = independent_groups(query)
-        if groups:
-            _grouping(query, table, groups, seed + number)
-        if query.can_share and not groups:
+        _grouping(query, table, seed + number)
+        if query.can_share and not independent_groups(query):
             _sharing(query, table, seed + number)
 
 
@@ -87,13 +85,16 @@ def _merging(query: Query, rows: pa.Table, seed: int) -> None:
         raise BrokenLaw(query, "however rows are divided and merged, `window` returns the same rows", seen)
 
 
-def _grouping(query: Query, rows: pa.Table, groups: tuple[str, ...], seed: int) -> None:
+def _grouping(query: Query, rows: pa.Table, seed: int) -> None:
     """However groups are divided among slots, the answers of all slots make up the window."""
-    kept = query.pane(rows)
+    apart, kept = query.of_groups() or query, query.pane(rows)
+    groups = independent_groups(apart)
+    if not groups or not set(groups) <= set(kept.column_names):
+        return
     numbers = group_numbers(kept, groups)
     owners, _ = division(int(numbers.max(initial=-1)) + 1, SLOTS, seed)
-    answers = pa.concat_tables([query.window(kept.filter(pa.array(owners[numbers] == slot))) for slot in range(SLOTS)])
-    if seen := difference(answers, query.window(kept)):
+    answers = pa.concat_tables([apart.window(kept.filter(pa.array(owners[numbers] == slot))) for slot in range(SLOTS)])
+    if seen := difference(query.from_groups(answers), query.window(kept)):
         raise BrokenLaw(query, f"rows that differ in {', '.join(groups)} can be answered apart", seen)
 
 

@@ -49,7 +49,7 @@ class QuerySpec:
     @cached_property
     def parted_by(self) -> tuple[str, ...]:
         """The columns by which the state is divided into parts: rows that differ there are independent of each other."""
-        groups = () if self.step else independent_groups(self.query)
+        groups = () if self.step else independent_groups(self.query.of_groups() or self.query)
         kept = self.query.kept_schema(self.columns) if groups else pa.schema([])
         plain = all(name in kept.names and not pa.types.is_nested(kept.field(name).type) for name in groups)
         return groups if plain else ()
