@@ -19,8 +19,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.stream.soak", description=__doc__)
     parser.add_argument("--minutes", type=float, default=10.0, help="of the first part; 0 leaves it out (default: %(default)s)")
     parser.add_argument("--rate", type=int, default=225_000, help="tuples per second (default: %(default)s)")
-    parser.add_argument("--hours", type=int, default=6, help="of the second part; 0 leaves it out (default: %(default)s)")
+    parser.add_argument(
+        "--hours", type=int, default=6, help="of the second part, at least 4; 0 leaves it out (default: %(default)s)"
+    )
     options = parser.parse_args()
+    if 0 < options.hours < 4:
+        parser.error("the first two hours are warm-up, and others are compared: at least 4 are needed")
     console = Console(width=130, highlight=False)
     flat = not options.minutes or run_long(console, options.minutes, options.rate)
     right = not options.hours or play(console, options.hours)

@@ -82,9 +82,9 @@ def _later(blow: Blow) -> Blow:
     """Return a blow that comes as late as suits a stream with more batches than others."""
     match blow:
         case KillDriver(after):
-            return KillDriver(2 * after)
+            return KillDriver(1.2 * after)
         case KillDriverAtFile(changes):
-            return KillDriverAtFile(4 * changes)
+            return KillDriverAtFile(2 * changes)
         case KillDriverAtChange(changes, after):
-            return KillDriverAtChange(4 * changes, after)
+            return KillDriverAtChange(2 * changes, after)
     return blow

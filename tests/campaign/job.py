@@ -148,7 +148,7 @@ def watch(run: Any, case: cases.Case, life: cases.Life, given: Any) -> None:
         if (batch := run.status().batch) != latest:
             latest = batch
             say("batch", batch)
-            if run.status().window_plan.count("parts of the groups"):
+            if "each with its parts" in run.status().window_plan:
                 say("parts", batch)
             slots, window_slots = (choice[batch % len(choice)] for choice in (life.pane_slots, life.window_slots))
             say("change", slots, window_slots)
