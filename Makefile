@@ -69,8 +69,8 @@ bench-scaling: $(READY) ## all ways to size a query, on a real cluster (about an
 bench-stream: $(READY) ## continuous queries: the highest load they sustain, and their peers (about half an hour)
 	@$(BIN)/python -m benchmarks.stream
 
-soak: $(READY) ## ten minutes of a continuous query: memory and files must not grow
-	@$(BIN)/python -m benchmarks.stream.soak
+soak: $(READY) ## ten minutes of a continuous query, then windows of hours, played fast: memory and files must not grow (ARGS="--minutes 0")
+	@$(BIN)/python -m benchmarks.stream.soak $(ARGS)
 
 campaign: $(READY) $(CLASSES) ## random jobs, 200 of whose processes are killed, against an oracle (about twenty minutes; ARGS="--kills 1000 --seed 7")
 	@PYTHONPATH=tests $(BIN)/python -m campaign $(ARGS)

@@ -11,7 +11,7 @@ from pathlib import Path
 from rich.console import Console
 
 import skytide
-from benchmarks.stream.soak import EVERY_S, Sample, live_mb, report, sizes
+from benchmarks.stream.sampling import EVERY_S, Sample, live_mb, report, sizes
 from skytide.spark import local_session
 
 STREAMS = 10_000
@@ -47,12 +47,13 @@ def main() -> None:
         run.query.stop()
         spark.stop()
         shutil.rmtree(folder, ignore_errors=True)
-    report(
+    flat = report(
         console,
         [{k: v for k, v in s.items() if k not in ("planning ms", "splits")} for s in samples],
         "with 10,000 streams",
         "soak-fleet",
     )
+    raise SystemExit(not flat)
 
 
 class _Writer(threading.Thread):

@@ -27,7 +27,7 @@ KILLS = (
     "worker",
     "source",
 )
-OTHERS = ("full disk", "clock jump")
+OTHERS = ("full disk", "clock jump", "batch in parts")
 
 
 def available() -> tuple[str, ...]:
@@ -90,7 +90,7 @@ def kills_of(outcome: Outcome) -> int:
 
 def subject(case: cases.Case) -> str:
     """Return what kind of query a case has."""
-    return "operators on keys" if case.is_keyed else "windows of all tuples"
+    return "windows of hours" if case.subject == "hours" else "operators on keys" if case.is_keyed else "windows of all tuples"
 
 
 def explain(outcome: Outcome, runner: Runner) -> str:
@@ -107,7 +107,8 @@ def chosen(options: argparse.Namespace) -> Iterator[cases.Case]:
     if options.case is not None:
         return iter([drawing.draw(options.seed, number) for number in options.case] * options.times)
     kinds = [kind for kind in available() if not options.only or kind in options.only]
-    return (case for number in itertools.count() if (case := drawing.draw(options.seed, number)).kind in kinds)
+    every = (drawing.draw(options.seed, number) for number in itertools.count())
+    return (case for case in every if case.kind in kinds and case.subject in (options.subject or drawing.SUBJECTS))
 
 
 class Fight:
@@ -173,6 +174,7 @@ def main() -> int:
     parser.add_argument("--case", type=int, nargs="+", help="run these cases alone")
     parser.add_argument("--times", type=int, default=1, help="with --case: so often, as moments differ from run to run")
     parser.add_argument("--only", choices=tuple(drawing.KINDS), action="append", help="only cases of this kind")
+    parser.add_argument("--subject", choices=tuple(drawing.SUBJECTS), action="append", help="only cases of this subject")
     parser.add_argument("--runners", type=int, default=2, help="how many cases run side by side")
     parser.add_argument("--verbose", action="store_true", help="tell of every life and every kill")
     options = parser.parse_args()

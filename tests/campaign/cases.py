@@ -12,6 +12,8 @@ KEYED = ("counted", "timed", "running")
 """Operators on keys: on windows by count, on windows of time, and without windows."""
 INPUTS = ("plain", "shuffled", "not null", "deduplicated", "aggregated", "joined")
 STATEFUL = INPUTS[3:]
+WORDINGS = ("keys", "group_by", "keyed")
+"""How the same aggregates of groups can be asked for: `aggregate(keys=)`, `group_by().agg()` and `keyed().window().aggregate()`."""
 STATE_STORES = ("HDFSBackedStateStoreProvider", "RocksDBStateStoreProvider")
 
 
@@ -25,6 +27,9 @@ class Ask:
     """k, how many levels, or how many tuples of a window by count."""
     measures: tuple[tuple[str, str, str], ...] = ()
     keys: tuple[str, ...] = ()
+    order: tuple[str, ...] = ()
+    """What orders tuples of a key with equal times, before their values."""
+    wording: str = WORDINGS[0]
 
 
 def slide_of_count(length: int) -> int:
@@ -58,6 +63,8 @@ class Files:
     state_store: str = STATE_STORES[0]
     group_us: int = 0
     """The windows of an aggregated input."""
+    groups: int = 3
+    """How many values the column of groups has, some far more often than others if they are many."""
 
 
 @dataclass(frozen=True)
@@ -158,9 +165,16 @@ class Life:
     splitting: str | None
     pane_slots: tuple[int, ...]
     """At the start, and after each batch; for an operator on keys, its slots."""
-    window_slots: int
+    window_slots: tuple[int, ...]
+    """At the start, and after each batch."""
     blow: Blow
     fake_clock: bool = False
+    divides: bool = False
+    """Whether the window level is divided among its slots, and leaves the driver, however little it has to do."""
+    cache_mb: str = ""
+    """What processes may keep of the files of the state, if not the usual."""
+    wording: str = ""
+    """How the query is asked for, if not as in other lives: the same query goes on."""
 
     def is_endless(self, case: "Case") -> bool:
         """Return whether the query waits for more: that of a fleet does, except in its last life."""
@@ -187,6 +201,7 @@ class Case:
     sink: str
     lives: tuple[Life, ...]
     """The last one is left in peace."""
+    subject: str = "windows"
 
     @property
     def is_keyed(self) -> bool:

@@ -2,7 +2,7 @@
 
 from random import Random
 
-from campaign import sinks
+from campaign import hours, sinks
 from campaign.cases import (
     INPUTS,
     KEYED,
@@ -27,12 +27,13 @@ from campaign.cases import (
 )
 
 KINDS = {"driver": 6, "worker": 5, "executor": 4, "clock": 1, "disk": 1}
-SUBJECTS = {"windows": 5, "keys": 3, "fleet": 2}
+SUBJECTS = {"windows": 5, "keys": 3, "fleet": 2, "hours": 3}
 SLIDES_US = (100_000, 200_000, 250_000, 333_000, 1_000_000)
 SCALES = (1.0, 1.0, 1.0, 1.0, 1.0, 0.001, 3_600.0, 30 * 86_400.0)
 """How fast time passes in a stream: from tuples that are microseconds apart to tuples that are months apart."""
 SPLITTINGS = (None, None, "EVEN", "PB_RR", "TB_RR", "AS", "AS_PID", "RATE")
 NUMBERS = ("a", "b", "c")
+ORDERS = ((), (), ("c",), ("d", "b"))
 
 
 def draw(seed: int, number: int) -> Case:
@@ -42,6 +43,8 @@ def draw(seed: int, number: int) -> Case:
     subject = random.choices(list(SUBJECTS), list(SUBJECTS.values()))[0]
     if subject == "fleet" and kind not in ("driver", "worker"):
         subject = "windows"
+    if subject == "hours":
+        return _hours(random, seed, number, kind)
     slide_us = round(random.choice(SLIDES_US) * (random.choice(SCALES) if subject != "fleet" else 1))
     length_us = random.choice((slide_us, 2 * slide_us, 5 * slide_us, slide_us * 5 // 2, slide_us + slide_us * 7 // 100))
     span_us = slide_us * random.randint(15, 45)
@@ -64,7 +67,17 @@ def draw(seed: int, number: int) -> Case:
         slack=_slack(random, stream, slide_us),
         sink=sink,
         lives=_lives(random, kind, sink, ask, stream),
+        subject=subject,
     )
+
+
+def _hours(random: Random, seed: int, number: int, kind: str) -> Case:
+    """Return a case with windows of hours."""
+    ask, sink = hours.ask(random), random.choice(sinks.KINDS)
+    length_us, slide_us, stream = hours.stream(random, ask, kind)
+    slack = _slack(random, stream, slide_us)
+    lives = tuple(hours.life(random, ask, life) for life in _lives(random, kind, sink, ask, stream))
+    return Case(seed, number, kind, stream, ask, length_us, slide_us, slack, sink, lives, "hours")
 
 
 def _slack(random: Random, stream: Files | Workload | Fleet, slide_us: int) -> tuple[str, float]:
@@ -150,6 +163,7 @@ def _keyed(random: Random, slide_us: int) -> Ask:
         random.choice(KEYED[:2] if sparse else KEYED),
         number=random.choice((1, 7, 20)),
         keys=random.choice((("g",), ("a",), ("g", "c"))),
+        order=random.choice(ORDERS),
     )
 
 
@@ -177,7 +191,7 @@ def _life(random: Random, kind: str, blow: Blow, splittings: tuple[str | None, .
         files_per_batch=1 if isinstance(blow, KillWorkers | KillExecutors) else random.choice((1, 1, 1, 2, 3)),
         splitting=random.choice(splittings),
         pane_slots=tuple(random.randint(1, 4) for _ in range(4)),
-        window_slots=random.randint(1, 3),
+        window_slots=tuple(random.randint(1, 3) for _ in range(4)),
         blow=blow,
         fake_clock=kind == "clock",
     )

@@ -2,7 +2,7 @@
 
 SETTINGS are those of the session, as JSON. Orders are one line of JSON on standard input, as `orders` writes it; a process that survived a
 life waits for the orders of another. What happens is printed line by line on standard output: "ready APPLICATION", "batch 3", "sink 4",
-"change" of slots, keys or splits, "stage" of a job after its first, "done".
+"change" of slots, keys or splits, "parts" if the window level of a batch was divided, "stage" of a job after its first, "done".
 """
 
 import inspect
@@ -12,9 +12,12 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from pyspark.sql import SparkSession
 
@@ -22,6 +25,7 @@ import skytide
 from campaign import cases, inputs, operators, sinks
 from campaign.drawing import draw
 from skytide.spark.api.query import ContinuousQuery
+from skytide.spark.engine.spec import QuerySpec
 from skytide.spark.session.local import local_session
 
 SIDES = ("late", "windows", "invalid")
@@ -73,13 +77,28 @@ def slack(case: cases.Case) -> Any:
     }[name]()
 
 
-def query(windowed: Any, ask: cases.Ask) -> Any:
-    """Return the query of the case."""
+@contextmanager
+def divided(life: cases.Life) -> Iterator[None]:
+    """Let the window level of queries that start now be divided, and leave the driver, however little it has to do."""
+    rules, always = QuerySpec.rules, {"spreading_pays_s": 0.0, "driver_pays_s": -1.0} if life.divides else {}
+    with patch.object(QuerySpec, "rules", lambda spec, **chosen: rules(spec, **{**chosen, **always})):
+        yield
+
+
+def query(stream: Any, case: cases.Case, wording: str) -> Any:
+    """Return the query of the case, in a wording."""
+    ask, bounds = case.ask, {"slide": f"{case.slide_us} us", "slack": slack(case)}
+    windowed = stream.window(f"{case.length_us} us", **bounds)
     preferences = [
         {"low": skytide.low, "high": skytide.high, "diff": skytide.diff}[kind](column) for kind, column in ask.preferences
     ]
     if ask.method in ("aggregate", "best_keys"):
-        found = windowed.aggregate(*(f"{function}({column}) AS {name}" for function, column, name in ask.measures), keys=ask.keys)
+        measures = [f"{function}({column}) AS {name}" for function, column, name in ask.measures]
+        found = {
+            "keys": lambda: windowed.aggregate(*measures, keys=ask.keys),
+            "group_by": lambda: windowed.group_by(*ask.keys).agg(*measures),
+            "keyed": lambda: stream.keyed(*ask.keys).window(f"{case.length_us} us", **bounds).aggregate(*measures),
+        }[wording]()
         return found if ask.method == "aggregate" else found.top_k(ask.number, by="n")
     if ask.method == "top_k":
         return windowed.top_k(ask.number, by=preferences[0])
@@ -100,7 +119,7 @@ def keyed(stream: Any, case: cases.Case) -> Any:
 
 def start(spark: SparkSession, case: cases.Case, life: cases.Life, folder: Path, given: Any) -> Any:
     """Start the query."""
-    stream = skytide.stream(given)
+    stream = skytide.stream(given, order=case.ask.order)
     target, hook = folder / "out", hook_of(life.blow)
     target.mkdir(exist_ok=True)
     own_keys = {"results": cases.row_key(case.ask), "late": ("id",), "invalid": ("id",)}
@@ -115,10 +134,11 @@ def start(spark: SparkSession, case: cases.Case, life: cases.Life, folder: Path,
         asked = keyed(stream, case)
         outputs["slots"] = life.pane_slots[0]
     else:
-        asked = query(stream.window(f"{case.length_us} us", slide=f"{case.slide_us} us", slack=slack(case)), case.ask)
+        asked = query(stream, case, life.wording or case.ask.wording)
         # A fleet's streams are read in its own splits, unless they are sent elsewhere.
-        outputs |= {"splitting": life.splitting, "pane_slots": life.pane_slots[0], "window_slots": life.window_slots}
-    return asked.start(results, checkpoint=str(folder / "checkpoint"), **outputs)
+        outputs |= {"splitting": life.splitting, "pane_slots": life.pane_slots[0], "window_slots": life.window_slots[0]}
+    with divided(life):
+        return asked.start(results, checkpoint=str(folder / "checkpoint"), **outputs)
 
 
 def watch(run: Any, case: cases.Case, life: cases.Life, given: Any) -> None:
@@ -128,9 +148,11 @@ def watch(run: Any, case: cases.Case, life: cases.Life, given: Any) -> None:
         if (batch := run.status().batch) != latest:
             latest = batch
             say("batch", batch)
-            slots = life.pane_slots[batch % len(life.pane_slots)]
-            say("change", slots)
-            run.resize(**{"slots" if case.is_keyed else "pane_slots": slots})
+            if "each with its parts" in run.status().window_plan:
+                say("parts", batch)
+            slots, window_slots = (choice[batch % len(choice)] for choice in (life.pane_slots, life.window_slots))
+            say("change", slots, window_slots)
+            run.resize(**{"slots": slots} if case.is_keyed else {"pane_slots": slots, "window_slots": window_slots})
             if case.is_keyed and batch % 2:
                 run.rebalance()
         if isinstance(given, skytide.Fleet) and (now := given.status().splits) != splits:

@@ -154,7 +154,7 @@ def _compare(start: int, window: oracle.Window, reported: list[Row], results: li
 
 def _judge_keys(case: Case, accepted: list[Row], found: Found, verdict: Verdict) -> None:
     """Compare the results of an operator on keys: each once, and in order within its key."""
-    expected = oracle.of_each_key(asked_of_a_key(case), case.ask.keys)(accepted)
+    expected = oracle.of_each_key(asked_of_a_key(case), case.ask.keys, order=case.ask.order)(accepted)
     right = oracle.multiset(expected)
     results = _complete(case, found.results, expected[0] if expected else {})
     rows = oracle.multiset({name: value for name, value in row.items() if name != "batch"} for row in results)

@@ -29,6 +29,7 @@ class Needs:
     master: str
     settings: tuple[tuple[str, str], ...]
     fake_clock: bool
+    cache_mb: str = ""
 
 
 class Job:
@@ -56,6 +57,7 @@ class Job:
                         map(str, filter(None, (TESTS, needs.fake_clock and CLOCK, os.environ.get("PYTHONPATH"))))
                     ),
                     "CAMPAIGN_CLOCK": str(self.clock),
+                    **({"SKYTIDE_CACHE_MB": needs.cache_mb} if needs.cache_mb else {}),
                 },
             )
         self.lines: list[str] = []

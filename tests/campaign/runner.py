@@ -79,7 +79,7 @@ class Runner:
     def __enter__(self) -> Self:
         """Measure how long an undisturbed job takes."""
         case = drawing.draw(*CALM_CASE)
-        first = self._start(self._needs(cases.Life("local[2,1]", 0, 2, None, (2,), 1, None)))
+        first = self._start(self._needs(cases.Life("local[2,1]", 0, 2, None, (2,), (1,), None)))
         folder = self.folder / "calm"
         self._feed(case, folder)
         first.ready()
@@ -145,6 +145,7 @@ class Runner:
                 outcome.hits += hits
                 outcome.lives += 1
                 present.until(present.done)
+                outcome.hits += Counter({"batch in parts": present.count("parts")})
                 self._tell(f"{'done' if present.done() else 'ended'} after {present.batches()} batches")
                 self._check_end(present, disturbed=hits.total() > 0)
                 outcome.ended = present.done()
@@ -196,7 +197,7 @@ class Runner:
 
     def _needs(self, life: cases.Life) -> Needs:
         if life.master != "cluster":
-            return Needs(life.master, (), life.fake_clock)
+            return Needs(life.master, (), life.fake_clock, life.cache_mb)
         if self._cluster is None:
             # For the executors of the present job, of the one that waits, and those that come in place of killed ones.
             self._cluster = LocalCluster(cores=2 * EXECUTORS + 2, classes=archive()).__enter__()
@@ -205,8 +206,9 @@ class Runner:
             "spark.cores.max": str(EXECUTORS),
             "spark.deploy.maxExecutorRetries": "-1",
             "spark.executorEnv.PYTHONPATH": os.pathsep.join(sys.path),
+            **({"spark.executorEnv.SKYTIDE_CACHE_MB": life.cache_mb} if life.cache_mb else {}),
         }
-        return Needs(self._cluster.url, tuple(settings.items()), life.fake_clock)
+        return Needs(self._cluster.url, tuple(settings.items()), life.fake_clock, life.cache_mb)
 
     def _start(self, needs: Needs) -> Job:
         return Job(needs, self.folder / "jobs" / str(next(self._numbers)))

@@ -51,7 +51,7 @@ def parts_of(stream: Files | Workload | Fleet, *, invalid: bool) -> Parts:
         silent = 20 if random.random() < 0.02 else 1
         clock_us += round(gap_us * silent * random.choice((0, 0, 0.5, 1, 2, 2)) / 1.3)
         delay_us = random.randint(0, stream.disorder_us) if random.random() < 0.4 else 0
-        rows.append(_row(random, number, clock_us - delay_us))
+        rows.append(_row(random, number, clock_us - delay_us, stream.groups))
     cuts = [0, *sorted(random.randrange(1, stream.tuples) for _ in range(stream.files - 1)), stream.tuples]
     parts = [rows[first:last] for first, last in pairwise(cuts)]
     oldest = min(row["ts"] for row in rows)
@@ -111,6 +111,7 @@ def seen(stream: Files | Workload | Fleet, parts: Parts) -> Parts:
     ]
 
 
-def _row(random: Random, number: int, time_us: int | None) -> Row:
+def _row(random: Random, number: int, time_us: int | None, groups: int = 3) -> Row:
     a, b, c = random.randint(0, 20), float(random.randint(0, 20)), random.randint(0, 5)
-    return {"id": number, "ts": time_us, "a": a, "b": b, "c": c, "d": random.choice((None, 1, 2)), "g": random.choice("xyz")}
+    group = "xyz"[random.randrange(3)] if groups <= 3 else f"g{int(groups * random.random() ** 1.5)}"
+    return {"id": number, "ts": time_us, "a": a, "b": b, "c": c, "d": random.choice((None, 1, 2)), "g": group}

@@ -6,8 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from campaign import drawing, feeding, sinks, streams
-from campaign.cases import INPUTS, KEYED, Case, Files, Fleet
+from campaign import drawing, feeding, hours, sinks, streams
+from campaign.cases import INPUTS, KEYED, WORDINGS, Case, Files, Fleet
 from campaign.judge import Found, asked, asked_of_a_key, judge, read
 from support import oracle
 
@@ -18,7 +18,11 @@ def drawn(**changed: object) -> tuple[Case, streams.Parts]:
     case = next(
         case
         for number in range(100)
-        if isinstance((case := drawing.draw(7, number)).stream, Files) and case.ask.method == "skyline"
+        if (case := drawing.draw(7, number)).subject == "windows"
+        and isinstance(case.stream, Files)
+        and not case.has_tail
+        and case.slide_us in drawing.SLIDES_US
+        and case.ask.method == "skyline"
     )
     case = replace(case, slack=("k", 0.0), length_us=2 * case.slide_us, **changed)  # type: ignore[arg-type]
     assert isinstance(case.stream, Files)
@@ -174,6 +178,30 @@ def test_faults_of_operators_on_keys_are_found(method: str) -> None:
     assert judge(case, parts, replace(found, results=[{**rows[0], "batch": 99}, *rows[1:]])).different == 1
     late = next(row for part in parts[::-1] for row in part)  # that it is nowhere changes what its key has
     assert not judge(case, [[row for row in part if row is not late] for part in parts], found).good
+
+
+def test_an_order_among_equal_times_is_judged() -> None:
+    case, parts, _ = of_keys("running")
+    parts = [
+        [{**row, "ts": row["ts"] // case.slide_us * case.slide_us} for row in part] for part in parts
+    ]  # so that many are equal
+    case = replace(case, ask=replace(case.ask, order=("d", "c")))
+    rows = [row for part in parts for row in part]
+    asked_for, other = (oracle.of_each_key(oracle.running("c"), ("g",), order=order)(rows) for order in (("d", "c"), ()))
+    assert judge(case, parts, Found([{"batch": 0, **row} for row in asked_for], [], [], [])).good
+    assert judge(case, parts, Found([{"batch": 0, **row} for row in other], [], [], [])).different
+
+
+def test_windows_of_hours_have_many_batches_and_groups_and_other_slots_and_caches() -> None:
+    some = [case for number in range(300) if (case := drawing.draw(1, number)).subject == "hours"]
+    assert {case.ask.wording for case in some} == set(WORDINGS)
+    assert max(case.stream.groups for case in some if isinstance(case.stream, Files)) > 10_000
+    for case in some:
+        assert isinstance(case.stream, Files)
+        assert case.length_us >= hours.HOUR_US and case.stream.span_us < 4 * case.length_us and case.stream.files >= 18
+        assert case.is_keyed or len({slots for life in case.lives for slots in life.window_slots}) > 1
+    lives = [life for case in some for life in case.lives]
+    assert {life.cache_mb for life in lives} == {"", hours.TINY_MB} and {life.divides for life in lives} == {False, True}
 
 
 def test_of_a_stream_that_ends_with_a_tail_nothing_is_late() -> None:

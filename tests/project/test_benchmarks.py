@@ -17,8 +17,9 @@ from hypothesis.extra import numpy as arrays
 from numpy.typing import NDArray
 from rich.console import Console
 
+import skytide
 from benchmarks import admission, kernel, trading
-from benchmarks.stream import bursts, growth
+from benchmarks.stream import bursts, growth, hours
 from benchmarks.stream.growth_picture import AXES
 from benchmarks.stream.profile import Timed
 from benchmarks.timing import Disagreement, Goal, announce, check_agreement, duration, durations, geometric_mean, race
@@ -207,3 +208,31 @@ def test_a_profile_counts_the_work_of_every_thread_once() -> None:
     whole_s = sum(timed.seconds.values())
     shares = {name: spent_s / whole_s for name, spent_s in timed.seconds.items()}
     assert shares == pytest.approx({"kernel": 0.4, "reading": 0.4, "unpacking": 0.2}, abs=0.05)
+
+
+@pytest.mark.parametrize("played", hours.QUERIES, ids=lambda played: played.name)
+def test_windows_of_hours_are_compared_with_what_was_fed(played: hours.Played) -> None:
+    source = skytide.workload(rate=0.1, dimensions=2, tick="1 s", pace="fast", duration="3 hours", start=hours.START_US).workload
+    found: dict[tuple[int, int], int] = {}
+    for batch in source.tuples(0, 3 * hours.HOUR_S, hours.START_US):
+        for time_us, x in zip(batch["ts"].cast(pa.int64()).to_pylist(), batch["x0"].to_pylist(), strict=True):
+            latest = time_us // played.slide_us * played.slide_us
+            for start_us in range(latest, time_us - 60 * hours.MINUTE_US, -played.slide_us):
+                found[start_us, int(x * hours.KEYS)] = found.get((start_us, int(x * hours.KEYS)), 0) + 1
+    starts = pa.array([start for start, _ in found], pa.int64()).cast(pa.timestamp("us", "UTC"))
+    right = pa.table({"window_start": starts, "key": [key for _, key in found], "n": list(found.values())})
+    assert right.num_rows > 500 and hours.is_right(right, source, 3, played.slide_us)
+    assert not hours.is_right(right.slice(1), source, 3, played.slide_us)
+    assert not hours.is_right(pa.concat_tables([right, right.slice(0, 1)]), source, 3, played.slide_us)
+    more = right.set_column(2, "n", pa.array([right["n"][0].as_py() + 1, *right["n"].to_pylist()[1:]]))
+    assert not hours.is_right(more, source, 3, played.slide_us)
+
+
+def test_what_grows_from_hour_to_hour_is_named() -> None:
+    flat = {"driver MB": 100.0, "workers MB": 100.0, "JVM live MB": 50.0, "state files": 20.0, "manifest kB": 3.0}
+    samples = [{**flat, "hour": float(number // 5), "state files": 20.0 + number % 5} for number in range(30)]
+    console = Console(file=StringIO())
+    assert hours.grown(console, hours.QUERIES[0], samples) == []
+    assert hours.grown(console, hours.QUERIES[0], [{**some, "manifest kB": 3.0 + some["hour"]} for some in samples]) == [
+        "manifest kB"
+    ]

@@ -163,16 +163,21 @@ def aggregate(measures: Sequence[tuple[str, str, str]], keys: Sequence[str] = ()
     return ask
 
 
-def of_each_key(ask: Ask, keys: Sequence[str], time: str = "ts") -> Ask:
-    """Return a query for what another one answers for the tuples of each key, in order of time, then of id; the keys are columns of it.
+def of_each_key(ask: Ask, keys: Sequence[str], time: str = "ts", order: Sequence[str] = ()) -> Ask:
+    """Return a query for what another one answers for the tuples of each key; the keys are columns of it.
+
+    Tuples are in order of time, then of the columns of `order`, in which NULL comes first, then of id.
 
     >>> of_each_key(running("a"), ["g"])([{"ts": 2, "id": 1, "a": 5, "g": "x"}, {"ts": 1, "id": 2, "a": 7, "g": "x"}])
     [{'g': 'x', 'number': 0, 'id': 2, 'total': 7}, {'g': 'x', 'number': 1, 'id': 1, 'total': 12}]
     """
 
+    def place(row: Row) -> tuple[Any, ...]:
+        return row[time], *((row[name] is not None, row[name] or 0) for name in order), row["id"]
+
     def answer(rows: list[Row]) -> list[Row]:
         groups: dict[tuple[Any, ...], list[Row]] = {}
-        for row in sorted(rows, key=lambda row: (row[time], row["id"])):
+        for row in sorted(rows, key=place):
             groups.setdefault(tuple(row[key] for key in keys), []).append(row)
         return [{**dict(zip(keys, key, strict=True)), **found} for key, mine in groups.items() for found in ask(mine)]
 

@@ -92,7 +92,7 @@ class Status(Printed):
     threshold: float = float("inf")
     """The number of tuples of a pane that one slot gets before the next one is used."""
     window_slots: int = 1
-    """Tasks of the window level."""
+    """The most tasks of the window level at once, which are used as far as that pays."""
     window_plan: str = ""
     """How the window level spreads its work, and why; for an operator on keys, why its keys lie where they do."""
     notice: str = ""

@@ -49,7 +49,7 @@ QUERY: tuple[Value, ...] = (
     Value("skytide_query_open_panes", "Panes that are still open.", lambda q: q.status.open_panes),
     Value("skytide_query_result_rows", "Rows of the latest window.", lambda q: q.status.last_window and q.status.last_window.kept),
     Value("skytide_query_pane_slots", "Tasks of the pane level.", lambda q: q.status.pane_slots),
-    Value("skytide_query_window_slots", "Tasks of the window level.", lambda q: q.status.window_slots),
+    Value("skytide_query_window_slots", "The most tasks of the window level at once.", lambda q: q.status.window_slots),
     Value("skytide_query_splitting_factor", "Partitions of a pane on average.", lambda q: q.status.splitting_factor),
     Value("skytide_query_key_slots", "Slots of an operator on keys.", lambda q: q.status.slots or None),
     Value("skytide_query_key_imbalance_ratio", "Tuples of the most loaded slot of keys over the mean of all.", lambda q: q.status.imbalance if q.status.slots else None),

@@ -51,7 +51,7 @@ class Parallelism:
     pane_slots: int | None = None
     """The tasks of the pane level."""
     window_slots: int | None = None
-    """The most tasks of the window level (default: 1)."""
+    """The most tasks of the window level at once, used as far as that pays (default: as many as there are cores)."""
     slots: int | None = None
     """The tasks that work on keys (default: one per core); without keys, those of the pane level."""
 

@@ -137,7 +137,7 @@ class ContinuousQuery(Queryable["ContinuousQuery"]):
         pane_slots
             The tasks of the pane level.
         window_slots
-            The most tasks of the window level at once, used as far as that is worth it (default: as many as there are cores, whenever
+            The most tasks of the window level at once, used as far as that pays (default: as many as there are cores, also when
             executors come or go). While it is little, its work is done on the driver, in up to 4 threads, or `window_slots` if that is more.
         slots
             The tasks of an operator on keys that work at the same time (default: one per core); for other queries, the same as `pane_slots`.

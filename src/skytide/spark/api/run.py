@@ -159,7 +159,10 @@ class Run(Printed):
         return self._memory("results_df()").frame()
 
     def resize(self, pane_slots: int | None = None, window_slots: int | None = None, *, slots: int | None = None) -> None:
-        """Change the number of slots of either level, or of an operator on keys, from the next batch on; results do not depend on it."""
+        """Change the number of slots of either level, or of an operator on keys, from the next batch on; results do not depend on it.
+
+        Until `window_slots` are given, here or at the start, there are as many as cores, also when executors come or go.
+        """
         check_slots("pane_slots", pane_slots)
         check_slots("window_slots", window_slots)
         check_slots("slots", slots)
