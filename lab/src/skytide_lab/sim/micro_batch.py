@@ -1,7 +1,7 @@
 """Spark's micro-batches in virtual time: the machine of `skytide.batch`, whose instructions cost time instead of running tasks."""
 
-import heapq
-from collections import deque
+from collections import defaultdict, deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,6 +19,7 @@ from skytide.batch import (
     KeysReported,
     Machine,
     MergePieces,
+    OnDriver,
     PanePart,
     PaneReport,
     PanesReported,
@@ -46,6 +47,11 @@ from skytide.windows import Windows
 from skytide.workloads.arrivals import SECOND_US
 from skytide.workloads.workload import Workload
 from skytide_lab.sim.key_level import Hashes, KeyLevel, Numbers, ZipfKeys
+from skytide_lab.sim.pipelining import Levels, makespan
+from skytide_lab.sim.window_level import WindowLevel
+
+MERGE_TASKS = 64
+"""In so many tasks at most, Spark merges pieces of open panes."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +70,9 @@ class BatchCosts:
     window_tuple_s: float
     """Additional time per tuple of the slide."""
     driver_task_s: float = 0.0
-    """Time of the driver to launch a task of the pane level and to read its report: one task after the other."""
+    """Time of the driver to launch a task and to read its report: one task after the other."""
+    job_s: float = 0.0
+    """Time of a job of the window level beside its tasks."""
     key_tuple_s: float = 0.0
     """Time per tuple in a task of the level of keys, which without tuples takes as long as one of the pane level."""
 
@@ -89,22 +97,36 @@ class BatchOutcome:
 class BatchPlant:
     """Carries out what a `Machine` decides about a stream, with the given costs."""
 
-    def __init__(self, workload: Workload, costs: BatchCosts, rules: BatchRules, cores: int, keys: ZipfKeys | None = None) -> None:
-        """Start at time 0 without tuples; with `keys`, the query is an operator on keys."""
+    def __init__(
+        self,
+        workload: Workload,
+        costs: BatchCosts,
+        rules: BatchRules,
+        cores: int,
+        keys: ZipfKeys | None = None,
+        windows: WindowLevel | None = None,
+    ) -> None:
+        """Start at time 0 without tuples; with `keys`, the query is an operator on keys, with `windows` it has groups, and slots for their parts."""
         if (keys is None) != (rules.keying is None):
             raise InvalidInput(
                 value=f"keys={keys!r}",
                 reason=f"the rules are those of {'windows' if rules.keying is None else 'an operator on keys'}",
                 remedy="give keys with rules that say how to spread them, or neither",
             )
-        self._workload, self._costs, self._rules, self._cores = workload, costs, rules, cores
+        self._workload, self._costs, self._rules, self.cores = workload, costs, rules, cores
         self._level = None if keys is None else KeyLevel(keys, costs.task_s, costs.key_tuple_s)
+        self.windows = windows
         self.machine = Machine(rules, State(), 0.0)
         self._ticks = range(0)
         self.state = State()
         self.now_s = 0.0
         self.latencies_s: list[float] = []
         self.pane_utilisations: list[float] = []
+        self.seconds: defaultdict[str, float] = defaultdict(float)
+        """Where the time of all batches went: "panes", "merging", "windows" or "keys"."""
+        self.levels: list[Levels] = []
+        """What the levels of each batch that ended windows took."""
+        self._pane_tasks_s: list[float] = []
 
     def run_batch(self, ticks: range) -> float:
         """Play a batch with all tuples of some ticks, and return how long it took."""
@@ -121,35 +143,47 @@ class BatchPlant:
         match instruction:
             case RunPanes():
                 report = self._panes(instruction)
-                self.now_s += _makespan([task.busy_s for task in report.tasks], self._cores, self._costs.driver_task_s)
+                self._pane_tasks_s = [task.busy_s for task in report.tasks]
+                self._spend("panes", self._pane_tasks_s)
                 return [PanesReported(report, self.now_s)]
-            case MergePieces(sequence, merges):
-                rows = sum(merge.rows for merge in merges)
-                self.now_s += rows * self._costs.window_tuple_s
-                merged = [self._merged(merge, f"{sequence}-merged-{number}") for number, merge in enumerate(merges)]
+            case MergePieces():
+                merged, tasks_s = self._merges(instruction)
+                self._spend("merging", tasks_s, on_driver=instruction.on_driver)
                 return [PiecesMerged(tuple(merged), self.now_s)]
-            case RunWindows(spreading=spreading):
-                windows = self._windows(instruction)
-                slots = len(spreading.cuts) if isinstance(spreading, Parts) else 1
-                self.now_s += windows.busy_s / min(slots, self._cores)
+            case RunWindows():
+                if self.windows and (gathering_s := self.windows.gather(instruction)):
+                    self._spend("merging", gathering_s)
+                windows, slots_s = self._windows(instruction)
+                self._spend("windows", slots_s, on_driver=isinstance(instruction.spreading, OnDriver))
+                costs = self._costs
+                self.levels.append(Levels(costs.batch_s, 0.0, self._pane_tasks_s, costs.job_s, slots_s, costs.driver_task_s))
                 return [WindowsReported(windows, self.now_s)]
             case ReadAgain():
                 return []  # nothing is cut off here
             case RunKeys():
                 assert self._level is not None
                 reports = self._level.run(instruction)
-                self.now_s += _makespan([report.busy_s for report in reports], self._cores, self._costs.driver_task_s)
+                self._spend("keys", [report.busy_s for report in reports])
                 return [KeysReported(reports, self.now_s)]
             case Record(state):
                 self.state = state
                 if self._level:
-                    self._level.forget({piece.file for pane in state.open.values() for piece in pane.pieces})
+                    self._level.forget(_open_files(state))
+                if self.windows:
+                    self.windows.forget(_open_files(state))
                 return []
             case Emit(_, output):
                 self.latencies_s += [self.now_s - row.window_end_us / SECOND_US for row in output.rows]
                 return []
             case Commit(state):
                 return [Committed(state, self.now_s)]
+
+    def _spend(self, step: str, tasks_s: Sequence[float], *, on_driver: bool = False) -> None:
+        """Let a job with these tasks pass, or the same work on the driver."""
+        job_s = 0.0 if step in ("panes", "keys") else self._costs.job_s  # the time of a batch without work has that of one job
+        took_s = sum(tasks_s) if on_driver else job_s + makespan(tasks_s, self.cores, self._costs.driver_task_s)
+        self.seconds[step] += took_s
+        self.now_s += took_s
 
     def _panes(self, plan: RunPanes) -> PaneReport:
         workload, windows, splitting = self._workload, self._rules.windows, self._rules.delivery.splitting
@@ -170,20 +204,34 @@ class BatchPlant:
         panes, tuples = np.unique(of_tuples, return_counts=True)
         file = f"{plan.sequence}-{slot}"
         parts = [
-            PanePart(pane, n, Piece(file, at, 1, n))
+            PanePart(pane, n, self.windows.piece(file, at, n) if self.windows else Piece(file, at, 1, n))
             for at, (pane, n) in enumerate(zip(panes.tolist(), tuples.tolist(), strict=True))
         ]
         if self._level:
             hashes = np.concatenate([self._level.keys.hashes(tick, n) for tick, n in ticks])[is_in_time]
             self._level.keep(file, _by_pane(hashes, of_tuples, tuples))
         arrivals = observe(times, plan.newest_us, plan.punctuation_us, plan.leap_us)
-        return PaneTaskReport(slot, arrivals, tuple(parts), self._costs.task_s + len(times) * self._costs.tuple_s)
+        busy_s = self._costs.task_s + len(times) * self._costs.tuple_s
+        if self.windows:
+            busy_s += sum(part.piece.rows for part in parts) * self.windows.costs.kept_s
+        return PaneTaskReport(slot, arrivals, tuple(parts), busy_s)
 
-    def _windows(self, work: RunWindows) -> WindowReport:
+    def _windows(self, work: RunWindows) -> tuple[WindowReport, list[float]]:
+        """Return the report of the window level, and the time of each of its tasks."""
+        if self.windows:
+            return self.windows.run(work, self._rules.windows)
         tuples = sum(work.tuples.values())
         ended = tuple(WindowFound(window, 1, 1) for window in work.ended)
         busy_s = len(work.ended) * self._costs.window_s + tuples * self._costs.window_tuple_s
-        return WindowReport(ended, ("results",), Run(-FAR, FAR, 0, ("memory",), 1), busy_s)
+        slots = len(work.spreading.cuts) if isinstance(work.spreading, Parts) else 1
+        return WindowReport(ended, ("results",), Run(-FAR, FAR, 0, ("memory",), 1), busy_s), [busy_s / slots] * slots
+
+    def _merges(self, work: MergePieces) -> tuple[list[Piece], list[float]]:
+        """Return the merged pieces, and the time of each task that merges some."""
+        if self.windows:
+            return self.windows.merge(work, MERGE_TASKS)
+        merged = [self._merged(merge, f"{work.sequence}-merged-{number}") for number, merge in enumerate(work.merges)]
+        return merged, [merge.rows * self._costs.window_tuple_s for merge in work.merges]
 
     def _merged(self, merge: PiecesToMerge, file: str) -> Piece:
         if self._level:
@@ -237,9 +285,6 @@ def _by_pane(hashes: Hashes, panes: Numbers, counts: Numbers) -> list[Hashes]:
     return np.split(hashes[np.argsort(panes, kind="stable")], np.cumsum(counts)[:-1])
 
 
-def _makespan(tasks_s: list[float], cores: int, driver_task_s: float) -> float:
-    """Return when the last task ends, if free cores take the tasks in order, as Spark does, and none before the driver has got to it."""
-    free = [0.0] * cores
-    for number, task_s in enumerate(tasks_s, start=1):
-        heapq.heapreplace(free, max(free[0], number * driver_task_s) + task_s)
-    return max(free)
+def _open_files(state: State) -> set[str]:
+    """Return the files with pieces of open panes."""
+    return {piece.file for pane in state.open.values() for piece in pane.pieces}
