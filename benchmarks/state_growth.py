@@ -10,14 +10,13 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from statistics import mean
 from typing import Any
-from unittest import mock
 
 from rich.console import Console
 
 from benchmarks import driver, state_costs
 from benchmarks.state_costs import DriverCosts, TaskCosts
 from benchmarks.timing import Goal, announce, show
-from skytide.batch import BatchRules, InPlace, InSource, merging
+from skytide.batch import BatchRules, InPlace, InSource
 from skytide.lateness import FixedSlack
 from skytide.routing import EVEN
 from skytide.windows import Windows
@@ -84,30 +83,23 @@ class Way:
     """Executors for each task of the pane level."""
     slots: int = EXECUTORS
     """Of the window level, of which no more than there are parts are used."""
-    fan_in: int = merging.FAN_IN
-    """From so many pieces on, those of an open pane are merged."""
     free_driver: bool = False
     open_s: float | None = None
     more: dict[str, Any] = field(default_factory=dict)
 
 
-CUT: dict[str, Any] = {"merge_cuts": 16}
-LATER = 16 * EXECUTORS  # pieces of 16 batches
+GATHERED: dict[str, Any] = {"merge_cuts": 16, "gathers": True}
 WAYS = (
     Way("1 s, all groups as often"),
     Way("1 s, Zipf 1.1", exponent=ZIPF),
     Way("10 s by 1 s, Zipf 1.1", Windows(10 * SECOND_US, SECOND_US), ZIPF),
     Way("A: 1 s, all as often, opening takes 10 ms", open_s=REMOTE_S),
     Way("B: 1 s, all as often, a driver that costs nothing", free_driver=True),
-    Way("C: 1 s, all as often, merges cut by parts", more=CUT),
-    Way("D: 1 s, all as often, merged after 16 batches", fan_in=LATER),
-    Way("D, a task for 4 executors", per_task=4, fan_in=LATER),
-    Way("D, a task for 4 executors, 64 slots", per_task=4, slots=64, fan_in=LATER),
-    Way("the same, opening takes 10 ms", per_task=4, slots=64, fan_in=LATER, open_s=REMOTE_S),
-    Way("the same, 10 ms, new pieces gathered", per_task=4, slots=64, fan_in=LATER, open_s=REMOTE_S, more={**CUT, "gathers": True}),
-    Way(
-        "10 s by 1 s, Zipf, D, 4 executors, 64 slots", Windows(10 * SECOND_US, SECOND_US), ZIPF, per_task=4, slots=64, fan_in=LATER
-    ),
+    Way("C: 1 s, all as often, a task for 4 executors", per_task=4),
+    Way("C, 64 slots", per_task=4, slots=64),
+    Way("C, 64 slots, opening takes 10 ms", per_task=4, slots=64, open_s=REMOTE_S),
+    Way("C, 64 slots, 10 ms, new pieces gathered", per_task=4, slots=64, open_s=REMOTE_S, more=GATHERED),
+    Way("10 s by 1 s, Zipf 1.1, C, 64 slots", Windows(10 * SECOND_US, SECOND_US), ZIPF, per_task=4, slots=64),
 )
 
 
@@ -166,8 +158,7 @@ def played(way: Way, costs: Measured, batches: int = BATCHES, **load: int) -> Pl
     for number in range(batches):
         simulated.seconds.clear()
         level.opened = 0
-        with mock.patch.object(merging, "FAN_IN", way.fan_in):
-            batch_s = simulated.run_batch(range(first + number * ticks, first + (number + 1) * ticks))
+        batch_s = simulated.run_batch(range(first + number * ticks, first + (number + 1) * ticks))
         seen.append((batch_s, *(simulated.seconds[step] for step in ("panes", "merging", "windows")), float(level.opened)))
     levels = simulated.levels[-1]
     gain = one_by_one_s(levels, simulated.cores) / side_by_side_s(levels, simulated.cores)

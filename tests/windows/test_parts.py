@@ -80,17 +80,17 @@ def test_an_open_pane_has_few_pieces_whatever_the_number_of_batches(tmp_path: Pa
     hour = Windows(3_600_000_000, 3_600_000_000)
     plan, out = plan_of(GROUPED, str(tmp_path), hour, FixedSlack(0)), Outputs()
     engine, pieces, files = Engine(*plan, out.sinks), [], []
-    data = [[[number * 500_000 + task for _ in range(2)] for task in range(8)] for number in range(200)]
+    data = [[[number * 500_000 + task for _ in range(2)] for task in range(8)] for number in range(600)]
     for number, batch in enumerate(tuples(data)):
         engine.run_batch(InProcess(), batch, number)
         latest = engine.store.latest()
         pieces.append(sum(len(pane.pieces) for pane in latest.open.values()))
         files.append(len(latest.files()))
-    assert max(pieces) <= 3 * FAN_IN + 8 and max(files) <= 3 * FAN_IN + 8
-    assert max(pieces[100:]) <= 1.5 * max(pieces[:100])
+    assert max(pieces) <= FAN_IN * 8 + 3 * FAN_IN and max(files) <= FAN_IN * 8 + 3 * FAN_IN
+    assert max(pieces[300:]) <= 1.2 * max(pieces[:300])
     engine.flush(InProcess())
-    assert sum(row["tuples"] for row in out.windows.rows()) == 200 * 8 * 2
-    assert {row["a"]: row["count"] for row in out.results.rows()} == dict.fromkeys(range(5), 640)
+    assert sum(row["tuples"] for row in out.windows.rows()) == 600 * 8 * 2
+    assert {row["a"]: row["count"] for row in out.results.rows()} == dict.fromkeys(range(5), 1_920)
 
 
 def test_a_window_of_thousands_of_panes_is_remembered_in_few_runs(tmp_path: Path) -> None:
@@ -106,7 +106,26 @@ def test_a_window_of_thousands_of_panes_is_remembered_in_few_runs(tmp_path: Path
 
 def test_the_pieces_of_a_tier_become_one_of_the_next() -> None:
     tiers = [Piece(str(n), 0, 1, 5, tier) for tier, count in ((0, FAN_IN + 3), (1, 2), (2, FAN_IN)) for n in range(count)]
-    assert [{piece.tier for piece in merge.pieces} for merge in pieces_to_merge(3, OpenPane(9, tuple(tiers)))] == [{0}, {2}]
+    assert [{piece.tier for piece in merge.pieces} for merge in pieces_to_merge(3, OpenPane(9, tuple(tiers)), 1)] == [{0}, {2}]
+
+
+@pytest.mark.parametrize("tasks", [1, 8, 100, 1_000, 5_000])
+def test_pieces_of_few_batches_wait_and_those_of_many_are_few(tasks: int) -> None:
+    pieces: list[Piece] = []
+    most, rewritten = 0, 0
+    for batch in range(300):
+        pieces += [Piece(f"{batch}-{task}", 0, 1, 1) for task in range(tasks)]
+        merges = list(pieces_to_merge(0, OpenPane(0, tuple(pieces)), tasks))
+        assert batch >= min(15, merging.MAX_PIECES // tasks - 1) or not merges
+        assert all(1 < len(merge.pieces) <= merging.PIECES_AT_ONCE for merge in merges)
+        gone = {piece.file for merge in merges for piece in merge.pieces}
+        rewritten += sum(merge.rows for merge in merges)
+        merged = [Piece(f"{batch}.{at}", 0, 1, merge.rows, merge.pieces[0].tier + 1) for at, merge in enumerate(merges)]
+        pieces = [piece for piece in pieces if piece.file not in gone] + merged
+        most = max(most, len(pieces))
+    assert sum(piece.rows for piece in pieces) == 300 * tasks
+    assert most <= 1.5 * max(FAN_IN * tasks, 3 * FAN_IN) and most <= 2 * max(merging.MAX_PIECES, tasks)
+    assert rewritten <= 4 * 300 * tasks, "a row is written anew once per tier"
 
 
 @given(st.lists(st.integers(1, merging.MAX_RUN_ROWS // 2), max_size=300))

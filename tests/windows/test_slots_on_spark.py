@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from support.engine import QUERIES, InProcess, Outputs, plan_of, tuples
 
 import skytide
-from skytide import diff, high, low
+from skytide import diff, low
 from skytide.lateness import FixedSlack
 from skytide.spark.engine.engine import Engine
 from skytide.spark.engine.spec import QuerySpec

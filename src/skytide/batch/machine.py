@@ -9,6 +9,7 @@ The output of a batch is recorded before it is emitted. A batch that was cut off
 changed around it meanwhile; one that was cut off before has emitted nothing, and is decided anew.
 """
 
+from collections import Counter
 from dataclasses import dataclass, replace
 
 from skytide.batch.delivery import InSource
@@ -160,11 +161,15 @@ class Machine:
 
     def _merges(self, state: State) -> MergePieces | None:
         """Return which pieces to merge of panes that stay open; of those far ahead, copies are found by the files of their pieces."""
+        assert self._batch is not None and self._batch.report is not None
+        added = Counter(part.pane for part in self._batch.report.parts)
         clock, windows = state.clock, self.rules.windows
         ended = clock.begun(min(state.open, default=None), windows).ended(windows)
         closed = _closed(state, windows, ended)
-        staying = (pane for pane in sorted(state.open) if pane not in closed and not clock.is_ahead(pane, windows))
-        merges = tuple(merge for pane in staying for merge in pieces_to_merge(pane, state.open[pane]))
+        staying = (
+            pane for pane in sorted(added) if pane in state.open and pane not in closed and not clock.is_ahead(pane, windows)
+        )
+        merges = tuple(merge for pane in staying for merge in pieces_to_merge(pane, state.open[pane], added[pane]))
         on_driver = self.spreader.on_driver(sum(merge.rows for merge in merges))
         return MergePieces(state.sequence, merges, on_driver) if merges else None
 

@@ -7,7 +7,9 @@ from skytide.batch.reports import Piece, Run
 from skytide.batch.state import OpenPane
 
 FAN_IN = 16
-"""So many pieces of a tier, or runs of a level, become one of the next."""
+"""The pieces of so many batches, or so many runs of a level, are put together."""
+MAX_PIECES = 4096
+"""No tier has more: a manifest has to name them all."""
 PIECES_AT_ONCE = 64
 """The most pieces that one task merges."""
 SMALL_ROWS = 2**14
@@ -29,24 +31,30 @@ class PiecesToMerge:
         return sum(piece.rows for piece in self.pieces)
 
 
-def pieces_to_merge(pane: int, open_pane: OpenPane) -> Iterator[PiecesToMerge]:
-    """Yield which pieces of a pane to merge now: those of each tier that has enough of them.
+def pieces_to_merge(pane: int, open_pane: OpenPane, added: int) -> Iterator[PiecesToMerge]:
+    """Yield which pieces of a pane to merge now, after a batch that added some: those of a tier that has as many as come in 16 batches.
+
+    So a pane that closes after a few batches is never merged before, however many tasks there are, and one that stays open for days has
+    a few tiers of 16 batches each.
 
     >>> pieces = [Piece(str(number), 0, 1, 5) for number in range(20)]
-    >>> [len(merge.pieces) for merge in pieces_to_merge(3, OpenPane(100, tuple(pieces)))]
+    >>> [len(merge.pieces) for merge in pieces_to_merge(3, OpenPane(100, tuple(pieces)), added=1)]
     [20]
-    >>> list(pieces_to_merge(3, OpenPane(100, tuple(pieces[:15]))))
-    []
+    >>> list(pieces_to_merge(3, OpenPane(100, tuple(pieces[:15])), added=1)), list(pieces_to_merge(3, OpenPane(100, tuple(pieces)), added=2))
+    ([], [])
     """
     tiers: dict[int, list[Piece]] = {}
     for piece in open_pane.pieces:
         tiers.setdefault(piece.tier, []).append(piece)
-    for _, pieces in sorted(tiers.items()):
-        if len(pieces) >= FAN_IN:
+    at_once = added
+    for tier in range(max(tiers, default=-1) + 1):
+        pieces, full = tiers.get(tier, []), min(FAN_IN * at_once, MAX_PIECES)
+        if len(pieces) >= full:
             for first in range(0, len(pieces), PIECES_AT_ONCE):
                 some = pieces[first : first + PIECES_AT_ONCE]
                 if len(some) > 1:
                     yield PiecesToMerge(pane, tuple(some))
+        at_once = -(-full // PIECES_AT_ONCE)  # so many pieces of the next tier are made at a time
 
 
 def runs_to_replace(runs: Sequence[Run], new_rows: int) -> int:
