@@ -269,7 +269,7 @@ def test_a_cache_has_a_bound_and_forgets_what_is_gone() -> None:
 
 def test_a_state_is_the_same_after_it_was_written() -> None:
     state = State(
-        memory=(Run(3, 9, 1, ("memory/1", "memory/2"), 7),),
+        memory=(Run(3, 9, 1, ("memory/1", "memory/2"), 7, ((0, 100), (100, 256))), Run(10, 10, 0, ("memory/3",), 1)),
         open={4: OpenPane(9, (Piece("panes/1", 0, 1, 5, 2), Piece("panes/2", 0, 1, 5)))},
     )
     assert State.from_json(state.to_json()) == state

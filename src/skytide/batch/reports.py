@@ -33,6 +33,20 @@ class Run:
     """How often it was put together from others; -1 if an earlier version wrote it, whose files are written anew once."""
     files: tuple[str, ...] = ()
     rows: int = 0
+    parts: tuple[tuple[int, int], ...] = ()
+    """The parts of the state that each file has, from the first to before the last; nothing if all may have all."""
+
+    def files_of(self, parts: tuple[int, int]) -> tuple[str, ...]:
+        """Return the files that have some parts, and the first one, which notes the panes of all.
+
+        >>> run = Run(3, 5, 0, ("a", "b", "c"), 90, ((0, 85), (85, 170), (170, 256)))
+        >>> run.files_of((170, 180)), run.files_of((0, 90)), Run(3, 5, 0, ("a", "b")).files_of((0, 1))
+        (('a', 'c'), ('a', 'b'), ('a', 'b'))
+        """
+        if not self.parts:
+            return self.files
+        of_files = enumerate(zip(self.files, self.parts, strict=True))
+        return tuple(name for at, (name, mine) in of_files if at == 0 or (mine[0] < parts[1] and parts[0] < mine[1]))
 
 
 @dataclass(frozen=True)
@@ -182,6 +196,7 @@ class WindowReport:
             runs[0].level,
             tuple(file for run in runs for file in run.files),
             sum(run.rows for run in runs),
+            tuple(parts for run in runs for parts in run.parts),
         )
         results = tuple(name for report in reports for name in report.results)
         return WindowReport(tuple(windows), results, run or None, sum(report.busy_s for report in reports))
@@ -207,8 +222,8 @@ def run_from_json(values: list[Any] | None) -> Run | None:
     """Return the run for its values in order."""
     if values is None:
         return None
-    first, last, level, files, rows = values
-    return Run(first, last, level, tuple(files), rows)
+    first, last, level, files, rows, *parts = values
+    return Run(first, last, level, tuple(files), rows, tuple((begin, end) for begin, end in (parts[0] if parts else ())))
 
 
 @dataclass(frozen=True)

@@ -40,8 +40,8 @@ class Candidates:
     @staticmethod
     def read(files: Files, runs: Sequence[Run], cut: Cut, groups: tuple[str, ...], empty: pa.Table) -> "Candidates":
         """Return those of some parts of the groups."""
-        names = tuple(name for run in runs for name in run.files)
-        cache.keep_only(files.uri, set(names))
+        names = tuple(name for run in runs for name in (run.files_of(cut) if groups else run.files))
+        cache.keep_only(files.uri, {name for run in runs for name in run.files})
         stored = [opened(files, name) for name in names]
         notes = [file.reader.schema.metadata or {} for file in stored]
         first = max((int(noted.get(FIRST, b"0")) for noted in notes if FIRST in noted), default=None)
@@ -72,6 +72,7 @@ class Candidates:
         after: pa.Table,
         tuples: Mapping[int, int],
         first: int,
+        cut: Cut,
         groups: tuple[str, ...],
         *,
         whole: bool,
@@ -94,4 +95,4 @@ class Candidates:
         table = in_parts([rows.drop_columns([PLACE])], groups)[0]
         notes = {COUNTS: np.ascontiguousarray(counts.T).tobytes(), FIRST: str(first).encode(), **dead}
         files.write_table(name, table.replace_schema_metadata(notes))
-        return Run(-FAR, FAR, 0, (name,), table.num_rows)
+        return Run(-FAR, FAR, 0, (name,), table.num_rows, (cut,) if groups else ())

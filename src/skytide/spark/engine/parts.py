@@ -144,7 +144,7 @@ class Remembered:
         """Look at runs, oldest first."""
         self._cut, self._groups = cut, groups
         self._found: dict[Place, list[pa.Table] | None] = {}
-        self._runs = [(run, [opened(files, name) for name in run.files]) for run in runs]
+        self._runs = [(run, [opened(files, name) for name in run.files_of(cut)]) for run in runs]
 
     @cached_property
     def counts(self) -> tuple[Indices, Indices]:
@@ -181,7 +181,9 @@ class Remembered:
         return sorted((place, tuples) for place, tuples in noted.items() if place.panes.stop > needed)
 
 
-def write_segments(files: Files, name: str, segments: Sequence[Segment], tuples: Mapping[int, int], groups: tuple[str, ...]) -> Run:
+def write_segments(
+    files: Files, name: str, segments: Sequence[Segment], tuples: Mapping[int, int], cut: Cut, groups: tuple[str, ...]
+) -> Run:
     """Write what was kept of panes and blocks to a file, and return it as a run; the tuples of panes are noted, too."""
     tables = in_parts([segment.kept for segment in segments], groups)
     index: list[list[int]] = []
@@ -195,4 +197,4 @@ def write_segments(files: Files, name: str, segments: Sequence[Segment], tuples:
     files.write_batches(name, tables[0].schema.with_metadata({INDEX: np.array(index, np.int64).tobytes()}), batches)
     panes = [segment.place.panes for segment in segments]
     rows = sum(table.num_rows for table in tables)
-    return Run(min(some.start for some in panes), max(some.stop for some in panes) - 1, 0, (name,), rows)
+    return Run(min(some.start for some in panes), max(some.stop for some in panes) - 1, 0, (name,), rows, (cut,))

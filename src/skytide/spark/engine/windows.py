@@ -103,7 +103,7 @@ class WindowTask:
         run = None
         if segments:
             name = fresh_name("memory", work.sequence)
-            run = replace(write_segments(self.files, name, segments, tuples, groups), level=work.level)
+            run = replace(write_segments(self.files, name, segments, tuples, cut, groups), level=work.level)
         per_window = tuples_per_window(windows, panes, counts, wanted)
         found = [WindowFound(*row) for row in zip(wanted.tolist(), per_window.tolist(), kept.tolist(), strict=True)]
         return WindowReport(tuple(found), tuple(results), run, 0.0)
@@ -229,7 +229,7 @@ class WindowTask:
         name, whole = fresh_name("memory", work.sequence), work.replaced == len(work.memory)
         with ThreadPoolExecutor(1) as beside:  # the disk is waited for only once
             written = beside.submit(
-                memory.write, self.files, name, after, work.tuples, self._needed, self.spec.parted_by, whole=whole
+                memory.write, self.files, name, after, work.tuples, self._needed, cut, self.spec.parted_by, whole=whole
             )
             results = self._staged([table for _, table in answers], cut)
             return WindowReport(tuple(answered), tuple(results), written.result(), 0.0)
