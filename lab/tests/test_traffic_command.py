@@ -113,7 +113,7 @@ def test_the_picture_says_what_is_seen(history: TrafficHistory, tmp_path: Path) 
     assert city.mean_kmh[0] == pytest.approx((400 * 12.5 + 90 * 25 + 10 * 80) / 500) and city.areas.tolist() == [3] * 10
     figure = draw(history, city, history.query.windows, name="480 cabs", metres=500, first_us=FIRST_US, speed=120.0)
     titles = [panel.get_title(loc="left") for panel in figure.axes]
-    assert titles[0] == "16:09 to 17:09 UTC: 500 reports, 3 areas, 1 queue that ends"
+    assert titles[0] == "16:09 to 17:09 UTC: 500 reports, 3 areas, 1 end of queues"
     assert "Arrivals: up to 3,100 reports per second of 480 cabs, each a stream" in titles
     assert "The city: 16 km/h on average, up to 3 areas in a window" in titles
     figure.savefig(tmp_path / "traffic.png")

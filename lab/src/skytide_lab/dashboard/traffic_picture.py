@@ -7,6 +7,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
 from matplotlib.colors import LinearSegmentedColormap, Normalize
+from matplotlib.dates import AutoDateLocator
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
@@ -50,7 +51,7 @@ def draw(
         below.set_axisbelow(True)
         below.tick_params(labelbottom=row == 3)
         below.xaxis.set_major_formatter(lambda day, _: clock(round(day * 86_400e6)))
-        below.xaxis.set_major_locator(MaxNLocator(7, steps=[1, 2, 4, 6, 8, 10]))
+        below.xaxis.set_major_locator(AutoDateLocator(minticks=4, maxticks=8))  # type: ignore[no-untyped-call]
     assert below is not None
     below.set_xlim(times[0], max(times[-1], city.ends[-1]))
     below.set_xlabel(f"time of the cabs (UTC); a minute of it came in {60 / speed:.2g} s")
@@ -90,10 +91,7 @@ def _map(figure: Figure, chart: Axes, last: Areas, metres: int) -> None:
     chart.xaxis.set_major_locator(MaxNLocator(5))
     count = int(ends.sum())
     hour = f"{clock(last.end_us - FULL_WINDOW_MINUTES * 60_000_000)} to {clock(last.end_us)}"
-    title(
-        chart,
-        f"{hour} UTC: {counts.sum():,} reports, {len(counts):,} areas, {count:,} {plural(count, 'queue')} that {'ends' if count == 1 else 'end'}",
-    )
+    title(chart, f"{hour} UTC: {counts.sum():,} reports, {len(counts):,} areas, {count:,} {plural(count, 'end')} of queues")
     bar = figure.colorbar(tiles, ax=chart, location="bottom", shrink=0.6, aspect=40, pad=0.02)
     bar.outline.set_visible(False)
     bar.set_label(f"mean speed in areas of {metres} m, in km/h; the larger a square, the more reports of cabs with a passenger")
