@@ -12,7 +12,7 @@ export PIP_BUILD_CONSTRAINT := constraints.txt
 # Tests start hundreds of Pythons: each would compile all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help venv run fleet trading hotels test test-all check docs bench bench-bursts bench-fleet bench-keyed bench-peers bench-scaling bench-stream soak campaign clean
+.PHONY: help venv run fleet trading traffic hotels test test-all check docs bench bench-bursts bench-fleet bench-keyed bench-peers bench-scaling bench-stream soak campaign clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | while IFS='	' read -r name text; do printf 'make %-12s %s\n' "$$name" "$$text"; done
@@ -27,6 +27,9 @@ fleet: $(READY) ## windows over 500 streams that come and go on local Spark, liv
 
 trading: $(READY) ## a price to expect of each symbol of a trading day on local Spark, live, with a picture, in out/ (ARGS="--quotes": a real day)
 	@$(BIN)/skytide trading --out out $(ARGS)
+
+traffic: $(READY) ## where the cabs of a city are slow and queues end, on local Spark, live, with a map, in out/ (SKYTIDE_DATA: those of San Francisco)
+	@$(BIN)/skytide traffic --out out $(ARGS)
 
 hotels: $(READY) ## the skyline of 100,000 hotels on local Spark, with a picture, in out/
 	@$(BIN)/skytide hotels --out out

@@ -37,7 +37,7 @@ def said(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[Any,
 
 
 @pytest.mark.usefixtures("no_laboratory")
-@pytest.mark.parametrize("command", ["run", "fleet", "trading", "hotels", "lab"])
+@pytest.mark.parametrize("command", ["run", "fleet", "trading", "traffic", "hotels", "lab"])
 def test_without_the_laboratory_its_commands_say_how_to_get_it(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     status, printed = said([command, "--out", "x"], capsys)
     assert status == 2

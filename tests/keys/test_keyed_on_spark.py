@@ -378,3 +378,45 @@ def test_what_makes_no_sense_is_refused_at_once(spark: SparkSession, ask: Any, m
     df = df.withColumn("folded", F.collate("symbol", "UTF8_LCASE"))
     with pytest.raises(InvalidInput, match=message):
         ask(skytide.stream(df))
+
+
+class Numbered:
+    """Numbers the rows of a key."""
+
+    def open(self, key: object) -> bytes:
+        return b""
+
+    def process(self, state: bytes, rows: pa.Table) -> tuple[bytes, dict[str, Any]]:
+        seen = int.from_bytes(state)
+        numbers = np.arange(seen, seen + rows.num_rows)
+        return (seen + rows.num_rows).to_bytes(8), {
+            "ts": rows["ts"],
+            "number": numbers,
+            "cents": np.rint(rows["price"].to_numpy() * 100),
+        }
+
+
+def test_the_tick_of_an_operator_changes_when_results_come_out_and_not_what_they_are(spark: SparkSession, tmp_path: Path) -> None:
+    """Three seconds of quotes in four batches: with a tick of a second, what is left of a second waits for the next batch."""
+    folder, outcomes = written(quotes(3_000), tmp_path / "in", 4), {}
+    for tick in ("100 ms", "1 second"):
+        asked = (
+            skytide.stream(streamed(spark, folder))
+            .keyed("symbol")
+            .apply(Numbered(), tick=tick, slack=skytide.slacks.FixedSlack("30 ms"))
+        )
+        places = {"checkpoint": tmp_path / tick / "c", "path": tmp_path / tick / "out"}
+        run = asked.start("parquet", **places, trigger="availableNow", slots=2, flush=True)
+        run.await_termination()
+        assert run.status().late == 0
+        rows = spark.read.parquet(str(tmp_path / tick / "out"))
+        found = rows.drop("batch").toPandas().sort_values(["symbol", "number"]).reset_index(drop=True)
+        outcomes[tick] = found, rows.where("batch = 0").count()
+    (fine, early), (coarse, later) = outcomes.values()
+    pd.testing.assert_frame_equal(fine, coarse)
+    assert len(fine) == 3_000 and later < early
+    with pytest.raises(InvalidInput, match="tick"):
+        skytide.stream(streamed(spark, folder)).keyed("symbol").apply(Numbered(), tick="soon")
+    asked = skytide.stream(streamed(spark, folder)).keyed("symbol").apply(Numbered(), tick="2 seconds")
+    with pytest.raises(InvalidInput, match="checkpoint"):
+        asked.start("parquet", checkpoint=tmp_path / "100 ms" / "c", path=tmp_path / "100 ms" / "out", trigger="availableNow")

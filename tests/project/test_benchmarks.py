@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from rich.console import Console
 
 import skytide
-from benchmarks import admission, kernel, trading
+from benchmarks import admission, kernel, trading, traffic
 from benchmarks.stream import bursts, growth, hours
 from benchmarks.stream.growth_picture import AXES
 from benchmarks.stream.profile import Timed
@@ -171,6 +171,21 @@ def test_windows_that_differ_as_costs_grow_are_caught() -> None:
     for guilty in ([some, pa.table({"id": [1, 3]})], [some.slice(2), some.slice(2)]):
         with pytest.raises(Disagreement, match="cell: different windows, or none"):
             growth.agree("cell", guilty)
+
+
+def test_the_costs_of_partitioning_are_compared_round_by_round(tmp_path: Path) -> None:
+    out = Console(file=StringIO(), width=150)
+    costs = {way: [traffic.Cost(s * factor, 0.5, 9.0, 1.2) for s in (1.0, 2.0)] for way, factor in (("plain", 1.0), ("P1's", 1.1))}
+    traffic.report(out, "keys", costs, 1_000, 4)
+    printed = out.file.getvalue()  # type: ignore[attr-defined]
+    assert "costs +10.0% in the split tasks (quartiles +10.0% to +10.0%); P1: 17%" in printed
+    assert "costs +0.0% in all of Spark" in printed
+    assert traffic.write(tmp_path / "in", rate=100) >= 100 * traffic.SECONDS_PER_FILE * 0.9
+    tables = [pq.read_table(file) for file in sorted((tmp_path / "in").iterdir())]
+    assert len(tables) == traffic.FILES
+    times = np.concatenate([table["ts"].to_numpy() for table in tables])
+    assert (np.diff(times) >= np.timedelta64(0)).all()
+    assert max(table.num_rows for table in tables) > 2 * min(table.num_rows for table in tables)  # the rate jumps
 
 
 @pytest.mark.long

@@ -59,6 +59,8 @@ class KeyedStep:
     """Columns that do not belong to the results."""
     order: tuple[str, ...] = ()
     """Columns that order tuples of equal times, before their values do."""
+    tick_us: int = TICK_US
+    """The resolution of time without windows."""
 
     @staticmethod
     def of(
@@ -69,6 +71,7 @@ class KeyedStep:
         windows: CountWindows | TimeWindows | None,
         helpers: tuple[str, ...] = (),
         order: tuple[str, ...] = (),
+        tick_us: int = TICK_US,
     ) -> "KeyedStep":
         """Return the step that asks a query or an operator in the quickest way there is; refuse what has no sense on keys."""
         answer: Answer | None = None
@@ -83,7 +86,7 @@ class KeyedStep:
         elif asked.is_vectorised and windows is not None:
             answer = OperatorAnswer(asked, keys)
         operator = asked if isinstance(asked, Operator) else None
-        step = KeyedStep(keys, time, columns, windows, answer, operator, helpers, order)
+        step = KeyedStep(keys, time, columns, windows, answer, operator, helpers, order, tick_us)
         if name := named_twice(step.results.names, columns):
             raise InvalidInput(value=f"result {name}", reason="named twice", remedy="let the operator give it another name")
         return step
@@ -91,7 +94,7 @@ class KeyedStep:
     @property
     def tick(self) -> Windows:
         """Return the resolution of time in which tuples are let in."""
-        return self.windows.tick if self.windows else Windows(TICK_US, TICK_US)
+        return self.windows.tick if self.windows else Windows(self.tick_us, self.tick_us)
 
     @cached_property
     def remembered(self) -> pa.Schema:

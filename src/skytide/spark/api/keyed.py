@@ -23,6 +23,7 @@ from skytide.keyed import (
 )
 from skytide.keyed.operator import KeyedOperator
 from skytide.keyed.ordering import check_order, order_names
+from skytide.keyed.windows import TICK_US
 from skytide.lateness import KSlack, Slack
 from skytide.queries import Aggregate, Measure, Query
 from skytide.queries.extremes import has_order
@@ -118,9 +119,13 @@ class Keyed(Generic[KeyedAnswer]):
         windows = TimeWindows(sliding(length, slide))
         return KeyedWindowed(self.df, self.time, self.keys, windows, slack_of(slack), self.source, self.order)
 
-    def apply(self, operator: KeyedOperator, *, slack: Slack | None = None) -> KeyedAnswer:
-        """Pass the tuples of each key to an operator of your own, in order of time; `slack` says how long to wait for late ones."""
-        return cast(KeyedAnswer, _ask(self, None, slack_of(slack), None, Operator(operator)))
+    def apply(self, operator: KeyedOperator, *, slack: Slack | None = None, tick: Duration = "100 ms") -> KeyedAnswer:
+        """Pass the tuples of each key to an operator of your own, in order of time; `slack` says how long to wait for late ones.
+
+        Tuples are passed on in steps of a `tick` of the stream's time. Each step costs a little: if much time passes within a batch, as
+        when history is replayed, choose a longer one.
+        """
+        return cast(KeyedAnswer, _ask(self, None, slack_of(slack), None, Operator(operator), duration_us(tick, "tick")))
 
 
 @dataclass(frozen=True)
@@ -169,6 +174,7 @@ def _ask(
     slack: Slack,
     query: Query | None,
     operator: Operator | None,
+    tick_us: int = TICK_US,
 ) -> ContinuousQuery | DataFrame:
     """Return a continuous query, or the results as a DataFrame if the rows do not stream."""
     taken = () if windows is None else COUNT_BOUNDS if isinstance(windows, CountWindows) else COUNT_BOUNDS[2:]
@@ -185,7 +191,7 @@ def _ask(
     check_copied("apply", query if query is not None else operator and operator.own)
     identity = cast(Query | Operator, written or operator).identity()
     asked = cast(Query | Operator, operator if query is None else query)
-    step = KeyedStep.of(asked, keyed.keys, keyed.time, columns, windows, helpers, keyed.order)
+    step = KeyedStep.of(asked, keyed.keys, keyed.time, columns, windows, helpers, keyed.order, tick_us)
     tagged = Tagged(keyed.keys, asked=query)
     spec = QuerySpec(tagged, keyed.time, columns, step.tick, slack, helpers, step, identity.of_keys(keyed.keys))
     if df.isStreaming:
