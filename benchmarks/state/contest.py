@@ -85,7 +85,7 @@ def skytide_of(spark: SparkSession, stream: Stream, folder: Path, first: int, la
 
 
 def spark_of(spark: SparkSession, stream: Stream, folder: Path, first: int, last: int, seconds: float) -> tuple[Measured, Measured]:
-    """Let Spark process the stream likewise, for some seconds at most."""
+    """Let Spark process the stream likewise, but for some seconds at most."""
     rows = tuples(numbers(spark, stream.per_batch), stream.rate_hz, stream.key)
     with watched() as peaks:
         query = spark_windows.started(rows, folder, stream.window, stream.slide)
