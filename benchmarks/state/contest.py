@@ -84,7 +84,9 @@ def skytide_of(spark: SparkSession, stream: Stream, folder: Path, first: int, la
     return between(filling, stream, peaks), between(measured, stream, peaks)
 
 
-def spark_of(spark: SparkSession, stream: Stream, folder: Path, first: int, last: int, seconds: float) -> tuple[Measured, Measured]:
+def spark_of(
+    spark: SparkSession, stream: Stream, folder: Path, first: int, last: int, seconds: float = float("inf")
+) -> tuple[Measured, Measured]:
     """Let Spark process the stream likewise, but for some seconds at most."""
     rows = tuples(numbers(spark, stream.per_batch), stream.rate_hz, stream.key)
     with watched() as peaks:
