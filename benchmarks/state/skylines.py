@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 import skytide
-from benchmarks.state.common import Bench, Found, session
+from benchmarks.state.common import START_US, Bench, Found, session
 from benchmarks.stream import measure as in_time
 from benchmarks.stream.peers import SLIDE, WINDOW, WINDOW_US, Contestant, Started, preferences, skyline_of, skytide_chain
 from benchmarks.timing import Disagreement, Limit
@@ -80,11 +80,11 @@ def check(spark: SparkSession, bench: Bench, sizes: Sizes) -> None:
     ):
         folder = bench.folder / points
         source = skytide.workload(
-            rate=1_500, arrivals="constant", points=points, pace="fast", duration="4 s", start=1_700_000_000_000_000, dimensions=8
+            rate=1_500, arrivals="constant", points=points, pace="fast", duration="4 s", start=START_US, dimensions=8
         )
         contestant(spark, source, str(folder), "availableNow").query.awaitTermination()
         ticks = 4_000_000 // source.workload.tick_us
-        tuples = pa.Table.from_batches(list(source.workload.tuples(0, ticks, 0)))
+        tuples = pa.Table.from_batches(list(source.workload.tuples(0, ticks, START_US)))
         found = pq.read_table(folder / "results")
         starts = found["window_start"].cast(pa.int64()).to_numpy()
         times = tuples["ts"].cast(pa.int64()).to_numpy()
