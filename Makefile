@@ -12,7 +12,7 @@ export PIP_BUILD_CONSTRAINT := constraints.txt
 # Tests start hundreds of Pythons: each would compile all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help venv run fleet trading traffic hotels test test-all check docs bench bench-bursts bench-fleet bench-keyed bench-peers bench-scaling bench-stream soak campaign clean
+.PHONY: help venv run fleet trading traffic hotels test test-all check docs bench bench-bursts bench-fleet bench-keyed bench-peers bench-scaling bench-state bench-stream soak campaign clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | while IFS='	' read -r name text; do printf 'make %-12s %s\n' "$$name" "$$text"; done
@@ -68,6 +68,9 @@ bench-peers: $(READY) ## the same stream on PyFlink, Bytewax, Pathway, Spark alo
 
 bench-scaling: $(READY) ## all ways to size a query, on a real cluster (about an hour)
 	@$(BIN)/python -m benchmarks.scaling
+
+bench-state: $(READY) ## windows of hours and days, millions of keys and groups: what they cost, beside Spark's own windows (about an hour; ARGS="hour day")
+	@$(BIN)/python -m benchmarks.state $(ARGS)
 
 bench-stream: $(READY) ## continuous queries: the highest load they sustain, and their peers (about half an hour)
 	@$(BIN)/python -m benchmarks.stream

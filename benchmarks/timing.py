@@ -56,6 +56,25 @@ class Goal:
         return f"Goal {verdict}: {self.what}: {self.measured:,.2f} (goal: {self.at_least:g})"
 
 
+@dataclass(frozen=True)
+class Limit:
+    """A measured number, and the most it may be."""
+
+    what: str
+    measured: float
+    at_most: float
+
+    @property
+    def reached(self) -> bool:
+        """Return whether the limit is kept."""
+        return self.measured <= self.at_most
+
+    def __str__(self) -> str:
+        """Return the limit and its verdict in one line."""
+        verdict = "reached" if self.reached else "MISSED"
+        return f"Goal {verdict}: {self.what}: {self.measured:,.2f} (goal: at most {self.at_most:g})"
+
+
 def race(
     contestants: Mapping[str, Callable[[], T]], *, min_rounds: int, max_rounds: int, budget_s: float, slow_s: float
 ) -> dict[str, Run[T]]:
@@ -93,7 +112,7 @@ def _difference(answer: NDArray[Any], expected: NDArray[Any]) -> str:
     return f"in {len(differing):,} rows, the first of which is {differing[0]}"
 
 
-def announce(console: Console, goals: Iterable[Goal]) -> list[dict[str, Any]]:
+def announce(console: Console, goals: Iterable[Goal | Limit]) -> list[dict[str, Any]]:
     """Print goals, and return them for the machine-readable copy."""
     verdicts = []
     for goal in goals:
