@@ -19,7 +19,7 @@ EXECUTORS = 2
 class Sizes:
     """Every pane has each key once, and so many windows are full."""
 
-    keys: int = 2_000_000
+    keys: int = 2_250_000
     full_windows: int = 2
     memory: str = "2g"
 
