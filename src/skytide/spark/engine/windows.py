@@ -65,7 +65,8 @@ class WindowTask:
         cache.keep_only(self.files.uri, {name for run in runs for name in run.files})
         earlier = {pane: found for name in old for pane, found in panes_of_memory(self.files.read_table(name)).items()}
         tuples = {pane: count for pane, (_, count) in earlier.items()} | work.tuples
-        panes, counts = Remembered(self.files, runs, cut, groups).counts
+        whole = Remembered(self.files, runs, cut, groups)
+        panes, counts = whole.counts
         new = np.array(sorted(tuples.items()), np.int64).reshape(-1, 2)
         panes, counts = np.append(panes, new[:, 0]), np.append(counts, new[:, 1])
         wanted = windows_with_panes(windows, panes, work.ended)
@@ -76,7 +77,7 @@ class WindowTask:
         blocks, segments = Blocks(apart or self.spec.query, self.spec.columns), []
         kept, results, answers_apart = np.zeros(len(wanted), np.int64), [], []
         for some in cuts:
-            remembered = Remembered(self.files, runs, some, groups)
+            remembered = whole if some == cut else Remembered(self.files, runs, some, groups)
             closing = [(pane, cut_out(found, some, groups)) for pane, (found, _) in earlier.items()] + self._panes(threads, some)
             answers, made = blocks.slide(remembered, closing, windows, wanted, closed)
             rows, done = [], 0
