@@ -16,7 +16,7 @@ from skytide.batch import OpenPane, Piece, Run, State, machine, merging
 from skytide.batch.merging import FAN_IN, pieces_to_merge, runs_to_replace
 from skytide.batch.spreading import PARTS, OnDriver, OneTask, Parts, Spreader
 from skytide.lateness import FixedSlack, Slack
-from skytide.queries import Aggregate, Measure, Query, Skyline, blocks, diff, low
+from skytide.queries import Aggregate, Measure, Query, Skyline, TopK, blocks, diff, high, low
 from skytide.spark.checkpoint import Files
 from skytide.spark.engine import parts, windows
 from skytide.spark.engine.cache import Cache, cache
@@ -280,3 +280,22 @@ def test_a_memory_of_an_earlier_format_is_one_run_of_all_panes() -> None:
     state = State.from_json(values)
     assert (state.memory_rows, state.files()) == (12, {"memory/7"})
     assert State.from_json(state.to_json()) == state
+
+
+def test_a_piece_without_rows_is_not_taken_for_the_next_one_of_its_file(tmp_path: Path) -> None:
+    columns = pa.schema([COLUMNS.field("ts"), COLUMNS.field("b"), COLUMNS.field("id")])
+
+    def rows(*values: tuple[int, float | None, int]) -> pa.Table:
+        return pa.table(
+            [pa.array(column, field.type) for column, field in zip(zip(*values, strict=True), columns, strict=True)], columns
+        )
+
+    query = TopK(high("b"), k=9, nulls="drop")
+    always = {"spreading_pays_s": 0.0, "driver_pays_s": -1.0}
+    plan, out = plan_of(query, str(tmp_path), Windows(100, 100), FixedSlack(0), **always).but(columns=columns), Outputs()
+    engine = Engine(*plan, out.sinks)
+    engine.resize(window_slots=3)
+    tasks = [rows((101, 1.0, 1), (501, 1.0, 2)), rows((1, 1.0, 3), (102, 1.0, 4)), rows((2, None, 5), (103, 1.0, 6))]
+    engine.run_batch(InProcess(), tasks, 0)
+    engine.flush(InProcess())
+    assert sorted(row["id"] for row in out.results.rows()) == [1, 2, 3, 4, 6]

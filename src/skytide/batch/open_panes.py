@@ -27,13 +27,17 @@ def with_parts(open_: dict[int, OpenPane], report: PaneReport) -> dict[int, Open
 
 
 def with_merged(open_: dict[int, OpenPane], merges: Sequence[PiecesToMerge], merged: Sequence[Piece]) -> dict[int, OpenPane]:
-    """Return the open panes with merged pieces in place of those they were made of."""
-    panes, gone = dict(open_), {(piece.file, piece.at) for merge in merges for piece in merge.pieces}
+    """Return the open panes with merged pieces in place of those they were made of.
+
+    A piece without rows has no record batch, so it begins where the next one of its file does: their sizes tell them apart.
+    """
+    panes = dict(open_)
+    gone = {(piece.file, piece.at, piece.batches) for merge in merges for piece in merge.pieces}
     added: dict[int, list[Piece]] = {}
     for merge, piece in zip(merges, merged, strict=True):
         added.setdefault(merge.pane, []).append(piece)
     for pane, pieces in added.items():
-        left = (piece for piece in panes[pane].pieces if (piece.file, piece.at) not in gone)
+        left = (piece for piece in panes[pane].pieces if (piece.file, piece.at, piece.batches) not in gone)
         panes[pane] = replace(panes[pane], pieces=(*left, *pieces))
     return panes
 
