@@ -163,7 +163,16 @@ def test_open_and_close_of_candlesticks_follow_the_order_and_first_and_last_do_n
     assert row == {"first": 1, "last": 9}  # the smallest and the largest of equal times
 
 
-ODD = pa.schema([("ts", pa.timestamp("us", "UTC")), ("seq", pa.int64()), ("list", pa.list_(pa.int64())), ("void", pa.null())])
+LIST = pa.list_(pa.int64())
+ODD = pa.schema(
+    [
+        ("ts", pa.timestamp("us", "UTC")),
+        ("seq", pa.int64()),
+        ("list", LIST),
+        ("void", pa.null()),
+        ("nested", pa.struct({"list": LIST})),
+    ]
+)
 
 
 @pytest.mark.parametrize(
@@ -173,10 +182,11 @@ ODD = pa.schema([("ts", pa.timestamp("us", "UTC")), ("seq", pa.int64()), ("list"
         ({"seq"}, "order={'seq'}: not names of columns"),
         ("", "order='': not a text, or an empty one"),
         (["seq", 3], "order=3: not a text"),
-        ("sequence", "order='sequence': there is no such column; choose one of ts, seq, list, void"),
+        ("sequence", "order='sequence': there is no such column; choose one of ts, seq, list, void, nested"),
         ("ts", "order='ts': that is the time of the tuples, which orders them already; leave it out"),
         (("seq", "seq"), "order='seq': named twice; name each column once"),
         (("seq", "list"), "order='list': a list<.*> has no order; choose fields of it"),
+        ("nested", "order='nested': a struct<.*> has no order; choose fields of it"),
         ("void", "order='void': a null has no order"),
     ],
 )

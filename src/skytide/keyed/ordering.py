@@ -63,7 +63,8 @@ def _has_order(data_type: pa.DataType) -> bool:
     if pa.types.is_null(data_type) or pa.types.is_dictionary(data_type):
         return False
     try:
-        pc.sort_indices(pa.table({"a": comparable(pa.chunked_array([], data_type))}), sort_keys=[("a", "ascending")])
+        values = comparable(pa.chunked_array([pa.nulls(2, data_type)]))  # of no rows, Arrow does not look at the fields of structs
+        pc.sort_indices(pa.table({"a": values}), sort_keys=[("a", "ascending")])
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):
         return False
     return True

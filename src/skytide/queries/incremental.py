@@ -44,7 +44,8 @@ class Incremental:
         self.skyline: Skyline = inside
         of_skyline = stands_for_window(query, "window_of_skyline")
         self._window = query.window_of_skyline if of_skyline else query.window
-        self.is_skyline = of_skyline and query == inside
+        is_ours = type(query).window_of_skyline is Skyline.window_of_skyline
+        self.is_skyline = of_skyline and is_ours and query == inside
         """Whether the rows that nothing blocks are the answer: those of different parts need not be looked at together."""
 
     def empty(self, rows: pa.Schema) -> pa.Table:
