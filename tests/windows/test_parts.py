@@ -33,7 +33,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(merging, "FAN_IN", 2)
     monkeypatch.setattr(blocks, "FANOUT", 2)
     monkeypatch.setattr(parts, "SORTED_ROWS", 1)
-    monkeypatch.setattr(windows, "ROWS_AT_ONCE", 2)
+    monkeypatch.setattr(windows, "ROWS_HELD", 2)
     monkeypatch.setattr(machine, "changes_to_replace", lambda runs, new_rows: len(runs) if len(runs) > 3 else 0)
     yield
 

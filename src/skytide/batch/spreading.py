@@ -4,10 +4,12 @@ import math
 from dataclasses import dataclass
 from itertools import pairwise
 
+from skytide.keyed import GROUPS
+
 WORTH_S = 0.4  # of work: below that, more jobs cost more than a second core saves
 FIRST_PAIR_S, FIRST_ROW_S = 1e-9, 1e-6  # until it has been measured
 LEARNED = 1 / 4  # the weight of the latest measurement
-PARTS = 256
+PARTS = GROUPS
 """Into so many parts the state of a query is divided, by a hash of the group, or by place where there are no groups: as many slots can work on it."""
 SLOT_S = 0.2  # of work: with less for each slot, tasks cost more than they save
 DRIVER_ROWS = 100_000  # the most that the driver of a cluster holds: some 10 MB

@@ -6,7 +6,7 @@ from skytide.keyed.chunk import Chunk, gathered, to_merge
 from skytide.keyed.operator import KeyedOperator, Operator
 from skytide.keyed.rebalance import Loads, Moves, Rebalancer, RebalancerLogic
 from skytide.keyed.state import KeyedState, SlotReport, StoredChunk
-from skytide.keyed.table import GROUPS, RoutingTable
+from skytide.keyed.table import GROUPS, RoutingTable, base_groups
 from skytide.keyed.tagged import OfEachKey, Tagged, hashes_of
 from skytide.keyed.windows import CountWindows, TimeWindows
 from skytide.keyed.work import HASH, KeyedStep, Worked
@@ -36,6 +36,7 @@ __all__ = [
     "Tagged",
     "TimeWindows",
     "Worked",
+    "base_groups",
     "gathered",
     "hashes_of",
     "to_merge",

@@ -14,7 +14,10 @@ Hashes = NDArray[np.uint64]
 Numbers = NDArray[np.int64]
 
 GROUPS = 256
-"""The fewest groups of keys: those with the same first 8 bits of their hashes. Each group is on one slot as a whole."""
+"""The fewest groups of keys: those with the same first 8 bits of their hashes. Each group is on one slot as a whole.
+
+The state of windows is divided in the same way: a part of it is such a group.
+"""
 MAX_GROUPS = 65_536
 GROUPS_PER_SLOT = 4
 """A slot has about as many groups at least, so that keys can be spread evenly."""
@@ -38,6 +41,15 @@ def base_group(key: int, groups: int = GROUPS) -> int:
     (171, 342)
     """
     return key * groups >> HASH_BITS
+
+
+def base_groups(hashes: Hashes, groups: int = GROUPS) -> Numbers:
+    """Return the groups of keys that have none of their own, for a power of two.
+
+    >>> base_groups(np.array([0xAB << 56], np.uint64)).tolist()
+    [171]
+    """
+    return (hashes >> np.uint64(HASH_BITS + 1 - groups.bit_length())).astype(np.int64)
 
 
 @dataclass(frozen=True)
@@ -104,7 +116,7 @@ class RoutingTable:
 
     def groups_of(self, hashes: Hashes) -> Numbers:
         """Return the group of each key."""
-        groups = (hashes >> np.uint64(HASH_BITS + 1 - self.base.bit_length())).astype(np.int64)
+        groups = base_groups(hashes, self.base)
         if self.own:
             own, numbers = self._own
             places = np.minimum(np.searchsorted(own, hashes), len(own) - 1)

@@ -10,7 +10,7 @@ from skytide.errors import InvalidInput
 from skytide.kernels import Mask
 from skytide.keyed.work import HASH
 from skytide.queries import Aggregate, Query
-from skytide.routing import Keys
+from skytide.routing import key_hashes
 
 
 @dataclass(frozen=True)
@@ -93,4 +93,4 @@ def hashes_of(rows: pa.Table, keys: tuple[str, ...], seed: int = 0) -> NDArray[n
     """Return the hash of the key of each row."""
     if not keys or not rows.num_rows:
         return np.zeros(rows.num_rows, np.uint64)
-    return Keys.of([rows[key] for key in keys], seed).of_tuples()
+    return key_hashes([rows[key] for key in keys], seed)

@@ -143,8 +143,7 @@ class Aggregate(Query):
 
     def pane(self, rows: pa.Table) -> pa.Table:
         """Return the partial aggregates of the rows."""
-        keys = {key: normalised(rows[key]) for key in self.keys}
-        groups = Groups.of(pa.table(keys) if keys else rows, self.keys)
+        groups = Groups({key: normalised(rows[key]) for key in self.keys}, rows.num_rows)
         reductions, types = [], {}
         for i, measure in enumerate(self.measures):
             function = measure.aggregate
@@ -153,27 +152,30 @@ class Aggregate(Query):
             reductions.append(function.of_values(values, times, groups))
             if function.keeps_type:
                 types[i] = rows.schema.field(measure.column).type
-        return self._reduced(keys, groups, reductions, types)
+        return self._reduced(groups, reductions, types)
 
     def merge(self, kept: pa.Table) -> pa.Table:
         """Return partial aggregates merged into one row per group."""
-        groups = Groups.of(kept, self.keys)
+        groups = Groups({key: kept[key] for key in self.keys}, kept.num_rows)
         types = {i: kept[_part("kind", i)].type for i, measure in enumerate(self.measures) if measure.aggregate.keeps_type}
         reductions = [
             measure.aggregate.of_parts(_parts(measure, kept, i), types.get(i), groups) for i, measure in enumerate(self.measures)
         ]
-        return self._reduced({key: kept[key] for key in self.keys}, groups, reductions, types)
+        return self._reduced(groups, reductions, types)
 
-    def _reduced(self, keys: Parts, groups: Groups, reductions: list[Reduction], types: dict[int, pa.DataType]) -> pa.Table:
+    def _reduced(self, groups: Groups, reductions: list[Reduction], types: dict[int, pa.DataType]) -> pa.Table:
         """Return one row per group, with its columns in the order that checkpoints have; `types` are those of the values."""
         order = sorted(range(len(reductions)), key=lambda i: self.measures[i].aggregate.place)
-        by_arrow = groups.reduce({_part(name, i): reductions[i].columns[name] for i in order for name in reductions[i].columns})
-        reduced: Parts = {key: groups.first(column) for key, column in keys.items()}
+        keys, by_arrow = groups.reduce(
+            {_part(name, i): reductions[i].columns[name] for i in order for name in reductions[i].columns}
+        )
+        reduced: Parts = dict(keys)
         for i in order:
             kept = reductions[i].keep({name: by_arrow[_part(name, i)] for name in reductions[i].columns})
             reduced |= {_part(name, i): column for name, column in kept.items()}
+        count = len(next(iter(reduced.values()), ()))
         # A column of NULLs carries the type of the values along with the parts.
-        reduced |= {_part("kind", i): pa.nulls(groups.count, values) for i, values in types.items()}
+        reduced |= {_part("kind", i): pa.nulls(count, values) for i, values in types.items()}
         return pa.table(reduced)
 
     def window(self, kept: pa.Table) -> pa.Table:

@@ -2,7 +2,7 @@
 
 from skytide.routing.counting import Frequencies, KeyCounter, PackedFrequencies, unpacked
 from skytide.routing.frequency import FrequencyAware, KeyRouting
-from skytide.routing.hashing import Keys, row_hashes
+from skytide.routing.hashing import Keys, key_hashes, row_hashes
 from skytide.routing.panes import (
     AS,
     AS_PID,
@@ -50,6 +50,7 @@ __all__ = [
     "Router",
     "SlotUse",
     "Splitting",
+    "key_hashes",
     "row_hashes",
     "slot_utilisation",
     "strategy_of",

@@ -49,13 +49,7 @@ class Keys:
     @staticmethod
     def of(columns: Sequence[pa.ChunkedArray], seed: int = 0) -> "Keys":
         """Return the keys of rows in one or several columns; each different value is hashed once. A seed of 0 is none."""
-        first, *others = (_encoded(column, np.uint64(seed)) for column in columns)
-        if not others:
-            return first
-        rows = first.of_tuples()
-        for other in others:
-            rows = mixed(rows * GOLDEN + other.of_tuples())
-        return Keys.of_hashes(rows)
+        return _encoded(columns[0], np.uint64(seed)) if len(columns) == 1 else Keys.of_hashes(key_hashes(columns, seed))
 
     @staticmethod
     def of_hashes(rows: Hashes) -> "Keys":
@@ -74,6 +68,18 @@ class Keys:
     def counts(self) -> Codes:
         """Return how many tuples each key has."""
         return np.bincount(self.codes, minlength=len(self.hashes))
+
+
+def key_hashes(columns: Sequence[pa.ChunkedArray], seed: int = 0) -> Hashes:
+    """Return the hash of the key of each row, as `Keys` has it.
+
+    >>> key_hashes([pa.chunked_array([[7, 8, 7]])]).tolist() == Keys.of([pa.chunked_array([[7, 8, 7]])]).of_tuples().tolist()
+    True
+    """
+    first, *others = (_of_tuples(column, np.uint64(seed)) for column in columns)
+    for other in others:
+        first = mixed(first * GOLDEN + other)
+    return first
 
 
 def row_hashes(rows: pa.Table) -> Hashes:
@@ -96,9 +102,18 @@ def row_hashes(rows: pa.Table) -> Hashes:
     return hashes
 
 
+def _of_tuples(column: pa.ChunkedArray, seed: np.uint64) -> Hashes:
+    """Return the hash of each value: a number is hashed faster than it is looked up, a text is not."""
+    numbers = pa.types.is_primitive(column.type)
+    return _hashed(_whole(column), seed) if numbers else _encoded(column, seed).of_tuples()
+
+
+def _whole(column: pa.ChunkedArray | pa.Array) -> pa.Array:
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+
+
 def _encoded(column: pa.ChunkedArray, seed: np.uint64) -> Keys:
-    whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    encoded = pc.dictionary_encode(whole, null_encoding="encode")
+    encoded = pc.dictionary_encode(_whole(column), null_encoding="encode")
     return Keys(_codes(encoded), _hashed(encoded.dictionary, seed))
 
 

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, cast, overload
 
-import numpy as np
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql.types import StructType
@@ -19,6 +18,7 @@ from skytide.keyed import (
     Operator,
     Tagged,
     TimeWindows,
+    base_groups,
     hashes_of,
 )
 from skytide.keyed.operator import KeyedOperator
@@ -39,7 +39,6 @@ from skytide.spark.sources.panes import OwnSource
 from skytide.windows import Duration, duration_us, sliding
 
 GROUP = "__skytide_group"
-GROUP_BITS = np.uint64(56)  # to shift a hash by: its first 8 bits are the group
 END_OF_TIME_US = 2**62
 KeyedAnswer = TypeVar("KeyedAnswer", ContinuousQuery, DataFrame)
 COUNT_BOUNDS = ("row_start", "row_end", "window_start", "window_end")
@@ -211,7 +210,7 @@ def _of_rows(df: DataFrame, step: KeyedStep) -> DataFrame:
             rows = pa.Table.from_batches([batch]).cast(columns)
             rows = rows.filter(rows[step.time].is_valid()) if rows[step.time].null_count else rows
             tagged.pane(rows)
-            groups = (hashes_of(rows, step.keys) >> GROUP_BITS).astype(np.int64)
+            groups = base_groups(hashes_of(rows, step.keys))
             yield from rows.append_column(GROUP, pa.array(groups)).to_batches()
 
     def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

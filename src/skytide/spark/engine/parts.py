@@ -15,8 +15,8 @@ import pyarrow as pa
 from skytide.batch import Run
 from skytide.batch.spreading import PARTS
 from skytide.kernels import Indices
+from skytide.keyed import base_groups, hashes_of
 from skytide.queries.blocks import Place, Segment
-from skytide.routing import Keys
 from skytide.spark.checkpoint import Files
 from skytide.spark.engine.cache import cache
 
@@ -38,7 +38,7 @@ def parts_of(rows: pa.Table, groups: tuple[str, ...]) -> Indices:
     >>> parts_of(pa.table({"g": ["x", "y", "x"]}), ("g",)).tolist()
     [72, 130, 72]
     """
-    return np.asarray((Keys.of([rows[name] for name in groups]).of_tuples() >> np.uint64(56)).astype(np.uint8))
+    return base_groups(hashes_of(rows, groups)).astype(np.uint8)
 
 
 def in_parts(tables: Sequence[pa.Table], groups: tuple[str, ...]) -> list[pa.Table]:

@@ -14,7 +14,7 @@ from skytide.batch import RunWindows, StepReport, WindowFound, WindowReport
 from skytide.batch.spreading import PARTS
 from skytide.kernels import Indices
 from skytide.queries import Answers, Blocks, Incremental, Panes
-from skytide.queries.blocks import FANOUT, Segment
+from skytide.queries.blocks import FANOUT, Place, Segment
 from skytide.queries.incremental import ALIVE, PLACE
 from skytide.queries.memory import PANE
 from skytide.spark.checkpoint import Files
@@ -23,13 +23,14 @@ from skytide.spark.engine.answers import slide_over, with_bounds
 from skytide.spark.engine.cache import cache
 from skytide.spark.engine.candidates import COUNTS, Candidates
 from skytide.spark.engine.panes import REPORT
-from skytide.spark.engine.parts import ALL_PARTS, Cut, Remembered, cut_out, share, write_segments
+from skytide.spark.engine.parts import ALL_PARTS, DIVIDED, Cut, Remembered, cut_out, share, write_segments
 from skytide.spark.engine.pieces import read_piece
 from skytide.spark.engine.spec import BOUNDS, QuerySpec, result_columns
 from skytide.spark.sinks.base import Stages, stage_rows
 from skytide.windows import tuples_per_window, windows_with_panes
 
-ROWS_AT_ONCE = 2**21  # of the state: with more, a task works on some of its parts at a time
+ROWS_HELD = 2**21  # of the state, or of answers, at most: with more, a task works on some of its parts at a time
+ROWS_AT_ONCE = 2**18  # about as many are grouped while they fit into a processor's cache: three times as fast as millions
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,8 @@ class WindowTask:
         cuts = self._cuts(cut)
         apart = self.spec.query.of_groups() if (cut, len(cuts)) != (ALL_PARTS, 1) else None
         blocks, segments = Blocks(apart or self.spec.query, self.spec.columns), []
-        kept, results, answers_apart = np.zeros(len(wanted), np.int64), [], []
+        kept, ready = np.zeros(len(wanted), np.int64), list[pa.Table]()
+        results = list[str]()
         for some in cuts:
             remembered = whole if some == cut else Remembered(self.files, runs, some, groups)
             closing = [(pane, cut_out(found, some, groups)) for pane, (found, _) in earlier.items()] + self._panes(threads, some)
@@ -86,25 +88,24 @@ class WindowTask:
                 rows.append(with_bounds(answer, windows, alike, self.spec.time_type))
                 kept[done : done + len(alike)] += answer.counts
                 done += len(alike)
-            if apart is None:
-                results += self._staged(rows, some)
-            else:
-                answers_apart += rows
+            ready += rows
+            if apart is None and sum(table.num_rows for table in ready) > ROWS_HELD:
+                results, ready = [*results, *self._staged(ready, some)], []
             replaced = remembered.latest(min(work.replaced, len(runs)), needed)
             tuples |= {place.number: count for place, count in replaced if place.level == 0}
             segments += [Segment(place, blocks.together(remembered.kept(place) or [])) for place, _ in replaced]
             segments += [segment for segment in made if segment.place.panes.stop > needed]
-        if apart is not None:
-            together = pa.concat_tables(
-                [result_columns(apart, self.spec.columns, self.spec.time_type).empty_table(), *answers_apart]
-            )
+        if apart is None:
+            results += self._staged(ready, cuts[-1] if results else cut) if ready or not results else []
+        else:
+            together = pa.concat_tables([result_columns(apart, self.spec.columns, self.spec.time_type).empty_table(), *ready])
             results, kept = self._from_groups(together, wanted) if cut == ALL_PARTS else ([self._noted(together)], kept)
         if cut[0]:  # the first slot notes all panes, the others only those of which they have rows
             segments = [segment for segment in segments if segment.kept.num_rows]
         run = None
         if segments:
             name = fresh_name("memory", work.sequence)
-            run = replace(write_segments(self.files, name, segments, tuples, cut, groups), level=work.level)
+            run = replace(write_segments(self.files, name, _joined(segments), tuples, cut, groups), level=work.level)
         per_window = tuples_per_window(windows, panes, counts, wanted)
         found = [WindowFound(*row) for row in zip(wanted.tolist(), per_window.tolist(), kept.tolist(), strict=True)]
         return WindowReport(tuple(found), tuple(results), run, 0.0)
@@ -134,13 +135,16 @@ class WindowTask:
         return name
 
     def _cuts(self, cut: Cut) -> list[Cut]:
-        """Return parts to work on at a time, so that what is held of them has a bound."""
+        """Return parts to work on at a time: so few that what is held has a bound; then, no fewer than are read together."""
         first, last = cut
         new = sum(piece.rows for pieces in self.instruction.panes.values() for piece in pieces)
         remembered = sum(run.rows for run in self.instruction.memory)
         touched = min(remembered, 2 * FANOUT * new // max(1, len(self.instruction.panes)))  # about as much makes up a window
         rows = (new + touched) * (last - first) // PARTS
-        count = min(max(1, rows // ROWS_AT_ONCE), last - first) if self.spec.parted_by else 1
+        if not self.spec.parted_by:
+            return [cut]
+        together = max(1, DIVIDED[-1] * (last - first) // PARTS)
+        count = min(max(1, rows // ROWS_HELD, min(rows // ROWS_AT_ONCE, together)), last - first)
         return list(pairwise(first + (last - first) * at // count for at in range(count + 1)))
 
     def _with_candidates(self, threads: int, cut: Cut) -> WindowReport:
@@ -245,6 +249,14 @@ class WindowTask:
             [name for name in self.spec.helpers if name in rows.column_names]
         )  # aggregates no longer have them
         return [stage_rows(self.sink, rows, self.instruction.sequence, cut[0])]
+
+
+def _joined(segments: list[Segment]) -> list[Segment]:
+    """Return what was kept of the same panes or blocks as one segment each."""
+    kept: dict[Place, list[pa.Table]] = {}
+    for segment in segments:
+        kept.setdefault(segment.place, []).append(segment.kept)
+    return [Segment(place, tables[0] if len(tables) == 1 else pa.concat_tables(tables)) for place, tables in kept.items()]
 
 
 def _numbers(verdicts: pa.Table, name: str) -> Indices:
