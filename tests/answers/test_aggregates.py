@@ -181,6 +181,36 @@ def test_rows_are_grouped_by_any_type(kind: pa.DataType) -> None:
     assert query.window(query.pane(nothing)).to_pylist() == [{"k": None, "sum_v": 3}]
 
 
+@pytest.mark.parametrize("keys", [("a",), ("b",), ("a", "b"), ()])
+def test_groups_are_the_same_whether_they_are_numbered_or_not(keys: tuple[str, ...]) -> None:
+    rng = np.random.default_rng(len(keys))
+    drawn = rng.integers(0, 3_000, 10_000)
+    texts = pa.array([None if key % 50 == 0 else f"user {key}" for key in drawn.tolist()])
+    rows = pa.table(
+        {
+            "a": texts,
+            "b": pa.array(drawn % 700, mask=drawn % 70 == 1),
+            "t": rng.permutation(10_000),
+            "v": rng.integers(0, 9, 10_000),
+        }
+    )
+    plain, numbered = asked("sum(v)", "max(v)", keys=keys), asked("sum(v)", "max(v)", "first(v)", "stddev(v)", keys=keys)
+    expected: dict[tuple[Any, ...], list[int]] = {}
+    for row in sorted(rows.to_pylist(), key=lambda row: row["t"]):
+        expected.setdefault(tuple(row[key] for key in keys), []).append(row["v"])
+    for query in (plain, numbered):
+        found = query.window(pa.concat_tables([query.pane(rows.slice(0, 4_000)), query.pane(rows.slice(4_000))]))
+        by_key = {tuple(row[key] for key in keys): row for row in found.to_pylist()}
+        assert {key: (row["sum_v"], row["max_v"]) for key, row in by_key.items()} == {
+            key: (sum(v), max(v)) for key, v in expected.items()
+        }
+    assert {key: row["first_v"] for key, row in by_key.items()} == {key: v[0] for key, v in expected.items()}
+    assert all(
+        math.isclose(row["stddev_v"] or 0.0, np.std(expected[key], ddof=1) if len(expected[key]) > 1 else 0.0, abs_tol=1e-12)
+        for key, row in by_key.items()
+    )
+
+
 def test_the_narrow_way_is_taken_only_where_nothing_can_overflow() -> None:
     assert addends(pa.chunked_array([[2**60, None], [-(2**60)]])).type == pa.int64()
     assert addends(pa.chunked_array([[2**62, 2**62]])).type == pa.decimal128(38, 0)

@@ -30,7 +30,7 @@ from skytide.spark.sinks.base import Stages, stage_rows
 from skytide.windows import tuples_per_window, windows_with_panes
 
 ROWS_HELD = 2**21  # of the state, or of answers, at most: with more, a task works on some of its parts at a time
-ROWS_AT_ONCE = 2**18  # about as many are grouped while they fit into a processor's cache: three times as fast as millions
+ROWS_AT_ONCE = 2**17  # about as many are grouped while they fit into a processor's cache: three times as fast as millions
 
 
 @dataclass(frozen=True)
