@@ -14,7 +14,7 @@ from support.engine import COLUMNS, QUERIES, InProcess, Outputs, plan_of, slacks
 
 from skytide.batch import OpenPane, Piece, Run, State, machine, merging
 from skytide.batch.merging import FAN_IN, pieces_to_merge, runs_to_replace
-from skytide.batch.spreading import PARTS, OnDriver, OneTask, Parts, Spreader
+from skytide.batch.spreading import DRIVER_S, PARTS, OnDriver, OneTask, Parts, Spreader
 from skytide.lateness import FixedSlack, Slack
 from skytide.queries import Aggregate, Measure, Query, Skyline, TopK, blocks, diff, high, low
 from skytide.spark.checkpoint import Files
@@ -22,6 +22,7 @@ from skytide.spark.engine import parts, windows
 from skytide.spark.engine.cache import Cache, cache
 from skytide.spark.engine.engine import Engine
 from skytide.spark.engine.parts import ALL_PARTS, cut_out, in_parts, parts_of
+from skytide.spark.engine.spread import DRIVER_THREADS
 from skytide.windows import Windows
 
 GROUPED = QUERIES[4]
@@ -102,6 +103,27 @@ def test_a_window_of_thousands_of_panes_is_remembered_in_few_runs(tmp_path: Path
         sizes.append(len(engine.store.latest().memory))
     assert max(sizes) <= 2 * FAN_IN
     assert engine.store.latest().memory_rows < 2 * 5 * 1_200
+
+
+def test_a_file_with_pieces_of_many_panes_is_opened_once_by_each_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened, seek = [], Files.seek_batches
+    monkeypatch.setattr(Files, "seek_batches", lambda files, name: opened.append(name) or seek(files, name))
+    plan, out = plan_of(GROUPED, str(tmp_path), Windows(40, 1), FixedSlack(0)), Outputs()
+    engine, data = Engine(*plan, out.sinks), tuples([[list(range(200))], [[500]]])
+    for number, batch in enumerate(data):
+        engine.run_batch(InProcess(), batch, number)
+    engine.flush(InProcess())
+    assert 1 <= len(opened) <= DRIVER_THREADS * len(set(opened)) < 100
+    out.check(data, plan)
+
+
+def test_what_a_slide_costs_is_not_expected_to_grow_with_what_is_remembered(tmp_path: Path) -> None:
+    plan = plan_of(GROUPED, str(tmp_path), Windows(2_000, 1), FixedSlack(0), driver_pays_s=DRIVER_S)
+    engine = Engine(*plan, Outputs().sinks)
+    engine.run_batch(InProcess(), tuples([[list(range(1_000))]])[0], 0)
+    engine._machine.spreader._unit_s = 1e-3  # a second for all that is remembered
+    engine.run_batch(InProcess(), tuples([[[1_001]]])[0], 1)
+    assert engine.store.latest().memory_rows >= 1_000 and engine.status().window_plan.startswith("on the driver")
 
 
 def test_the_pieces_of_a_tier_become_one_of_the_next() -> None:

@@ -35,7 +35,7 @@ from skytide.batch.merging import changes_to_replace, pieces_to_merge, runs_to_r
 from skytide.batch.open_panes import reached_us, rows_of, windows_ahead, with_merged, with_parts, within_bounds
 from skytide.batch.reports import PaneReport, Run, WindowReport
 from skytide.batch.rules import BatchRules
-from skytide.batch.spreading import Spreader
+from skytide.batch.spreading import Spreader, rows_read
 from skytide.batch.state import OpenPane, Output, State
 from skytide.batch.status import with_keys, with_load, with_state
 from skytide.batch.window_rows import window_rows
@@ -210,7 +210,7 @@ class Machine:
         closed = dict(sorted(_closed(state, windows, span).items()))
         if not span or not (closed or state.memory):
             return self._finish(None, at_s)
-        spreading = self.spreader.decide(rows_of(closed), state.memory_rows)
+        spreading = self.spreader.decide(rows_of(closed), self._rows_read(closed))
         self.window_plan = spreading.reason
         return [
             RunWindows(
@@ -230,6 +230,14 @@ class Machine:
             return len(state.memory)
         return (changes_to_replace if self.rules.can_spread else runs_to_replace)(state.memory, new_rows)
 
+    def _rows_read(self, closed: dict[int, OpenPane]) -> int:
+        """Return how many remembered rows the window level reads: of a skyline, all."""
+        assert self._batch is not None
+        memory = self._batch.state.memory
+        if self.rules.can_spread:
+            return sum(run.rows for run in memory)
+        return rows_read(closed, len(self._batch.span), memory, self._replaced(self._batch.state, rows_of(closed)))
+
     def _remembered(self, state: State, report: WindowReport) -> tuple[Run, ...]:
         """Return what is remembered after the window level, without what no later window holds."""
         assert self._batch is not None
@@ -243,7 +251,7 @@ class Machine:
         windows, state, ended, ahead = self.rules.windows, self._batch.state, self._batch.ended, self._batch.ahead
         if report:
             closed = _closed(state, windows, self._batch.span)
-            self.spreader.measured(report.busy_s, rows_of(closed), state.memory_rows)
+            self.spreader.measured(report.busy_s, rows_of(closed), self._rows_read(closed))
             open_ = {pane: open_pane for pane, open_pane in state.open.items() if pane not in closed}
             state = replace(state, memory=self._remembered(state, report), open=open_)
         if self._batch.span:

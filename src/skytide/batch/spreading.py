@@ -1,10 +1,14 @@
 """Where the work of the window level is done: on the driver while it is little, in one task, or in several."""
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from skytide.batch.reports import Run
+from skytide.batch.state import OpenPane
 from skytide.keyed import GROUPS
+from skytide.queries.blocks import FANOUT
 
 WORTH_S = 0.4  # of work: below that, more jobs cost more than a second core saves
 FIRST_PAIR_S, FIRST_ROW_S = 1e-9, 1e-6  # until it has been measured
@@ -47,8 +51,32 @@ class Parts:
 Spreading = OnDriver | OneTask | Parts
 
 
+def rows_read(closed: Mapping[int, OpenPane], ended: int, memory: Sequence[Run], replaced: int) -> int:
+    """Return about how many remembered rows are read to answer windows from panes and blocks, and to write the latest runs once more.
+
+    A window is made of a few panes and blocks, however many there are: about as many as complete two blocks. Of the windows that ended
+    those with the same panes are answered once.
+
+    >>> from skytide.batch import Piece
+    >>> run = Run(0, 86_399, 0, ("memory",), 8_640_000)
+    >>> rows_read({86_400: OpenPane(100, (Piece("panes", 0, 1, 100),))}, 1, [run], 0)
+    3200
+    >>> rows_read({86_400: OpenPane(100, (Piece("panes", 0, 1, 100),))}, 1, [run], 1)
+    8643200
+    """
+    remembered, copied = sum(run.rows for run in memory), sum(run.rows for run in memory[len(memory) - replaced :])
+    panes = len(closed) or sum(run.last - run.first + 1 for run in memory)
+    per_pane = (sum(piece.rows for pane in closed.values() for piece in pane.pieces) if closed else remembered) / max(panes, 1)
+    different = min(ended, 2 * len(closed) + 1)  # panes come and go
+    return copied + different * min(remembered, math.ceil(2 * FANOUT * per_pane))
+
+
 class Spreader:
-    """Decides batch by batch, by what a pair of rows, or a single row, has cost so far."""
+    """Decides batch by batch, by what a pair of rows, or a single row, has cost so far.
+
+    P1 (eq. 1b) sizes the nodes that merge for the most results that the others could send, at a cost measured beforehand. In a batch it is known
+    what there is to merge, and what merging has cost lately: there are as many slots as keep each at work for a fifth of a second.
+    """
 
     def __init__(
         self, slots: int, can_spread: bool, worth_s: float = WORTH_S, driver_s: float = DRIVER_S, has_groups: bool = False
@@ -59,7 +87,7 @@ class Spreader:
         self._unit_s = FIRST_PAIR_S if can_spread else FIRST_ROW_S
 
     def decide(self, new_rows: int, memory_rows: int) -> Spreading:
-        """Return how to add new rows to a memory."""
+        """Return how to add new rows to those of a memory, as far as they are read."""
         expected_s = self._units(new_rows, memory_rows) * self._unit_s
         slots = min(self.slots, PARTS, math.ceil(expected_s / SLOT_S) if self._worth_s else PARTS)
         pays = slots > 1 and expected_s >= self._worth_s

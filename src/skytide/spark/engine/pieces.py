@@ -1,6 +1,7 @@
 """Pieces of panes: reading some parts of them, and merging several into one."""
 
 import json
+import threading
 import time
 from dataclasses import dataclass
 
@@ -11,6 +12,8 @@ from skytide.spark.checkpoint import Files
 from skytide.spark.checkpoint.files import fresh_name
 from skytide.spark.engine.parts import ALL_PARTS, Cut, batches_of, cut_out, in_parts, numbers_of
 from skytide.spark.engine.spec import QuerySpec
+
+OPEN_FILES = 64
 
 
 @dataclass(frozen=True)
@@ -27,11 +30,8 @@ class MergeTask:
         name = fresh_name("panes", self.instruction.sequence)
         merged: list[Piece] = []
         batches: list[pa.RecordBatch] = []
-        merges = self.instruction.merges[first:last]
-        tables = [
-            self.spec.query.merge(pa.concat_tables([read_piece(self.files, piece, ALL_PARTS, self.spec) for piece in merge.pieces]))
-            for merge in merges
-        ]
+        merges, pieces = self.instruction.merges[first:last], Pieces(self.files, self.spec)
+        tables = [self.spec.query.merge(pa.concat_tables([pieces.read(piece) for piece in merge.pieces])) for merge in merges]
         for merge, kept, table in zip(merges, tables, in_parts(tables, self.spec.parted_by), strict=True):
             mine = batches_of(table)
             tier = 1 + max(piece.tier for piece in merge.pieces)
@@ -48,9 +48,24 @@ class MergeTask:
         return json.dumps([pieces, time.perf_counter() - began])
 
 
-def read_piece(files: Files, piece: Piece, cut: Cut, spec: QuerySpec) -> pa.Table:
-    """Return the rows of some parts of a piece."""
-    reader = files.seek_batches(piece.file)
-    batches = [reader.get_batch(number) for number in numbers_of(reader.schema, piece.at, piece.batches, cut)]
-    table = pa.Table.from_batches(batches, reader.schema if batches else spec.query.kept_schema(spec.columns))
-    return cut_out(table, cut, spec.parted_by)
+class Pieces:
+    """Reads pieces. A file usually has those of many panes: each thread opens it once."""
+
+    def __init__(self, files: Files, spec: QuerySpec) -> None:
+        """Open nothing yet."""
+        self._files, self._spec, self._opened = files, spec, threading.local()
+
+    def read(self, piece: Piece, cut: Cut = ALL_PARTS) -> pa.Table:
+        """Return the rows of some parts of a piece."""
+        reader = self._reader(piece.file)
+        batches = [reader.get_batch(number) for number in numbers_of(reader.schema, piece.at, piece.batches, cut)]
+        table = pa.Table.from_batches(batches, reader.schema if batches else self._spec.query.kept_schema(self._spec.columns))
+        return cut_out(table, cut, self._spec.parted_by)
+
+    def _reader(self, name: str) -> pa.ipc.RecordBatchFileReader:
+        opened = vars(self._opened)
+        reader = opened.pop(name, None) or self._files.seek_batches(name)
+        opened[name] = reader
+        if len(opened) > OPEN_FILES:
+            del opened[next(iter(opened))]
+        return reader

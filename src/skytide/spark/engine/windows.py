@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from skytide.batch import RunWindows, StepReport, WindowFound, WindowReport
+from skytide.batch import Piece, RunWindows, StepReport, WindowFound, WindowReport
 from skytide.batch.spreading import PARTS
 from skytide.kernels import Indices
 from skytide.queries import Answers, Blocks, Incremental, Panes
@@ -24,7 +24,7 @@ from skytide.spark.engine.cache import cache
 from skytide.spark.engine.candidates import COUNTS, Candidates
 from skytide.spark.engine.panes import REPORT
 from skytide.spark.engine.parts import ALL_PARTS, DIVIDED, Cut, Remembered, cut_out, share, write_segments
-from skytide.spark.engine.pieces import read_piece
+from skytide.spark.engine.pieces import Pieces
 from skytide.spark.engine.spec import BOUNDS, QuerySpec, result_columns
 from skytide.spark.sinks.base import Stages, stage_rows
 from skytide.windows import tuples_per_window, windows_with_panes
@@ -215,14 +215,15 @@ class WindowTask:
     def _wanted(self, memory: Candidates) -> Indices:
         return windows_with_panes(self.spec.windows, self._tuples(memory)[0], self.instruction.ended)
 
-    def _kept(self, pane: int, cut: Cut) -> pa.Table:
-        pieces = [read_piece(self.files, piece, cut, self.spec) for piece in self.instruction.panes[pane]]
-        return pieces[0] if len(pieces) == 1 else self.spec.query.merge(pa.concat_tables(pieces))
-
     def _panes(self, threads: int = 1, cut: Cut = ALL_PARTS) -> Panes:
-        numbers = sorted(self.instruction.panes)
+        panes, reading = sorted(self.instruction.panes.items()), Pieces(self.files, self.spec)
+
+        def kept(pieces: tuple[Piece, ...]) -> pa.Table:
+            tables = [reading.read(piece, cut) for piece in pieces]
+            return tables[0] if len(tables) == 1 else self.spec.query.merge(pa.concat_tables(tables))
+
         with ThreadPoolExecutor(threads) as merging:
-            return list(zip(numbers, merging.map(lambda pane: self._kept(pane, cut), numbers), strict=True))
+            return [(number, merged) for (number, _), merged in zip(panes, merging.map(kept, [of for _, of in panes]), strict=True)]
 
     def _written(
         self, memory: Candidates, wanted: Indices, answers: list[tuple[Indices, pa.Table]], after: pa.Table, cut: Cut
