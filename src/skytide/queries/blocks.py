@@ -129,7 +129,7 @@ class Blocks:
 
     def together(self, tables: list[pa.Table]) -> pa.Table:
         """Return what was kept of several parts, one after the other."""
-        return pa.concat_tables([self._empty, *tables])
+        return tables[0] if len(tables) == 1 else pa.concat_tables([self._empty, *tables])
 
 
 class _Held:

@@ -4,7 +4,7 @@ The part of a row is a number below 256, by a hash of its group. Where a file ha
 reads its own and touches no other; where it has few, whoever needs some parts looks at all of them.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -162,10 +162,11 @@ class Remembered:
     def kept(self, place: Place) -> list[pa.Table] | None:
         """Return what was kept of a pane or block; None if it is not remembered."""
         if place not in self._found:
-            self._found[place] = self._find(place)
+            self._found[place] = self.read(place)
         return self._found[place]
 
-    def _find(self, place: Place) -> list[pa.Table] | None:
+    def read(self, place: Place) -> list[pa.Table] | None:
+        """Return the same, and do not hold it."""
         first, last = place.panes.start, place.panes.stop - 1
         for run, files in self._runs:
             if run.first <= first and last <= run.last:
@@ -174,27 +175,42 @@ class Remembered:
                     return [cut_out(file.read(*at, self._cut), self._cut, self._groups) for file, at in found if at[1]]
         return None
 
-    def latest(self, runs: int, needed: int) -> list[tuple[Place, int]]:
-        """Return the segments of the latest runs that hold a pane from `needed` on, and their tuples."""
-        some = [file for _, files in self._runs[len(self._runs) - runs :] for file in files]
-        noted = {Place(level, number): tuples for file in some for level, number, _, _, _, tuples in file.index.tolist()}
-        return sorted((place, tuples) for place, tuples in noted.items() if place.panes.stop > needed)
+    def latest(self, runs: int, needed: int) -> dict[Place, tuple[int, int]]:
+        """Return the segments of the latest runs that hold a pane from `needed` on, with their rows, of all parts, and their tuples."""
+        noted: dict[Place, tuple[int, int]] = {}
+        for file in (file for _, files in self._runs[len(self._runs) - runs :] for file in files):
+            for level, number, _, _, rows, tuples in file.index.tolist():
+                place = Place(level, number)
+                if place.panes.stop > needed:
+                    noted[place] = (rows + noted.get(place, (0, 0))[0], tuples)
+        return dict(sorted(noted.items()))
 
 
 def write_segments(
-    files: Files, name: str, segments: Sequence[Segment], tuples: Mapping[int, int], cut: Cut, groups: tuple[str, ...]
-) -> Run:
-    """Write what was kept of panes and blocks to a file, and return it as a run; the tuples of panes are noted, too."""
-    tables = in_parts([segment.kept for segment in segments], groups)
+    files: Files,
+    name: str,
+    segments: Iterable[Segment],
+    most_rows: int,
+    tuples: Mapping[int, int],
+    cut: Cut,
+    groups: tuple[str, ...],
+) -> Run | None:
+    """Write what was kept of panes and blocks, none of which has more than some rows, to a file, and return it as a run; None if there are none.
+
+    The tuples of panes are noted, too. Segments are looked at one by one: a run may have ten thousand small ones.
+    """
     index: list[list[int]] = []
     batches: list[pa.RecordBatch] = []
-    for segment, table in zip(segments, tables, strict=True):
-        mine = batches_of(table)
-        place = segment.place
+    panes: list[range] = []
+    for place, kept in segments:
+        table = _sorted(kept, groups) if groups and most_rows >= SORTED_ROWS else kept
+        mine, schema = batches_of(table), table.schema
         count = tuples.get(place.number, 0) if place.level == 0 else 0
         index.append([*place, len(batches), len(mine), table.num_rows, count])
         batches += mine
-    files.write_batches(name, tables[0].schema.with_metadata({INDEX: np.array(index, np.int64).tobytes()}), batches)
-    panes = [segment.place.panes for segment in segments]
-    rows = sum(table.num_rows for table in tables)
+        panes.append(place.panes)
+    if not panes:
+        return None
+    files.write_batches(name, schema.with_metadata({INDEX: np.array(index, np.int64).tobytes()}), batches)
+    rows = sum(batch.num_rows for batch in batches)
     return Run(min(some.start for some in panes), max(some.stop for some in panes) - 1, 0, (name,), rows, (cut,))

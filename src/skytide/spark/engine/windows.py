@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import chain, pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -91,24 +91,23 @@ class WindowTask:
             ready += rows
             if apart is None and sum(table.num_rows for table in ready) > ROWS_HELD:
                 results, ready = [*results, *self._staged(ready, some)], []
-            replaced = remembered.latest(min(work.replaced, len(runs)), needed)
-            tuples |= {place.number: count for place, count in replaced if place.level == 0}
-            segments += [Segment(place, blocks.together(remembered.kept(place) or [])) for place, _ in replaced]
             segments += [segment for segment in made if segment.place.panes.stop > needed]
         if apart is None:
             results += self._staged(ready, cuts[-1] if results else cut) if ready or not results else []
         else:
             together = pa.concat_tables([result_columns(apart, self.spec.columns, self.spec.time_type).empty_table(), *ready])
             results, kept = self._from_groups(together, wanted) if cut == ALL_PARTS else ([self._noted(together)], kept)
-        if cut[0]:  # the first slot notes all panes, the others only those of which they have rows
-            segments = [segment for segment in segments if segment.kept.num_rows]
-        run = None
-        if segments:
-            name = fresh_name("memory", work.sequence)
-            run = replace(write_segments(self.files, name, _joined(segments), tuples, cut, groups), level=work.level)
+        replaced = whole.latest(min(work.replaced, len(runs)), needed)
+        tuples |= {place.number: count for place, (_, count) in replaced.items() if place.level == 0}
+        segments = _joined(segments)
+        most_rows = max([0, *(rows for rows, _ in replaced.values()), *(segment.kept.num_rows for segment in segments)])
+        again = (Segment(place, blocks.together(whole.read(place) or [])) for place in replaced)
+        # The first slot notes all panes, the others only those of which they have rows.
+        noted = (segment for segment in chain(again, segments) if segment.kept.num_rows or not cut[0])
+        run = write_segments(self.files, fresh_name("memory", work.sequence), noted, most_rows, tuples, cut, groups)
         per_window = tuples_per_window(windows, panes, counts, wanted)
         found = [WindowFound(*row) for row in zip(wanted.tolist(), per_window.tolist(), kept.tolist(), strict=True)]
-        return WindowReport(tuple(found), tuple(results), run, 0.0)
+        return WindowReport(tuple(found), tuple(results), run and replace(run, level=work.level), 0.0)
 
     def from_groups(self, apart: WindowReport) -> WindowReport:
         """Put together what slots answered for their groups, and return the report of all."""
