@@ -17,6 +17,7 @@ from pyspark.sql.types import StructType
 
 from skytide.batch import PaneReport, PaneTaskReport, Parts, Piece, RunPanes, RunWindows
 from skytide.batch.spreading import PARTS
+from skytide.keyed.bits import between
 from skytide.lateness import FixedSlack
 from skytide.queries import Aggregate, Measure
 from skytide.spark import local_session
@@ -150,17 +151,17 @@ def slots(files: Files, sizes: Sizes) -> tuple[list[tuple[float, ...]], list[flo
         ):
             task = window_task(files, some)
             text = cloudpickle.dumps(task)  # type: ignore[no-untyped-call]
-            cut = (0, parts)
-            answered = WindowTask.run(task, cut=cut).windows[0].kept
+            mine = between(0, parts)
+            answered = WindowTask.run(task, mine=mine).windows[0].kept
             merged = sum(piece.rows for piece in some) * parts / PARTS
             rows.append((1, len(some), merged + answered, answered))
-            seconds.append(used_s(lambda text=text, cut=cut: pickle.loads(text).run(cut=cut)))  # type: ignore[misc]
+            seconds.append(used_s(lambda text=text, mine=mine: pickle.loads(text).run(mine=mine)))  # type: ignore[misc]
     return rows, seconds
 
 
 def window_task(files: Files, pieces: Sequence[Piece]) -> WindowTask:
     """Return the work of the window level on one pane."""
-    work = RunWindows(0, range(1), {0: tuple(pieces)}, {0: 1_000_000}, (), 0, Parts(((0, PARTS),), ""))
+    work = RunWindows(0, range(1), {0: tuple(pieces)}, {0: 1_000_000}, (), 0, Parts((between(0, PARTS),), ""))
     return WindowTask(SPEC, files, work, Parquet(f"{files.root}/results"))
 
 

@@ -239,7 +239,7 @@ def slots_of(batch: Batch) -> int:
     """Return how many tasks answered the windows of a batch."""
     assert batch.windows
     spreading = batch.windows.instruction.spreading
-    return len(spreading.cuts) if isinstance(spreading, Parts) else 1
+    return len(spreading.of_slots) if isinstance(spreading, Parts) else 1
 
 
 def run(console: Console, cases: Sequence[Case] = CASES, batches: int = BATCHES, rounds: int = ROUNDS) -> dict[str, Any]:

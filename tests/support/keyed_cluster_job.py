@@ -36,7 +36,8 @@ def main(folder: Path) -> None:
         dynamic = {"enabled": "true", "shuffleTracking.enabled": "true", "initialExecutors": "1"}
         dynamic = {f"spark.dynamicAllocation.{name}": value for name, value in dynamic.items()}
         path = {"spark.executorEnv.PYTHONPATH": os.pathsep.join(sys.path)}
-        spark = local_session("keys on a cluster", **local.settings(), **dynamic, **path)
+        executors = local.settings(memory="1200m")  # more than a gigabyte per core is no reason for fewer executors
+        spark = local_session("keys on a cluster", **executors, **dynamic, **path)
         spark.sparkContext._jsc.sc().executorAllocationManager().get().stop()
         cluster = SparkCluster(spark)
         df = spark.readStream.schema("id bigint, ts timestamp").option("maxFilesPerTrigger", 1).parquet(str(feed))

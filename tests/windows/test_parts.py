@@ -15,6 +15,7 @@ from support.engine import COLUMNS, QUERIES, InProcess, Outputs, plan_of, slacks
 from skytide.batch import OpenPane, Piece, Run, State, machine, merging
 from skytide.batch.merging import FAN_IN, pieces_to_merge, runs_to_replace
 from skytide.batch.spreading import DRIVER_S, PARTS, OnDriver, OneTask, Parts, Spreader
+from skytide.keyed.bits import between, bits
 from skytide.lateness import FixedSlack, Slack
 from skytide.queries import Aggregate, Measure, Query, Skyline, TopK, blocks, diff, high, low
 from skytide.spark.checkpoint import Files
@@ -163,18 +164,27 @@ def test_runs_are_few_unless_they_are_large(batches: list[int]) -> None:
     assert len(runs) <= full
 
 
-@given(rows=st.lists(st.tuples(st.sampled_from("abcdefgh"), st.integers(0, 9)), max_size=60), slots=st.integers(1, 9))
-def test_each_row_is_in_one_part(rows: list[tuple[str, int]], slots: int) -> None:
+@given(
+    rows=st.lists(st.tuples(st.sampled_from("abcdefgh"), st.integers(0, 9)), max_size=60),
+    slots=st.integers(1, 9),
+    took=st.lists(st.dictionaries(st.integers(0, PARTS - 1), st.floats(0, 9), max_size=20), max_size=3),
+)
+def test_each_row_is_in_one_part_whatever_parts_took(rows: list[tuple[str, int]], slots: int, took: list[dict[int, float]]) -> None:
     table = pa.table({"g": [g for g, _ in rows], "v": [v for _, v in rows]}, pa.schema([("g", pa.string()), ("v", pa.int64())]))
-    cuts = Spreader(slots, can_spread=False, worth_s=0.0, has_groups=True).decide(1, 1)
-    assert isinstance(cuts, Parts) or slots == 1
+    spreader = Spreader(slots, can_spread=False, worth_s=0.0, has_groups=True)
+    for took_s in (None, *took):
+        if took_s is not None:
+            spreader.measured(sum(took_s.values()), 1, 1, took_s)
+        spreading = spreader.decide(1, 1)
+    assert isinstance(spreading, Parts) or slots == 1
+    of_slots = spreading.of_slots if isinstance(spreading, Parts) else [ALL_PARTS]
     before, parts.SORTED_ROWS = parts.SORTED_ROWS, 1
     try:
         [divided] = in_parts([table], ("g",))
     finally:
         parts.SORTED_ROWS = before
     for stored in (table, divided):
-        pieces = [cut_out(stored, cut, ("g",)) for cut in (cuts.cuts if isinstance(cuts, Parts) else [ALL_PARTS])]
+        pieces = [cut_out(stored, mine, ("g",)) for mine in of_slots]
         found = [row for piece in pieces for row in piece.to_pylist()]
         assert sorted(map(str, found)) == sorted(map(str, table.to_pylist()))
         groups = [set(piece["g"].to_pylist()) for piece in pieces]
@@ -189,12 +199,12 @@ def test_a_slot_reads_no_more_than_its_parts_of_a_large_piece(tmp_path: Path) ->
     assert len(batches) == 16 and sum(batch.num_rows for batch in batches) == 100_000
     store.write_batches("panes/1", divided.schema, batches)
     reader, seen = store.seek_batches("panes/1"), []
-    for cut in ((0, 85), (85, 170), (170, PARTS)):
-        numbers = parts.numbers_of(reader.schema, 0, 16, cut)
-        assert len(numbers) <= 7
-        seen += cut_out(pa.Table.from_batches([reader.get_batch(number) for number in numbers]), cut, ("g",)).to_pylist()
+    for some in (between(0, 40) | between(200, 205), between(40, 130), between(130, 200) | between(205, PARTS)):
+        numbers = parts.numbers_of(reader.schema, 0, 16, some)
+        assert len(numbers) <= 8
+        seen += cut_out(pa.Table.from_batches([reader.get_batch(number) for number in numbers]), some, ("g",)).to_pylist()
     assert sorted(map(str, seen)) == sorted(map(str, table.to_pylist()))
-    assert parts.numbers_of(reader.schema, 3, 5, (0, 1)) == range(3, 8), "not divided by parts"
+    assert parts.numbers_of(reader.schema, 3, 5, 1) == range(3, 8), "not divided by parts"
     assert [len(parts.batches_of(divided.slice(0, rows))) for rows in (0, 5, 8_192, 16_384)] == [0, 1, 2, 4]
 
 
@@ -211,13 +221,57 @@ def test_much_work_of_groups_is_spread_and_little_is_not() -> None:
     spreader = Spreader(slots=3, can_spread=False, driver_s=float("inf"), has_groups=True)
     assert isinstance(spreader.decide(1_000, 1_000), OnDriver)
     assert spreader.decide(10_000_000, 0) == Parts(
-        ((0, 85), (85, 170), (170, PARTS)), "3 slots, each with its parts: 10.00 s of work"
+        (between(0, 86), between(86, 171), between(171, PARTS)), "3 slots, each with its parts: 10.00 s of work"
     )
     spreader.slots = 1
     assert isinstance(spreader.decide(10_000_000, 0), OnDriver)
     on_cluster = Spreader(slots=1, can_spread=False, has_groups=True)
     assert on_cluster.decide(10_000_000, 0) == OneTask("one task: there is one slot")
     assert isinstance(on_cluster.decide(150_000, 0), OneTask), "the driver of a cluster holds few rows"
+
+
+def test_parts_that_take_long_are_given_to_slots_of_their_own_and_few_others_move() -> None:
+    spreader = Spreader(slots=4, can_spread=False, has_groups=True)
+    before = _owners(spreader)
+    took = dict.fromkeys(range(PARTS), 0.01) | {3: 0.5, 9: 0.4, 20: 0.3}
+    for _ in range(10):
+        spreader.measured(sum(took.values()), 10_000_000, 0, took)
+    after = _owners(spreader)
+    of_slots = [sum(busy_s for part, busy_s in took.items() if after[part] == slot) for slot in range(4)]
+    assert max(of_slots) < 1.2 * sum(of_slots) / 4
+    assert sum(of_slots[before[part]] for part in (3, 9, 20)) > 0 and sum(a != b for a, b in zip(before, after, strict=True)) < 100
+
+
+def _owners(spreader: Spreader) -> list[int]:
+    spreading = spreader.decide(10_000_000, 0)
+    assert isinstance(spreading, Parts)
+    owners = [[slot for slot, mine in enumerate(spreading.of_slots) if bits(mine, PARTS)[part]] for part in range(PARTS)]
+    return [owner for (owner,) in owners]
+
+
+def test_how_long_parts_took_is_known_where_rows_are_many(tmp_path: Path) -> None:
+    plan = plan_of(GROUPED, str(tmp_path), Windows(10, 10), FixedSlack(0), spreading_pays_s=0.0, driver_pays_s=-1.0)
+    engine, took = Engine(*plan, Outputs().sinks), []
+    engine.resize(window_slots=3)
+    measured = engine._machine.spreader.measured
+    engine._machine.spreader.measured = lambda *seen: (took.append(seen), measured(*seen))  # type: ignore[method-assign]
+    before, parts.SORTED_ROWS = parts.SORTED_ROWS, 1
+    try:
+        for number, batch in enumerate(tuples([[list(range(10 * n, 10 * n + 10))] for n in range(3)])):
+            engine.run_batch(InProcess(), batch, number)
+    finally:
+        parts.SORTED_ROWS = before
+    busy_s, _, _, of_parts = took[-1]
+    assert len(of_parts) == 5 and 0 < sum(of_parts.values()) <= busy_s + 1e-3, "there are five groups"
+
+
+@pytest.mark.parametrize(
+    "noted", [[[0, 128], [128, 256]], [f"{between(0, 128):x}", f"{between(128, 256):x}"]], ids=["before", "now"]
+)
+def test_what_earlier_versions_noted_of_files_is_read(noted: list[Any]) -> None:
+    run = Run.from_json([1, 2, 0, ["a", "b"], 7, noted])
+    assert run.files_of(between(0, 5)) == ("a",) and run.files_of(between(200, 205)) == ("a", "b")
+    assert Run.from_json(run.to_json()) == run and Run.from_json([1, 2, 0, ["a"], 7]).files_of(1) == ("a",)
 
 
 def test_a_skyline_with_groups_is_divided_too(tmp_path: Path) -> None:
@@ -291,7 +345,7 @@ def test_a_cache_has_a_bound_and_forgets_what_is_gone() -> None:
 
 def test_a_state_is_the_same_after_it_was_written() -> None:
     state = State(
-        memory=(Run(3, 9, 1, ("memory/1", "memory/2"), 7, ((0, 100), (100, 256))), Run(10, 10, 0, ("memory/3",), 1)),
+        memory=(Run(3, 9, 1, ("memory/1", "memory/2"), 7, (between(0, 100), between(100, 256))), Run(10, 10, 0, ("memory/3",), 1)),
         open={4: OpenPane(9, (Piece("panes/1", 0, 1, 5, 2), Piece("panes/2", 0, 1, 5)))},
     )
     assert State.from_json(state.to_json()) == state

@@ -251,7 +251,7 @@ class Machine:
         windows, state, ended, ahead = self.rules.windows, self._batch.state, self._batch.ended, self._batch.ahead
         if report:
             closed = _closed(state, windows, self._batch.span)
-            self.spreader.measured(report.busy_s, rows_of(closed), self._rows_read(closed))
+            self.spreader.measured(report.busy_s, rows_of(closed), self._rows_read(closed), report.of_parts)
             open_ = {pane: open_pane for pane, open_pane in state.open.items() if pane not in closed}
             state = replace(state, memory=self._remembered(state, report), open=open_)
         if self._batch.span:

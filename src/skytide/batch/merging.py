@@ -14,7 +14,7 @@ PIECES_AT_ONCE = 64
 """The most pieces that one task merges."""
 SMALL_ROWS = 2**14
 """So many rows are written once more in no time; a second file takes longer."""
-MAX_RUN_ROWS = 2**20
+MAX_RUN_ROWS = 2**18
 """Runs with more rows together are not put into one: to copy them would take longer than to open them."""
 
 

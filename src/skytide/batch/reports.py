@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from skytide.keyed.bits import between
 from skytide.lateness import Arrivals, Crowd
 from skytide.lateness.delays import BUCKETS
 from skytide.routing import Frequencies, PackedFrequencies, SlotUse, unpacked
@@ -33,20 +34,30 @@ class Run:
     """How often it was put together from others; -1 if an earlier version wrote it, whose files are written anew once."""
     files: tuple[str, ...] = ()
     rows: int = 0
-    parts: tuple[tuple[int, int], ...] = ()
-    """The parts of the state that each file has, from the first to before the last; nothing if all may have all."""
+    parts: tuple[int, ...] = ()
+    """The parts of the state that each file has, a bit each; nothing if all may have all."""
 
-    def files_of(self, parts: tuple[int, int]) -> tuple[str, ...]:
-        """Return the files that have some parts, and the first one, which notes the panes of all.
+    def files_of(self, parts: int) -> tuple[str, ...]:
+        """Return the files that have some of these parts, or the first part: that one notes the panes of all.
 
-        >>> run = Run(3, 5, 0, ("a", "b", "c"), 90, ((0, 85), (85, 170), (170, 256)))
-        >>> run.files_of((170, 180)), run.files_of((0, 90)), Run(3, 5, 0, ("a", "b")).files_of((0, 1))
-        (('a', 'c'), ('a', 'b'), ('a', 'b'))
+        >>> run = Run(3, 5, 0, ("a", "b", "c"), 90, (0b0000110, 0b1110001, 0b0001000))
+        >>> run.files_of(0b1000), run.files_of(0b1100), Run(3, 5, 0, ("a", "b")).files_of(1)
+        (('b', 'c'), ('a', 'b', 'c'), ('a', 'b'))
         """
         if not self.parts:
             return self.files
-        of_files = enumerate(zip(self.files, self.parts, strict=True))
-        return tuple(name for at, (name, mine) in of_files if at == 0 or (mine[0] < parts[1] and parts[0] < mine[1]))
+        return tuple(name for name, mine in zip(self.files, self.parts, strict=True) if mine & (parts | 1))
+
+    def to_json(self) -> list[Any]:
+        """Return plain values."""
+        return [*list(vars(self).values())[:-1], [f"{mine:x}" for mine in self.parts]]
+
+    @staticmethod
+    def from_json(values: list[Any]) -> "Run":
+        """Return the run for a result of `to_json`; earlier versions noted the first part of each file, and the one after the last."""
+        first, last, level, files, rows, *parts = values
+        masks = (int(mine, 16) if isinstance(mine, str) else between(*mine) for mine in (parts[0] if parts else ()))
+        return Run(first, last, level, tuple(files), rows, tuple(masks))
 
 
 @dataclass(frozen=True)
@@ -178,6 +189,8 @@ class WindowReport:
     run: Run | None
     """The run that was written, if anything is to be remembered."""
     busy_s: float
+    of_parts: dict[int, float] = field(default_factory=dict)
+    """How long each part took, where rows are many; the time of a slot is divided by rows."""
 
     @staticmethod
     def together(reports: "Sequence[WindowReport]") -> "WindowReport":
@@ -199,12 +212,14 @@ class WindowReport:
             tuple(parts for run in runs for parts in run.parts),
         )
         results = tuple(name for report in reports for name in report.results)
-        return WindowReport(tuple(windows), results, run or None, sum(report.busy_s for report in reports))
+        of_parts = {part: busy_s for report in reports for part, busy_s in report.of_parts.items()}
+        return WindowReport(tuple(windows), results, run or None, sum(report.busy_s for report in reports), of_parts)
 
     def to_text(self) -> str:
         """Return the report as it travels."""
         windows = [list(vars(window).values()) for window in self.windows]
-        return json.dumps({**vars(self), "windows": windows, "run": self.run and list(vars(self.run).values())})
+        of_parts = [list(self.of_parts), [round(busy_s, 6) for busy_s in self.of_parts.values()]]
+        return json.dumps({**vars(self), "windows": windows, "run": self.run and self.run.to_json(), "of_parts": of_parts})
 
     @staticmethod
     def from_text(text: str) -> "WindowReport":
@@ -213,17 +228,10 @@ class WindowReport:
         return WindowReport(
             tuple(WindowFound(*window) for window in fields["windows"]),
             tuple(fields["results"]),
-            run_from_json(fields["run"]),
+            fields["run"] and Run.from_json(fields["run"]),
             fields["busy_s"],
+            dict(zip(*fields["of_parts"], strict=True)),
         )
-
-
-def run_from_json(values: list[Any] | None) -> Run | None:
-    """Return the run for its values in order."""
-    if values is None:
-        return None
-    first, last, level, files, rows, *parts = values
-    return Run(first, last, level, tuple(files), rows, tuple((begin, end) for begin, end in (parts[0] if parts else ())))
 
 
 @dataclass(frozen=True)

@@ -3,11 +3,11 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from types import MappingProxyType
 
 from skytide.batch.reports import Run
 from skytide.batch.state import OpenPane
-from skytide.keyed import GROUPS
+from skytide.keyed import GROUPS, GROUPS_PER_SLOT, Loads, Rebalancer, RoutingTable
 from skytide.queries.blocks import FANOUT
 
 WORTH_S = 0.4  # of work: below that, more jobs cost more than a second core saves
@@ -43,8 +43,8 @@ class Parts:
     then belong to one; of other queries, slots merge what was kept of the new panes, each some of it, and one task answers.
     """
 
-    cuts: tuple[tuple[int, int], ...]
-    """The parts of each slot, from the first to before the last."""
+    of_slots: tuple[int, ...]
+    """The parts of each slot, a bit each."""
     reason: str
 
 
@@ -76,6 +76,7 @@ class Spreader:
 
     P1 (eq. 1b) sizes the nodes that merge for the most results that the others could send, at a cost measured beforehand. In a batch it is known
     what there is to merge, and what merging has cost lately: there are as many slots as keep each at work for a fifth of a second.
+    Which slot has which parts is decided as for keys, by the time that parts have taken.
     """
 
     def __init__(
@@ -85,6 +86,7 @@ class Spreader:
         self.slots = slots
         self._can_spread, self._worth_s, self._driver_s, self._has_groups = can_spread, worth_s, driver_s, has_groups
         self._unit_s = FIRST_PAIR_S if can_spread else FIRST_ROW_S
+        self._table, self._rebalancer = RoutingTable.even(1), Rebalancer().build()
 
     def decide(self, new_rows: int, memory_rows: int) -> Spreading:
         """Return how to add new rows to those of a memory, as far as they are read."""
@@ -93,8 +95,7 @@ class Spreader:
         pays = slots > 1 and expected_s >= self._worth_s
         fits_driver = expected_s <= self._driver_s and self.on_driver(new_rows + memory_rows)
         if pays and (self._has_groups or not fits_driver):  # without groups, the driver has threads
-            cuts = pairwise(PARTS * at // slots for at in range(slots + 1))
-            return Parts(tuple(cuts), f"{slots} slots, each with its parts: {expected_s:.2f} s of work")
+            return Parts(self._parts(slots), f"{slots} slots, each with its parts: {expected_s:.2f} s of work")
         if fits_driver:
             return OnDriver(self.slots, f"on the driver: {expected_s:.2f} s of work")
         if self.slots == 1 and expected_s >= self._worth_s:
@@ -105,10 +106,23 @@ class Spreader:
         """Return whether the driver may hold so many rows: where there is no cluster, any number."""
         return self._driver_s == math.inf or (self._driver_s >= 0 and rows <= DRIVER_ROWS)
 
-    def measured(self, busy_s: float, new_rows: int, memory_rows: int) -> None:
-        """Learn from what the work really cost."""
+    def measured(
+        self, busy_s: float, new_rows: int, memory_rows: int, of_parts: Mapping[int, float] = MappingProxyType({})
+    ) -> None:
+        """Learn from what the work really cost, and parts of it, as far as that is known."""
         if units := self._units(new_rows, memory_rows):
             self._unit_s += (busy_s / units - self._unit_s) * LEARNED
+        if of_parts:
+            self._rebalancer.observe(self._table, Loads([of_parts.get(part, 0.0) for part in range(PARTS)]))
+
+    def _parts(self, slots: int) -> tuple[int, ...]:
+        """Return the parts of each slot: as many for each at first, then so that slots take equally long, and few parts move."""
+        is_balanced = self._has_groups and slots * GROUPS_PER_SLOT <= PARTS  # a slot with one part or two has nothing to give away
+        if self._table.count == 1 or not is_balanced:
+            self._table = RoutingTable(tuple(part * slots // PARTS for part in range(PARTS)))
+        if is_balanced:
+            self._table = self._rebalancer.plan(self._table, slots, divide=False).table
+        return tuple(mask for slot in range(slots) if (mask := self._table.mask(slot)))
 
     def _units(self, new_rows: int, memory_rows: int) -> int:
         """Return how many pairs of rows have to be compared; rows, if the query compares none."""

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from skytide.batch.reports import Piece, Run, run_from_json
+from skytide.batch.reports import Piece, Run
 from skytide.keyed import KeyedState
 from skytide.lateness import StreamClock
 from skytide.records import WindowRow
@@ -98,7 +98,7 @@ class State:
         }
         output = {**vars(self.output), "rows": [list(vars(row).values()) for row in self.output.rows]}
         keyed = self.keyed and self.keyed.to_json()
-        memory = [list(vars(run).values()) for run in self.memory]
+        memory = [run.to_json() for run in self.memory]
         written = {"clock": self.clock.to_json(), "files": files, "open": open_, "memory": memory, "keyed": keyed, "output": output}
         return {**vars(self), **written}
 
@@ -132,4 +132,4 @@ def _memory(values: Any, rows: int) -> tuple[Run, ...]:
     """Return the runs of a manifest; up to format 4 it names one file, with panes of any number."""
     if values is None or isinstance(values, str):
         return (Run(-FAR, FAR, -1, (values,), rows),) if values else ()
-    return tuple(run for run in map(run_from_json, values) if run is not None)
+    return tuple(map(Run.from_json, values))

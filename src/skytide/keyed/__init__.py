@@ -6,13 +6,14 @@ from skytide.keyed.chunk import Chunk, gathered, to_merge
 from skytide.keyed.operator import KeyedOperator, Operator
 from skytide.keyed.rebalance import Loads, Moves, Rebalancer, RebalancerLogic
 from skytide.keyed.state import KeyedState, SlotReport, StoredChunk
-from skytide.keyed.table import GROUPS, RoutingTable, base_groups
+from skytide.keyed.table import GROUPS, GROUPS_PER_SLOT, RoutingTable, base_groups
 from skytide.keyed.tagged import OfEachKey, Tagged, hashes_of
 from skytide.keyed.windows import CountWindows, TimeWindows
 from skytide.keyed.work import HASH, KeyedStep, Worked
 
 __all__ = [
     "GROUPS",
+    "GROUPS_PER_SLOT",
     "HASH",
     "AggregateAnswer",
     "Answer",

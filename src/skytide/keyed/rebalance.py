@@ -29,12 +29,12 @@ class Rebalancer:
 
     >>> logic = Rebalancer().build()
     >>> table = RoutingTable.even(2)
-    >>> tuples = [10.0, 12.0, 40.0, 0.0, 30.0] + [0.0] * 251
+    >>> tuples = [40.0, 30.0, 12.0] + [0.0] * 252 + [10.0]
     >>> moves = logic.plan(table, 2, Loads(tuples))
-    >>> moves.moved, moves.table.slots[:5]
-    ((4,), (0, 1, 0, 1, 1))
+    >>> moves.moved, moves.table.slots[:3]
+    ((0,), (1, 0, 0))
     >>> moves.reason
-    'slot 0 has 1.74 times the mean load, more than 1.2: 1 of 256 groups moves, the most loaded slot then has 1.09 times the mean'
+    'slot 0 has 1.78 times the mean load, more than 1.2: 1 of 256 groups moves, the most loaded slot then has 1.09 times the mean'
     """
 
     threshold: float = 1.2
@@ -110,15 +110,16 @@ class RebalancerLogic:
     keys: list[list[Any]] = field(default_factory=list)
     """Hash and load of the heaviest keys, the heaviest first."""
 
-    def plan(self, table: RoutingTable, slots: int, loads: Loads | None = None) -> Moves:
+    def plan(self, table: RoutingTable, slots: int, loads: Loads | None = None, *, divide: bool = True) -> Moves:
         """Return the table for a number of slots, after taking in the loads of a batch, if given.
 
-        It is the same table if nothing has to move, or has more groups if there are more slots than it can spread keys over.
+        It is the same table if nothing has to move, or has more groups if there are more slots than it can spread keys over, and groups
+        may be divided.
         """
         check_integer("slots", slots, 1)
         if loads is not None:
             self.observe(table, loads)
-        table = table.divided(max(groups_for(slots), len(self.groups)))
+        table = table.divided(max(groups_for(slots) if divide else GROUPS, len(self.groups)))
         self._divide(table.base)
         filling = self._filling(slots)
         if table.count > slots:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from skytide.keyed.bits import as_bits, bits
 from skytide.keyed.table import RoutingTable, base_group
 
 ROWS, STATES = "rows", "states"
@@ -55,18 +56,14 @@ class KeyedState:
 
     def of_slot(self, slot: int, kind: str) -> list[StoredChunk]:
         """Return the chunks of a kind that are valid for keys of a slot, oldest first."""
-        mine = self.mask(slot)
+        mine = self.table.mask(slot)
         return [chunk for chunk in self.chunks if chunk.kind == kind and chunk.groups & mine]
-
-    def mask(self, slot: int) -> int:
-        """Return the groups of a slot as bits."""
-        return _as_mask(np.array(self.table.slots) == slot)
 
     def after(self, reports: "Sequence[SlotReport]", until_us: int) -> "KeyedState":
         """Return the state after a batch."""
         chunks = list(self.chunks)
         for report in reports:
-            mine, replaced = self.mask(report.slot), set(report.replaced)
+            mine, replaced = self.table.mask(report.slot), set(report.replaced)
             chunks = [replace(chunk, groups=chunk.groups & ~mine) if chunk.file in replaced else chunk for chunk in chunks]
         chunks = [chunk for chunk in chunks if chunk.groups] + [chunk for report in reports for chunk in report.chunks]
         due = min((report.due_us for report in reports if report.due_us is not None), default=None)
@@ -144,29 +141,6 @@ def heaviest(hashes: NDArray[np.uint64]) -> dict[int, tuple[int, int]]:
     return {int(keys[n]): (int(counts[n]), int(places[n])) for n in most.tolist()}
 
 
-def bits(mask: int, count: int) -> NDArray[np.bool_]:
-    """Return the lowest bits of a number, lowest first.
-
-    >>> bits(5, 4).tolist()
-    [True, False, True, False]
-    """
-    data = np.frombuffer((mask & ((1 << count) - 1)).to_bytes(-(-count // 8) or 1, "little"), np.uint8)
-    return np.unpackbits(data, bitorder="little")[:count].astype(np.bool_)
-
-
-def mask_of(groups: NDArray[np.int64]) -> int:
-    """Return groups as bits.
-
-    >>> mask_of(np.array([0, 2, 2]))
-    5
-    """
-    return _as_mask(np.bincount(groups) > 0)
-
-
-def _as_mask(which: NDArray[np.bool_]) -> int:
-    return int.from_bytes(np.packbits(which, bitorder="little").tobytes(), "little")
-
-
 def _divided(mask: int, table: RoutingTable, groups: int) -> int:
     """Return some groups of a table as groups of the table that is divided into more.
 
@@ -174,4 +148,4 @@ def _divided(mask: int, table: RoutingTable, groups: int) -> int:
     True
     """
     which = bits(mask, len(table.slots))
-    return _as_mask(np.concatenate([np.repeat(which[: table.base], groups // table.base), which[table.base :]]))
+    return as_bits(np.concatenate([np.repeat(which[: table.base], groups // table.base), which[table.base :]]))

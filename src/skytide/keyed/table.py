@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from skytide.errors import InvalidInput
 from skytide.errors.checks import brief, check_integer, is_integer
+from skytide.keyed.bits import as_bits
 
 Hashes = NDArray[np.uint64]
 Numbers = NDArray[np.int64]
@@ -16,7 +17,7 @@ Numbers = NDArray[np.int64]
 GROUPS = 256
 """The fewest groups of keys: those with the same first 8 bits of their hashes. Each group is on one slot as a whole.
 
-The state of windows is divided in the same way: a part of it is such a group.
+The state of windows is divided in the same way, and its slots have their groups, or parts, by such a table, too.
 """
 MAX_GROUPS = 65_536
 GROUPS_PER_SLOT = 4
@@ -62,7 +63,7 @@ class RoutingTable:
     >>> table = RoutingTable.even(2)
     >>> hashes = np.array([0, 1 << 56, 7], np.uint64)
     >>> table.groups_of(hashes).tolist(), table.slots_of(hashes).tolist(), table.count
-    ([0, 1, 0], [0, 1, 0], 2)
+    ([0, 1, 0], [0, 0, 0], 2)
     >>> RoutingTable((*table.slots, 1), own=(7,)).groups_of(hashes).tolist()
     [0, 1, 256]
     """
@@ -90,9 +91,14 @@ class RoutingTable:
 
     @staticmethod
     def even(slots: int) -> "RoutingTable":
-        """Return the table that assigns the groups to slots in turn."""
+        """Return the table that gives each slot as many groups, side by side as they are in files.
+
+        >>> RoutingTable.even(3).slots[84:87]
+        (0, 0, 1)
+        """
         check_integer("slots", slots, 1)
-        return RoutingTable(tuple(group % slots for group in range(groups_for(slots))))
+        groups = groups_for(slots)
+        return RoutingTable(tuple(group * slots // groups for group in range(groups)))
 
     @property
     def base(self) -> int:
@@ -126,6 +132,14 @@ class RoutingTable:
     def slots_of(self, hashes: Hashes) -> Numbers:
         """Return the slot of each key."""
         return self._slots[self.groups_of(hashes)]
+
+    def mask(self, slot: int) -> int:
+        """Return the groups of a slot, a bit each.
+
+        >>> hex(RoutingTable.even(32).mask(1))
+        '0xff00'
+        """
+        return as_bits(self._slots == slot)
 
     def alone(self) -> dict[int, int]:
         """Return the slots that have only one key, with its hash.

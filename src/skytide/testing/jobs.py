@@ -10,6 +10,7 @@ from skytide.batch import Delivery, PaneReport, Sent, StepReport, WindowReport
 from skytide.keyed import SlotReport
 from skytide.spark.checkpoint import Files
 from skytide.spark.engine.answers import read_results
+from skytide.spark.engine.jobs import Lot
 from skytide.spark.engine.keys import KeyTask
 from skytide.spark.engine.panes import REPORT, ROUTED, SLOT, PaneTask, read_reports
 
@@ -50,9 +51,9 @@ class InProcess:
         """Run a task of the window level, and return its report."""
         return work().to_text()
 
-    def window_tasks(self, cuts: Sequence[tuple[int, int]], work: Callable[[tuple[int, int]], str]) -> list[str]:
+    def window_tasks(self, lots: Sequence[Lot], work: Callable[[Lot], str]) -> list[str]:
         """Run tasks of the window level, one after the other, and return their reports."""
-        return [work(cut) for cut in cuts]
+        return [work(lot) for lot in lots]
 
     def keys(self, task: KeyTask) -> tuple[SlotReport, ...]:
         """Run the level of keys, one slot after the other, and return their reports."""

@@ -41,7 +41,7 @@ class Forced(Rebalancer):
 
 
 class _Forced(RebalancerLogic):
-    def plan(self, table: RoutingTable, slots: int, loads: Loads | None = None) -> Moves:
+    def plan(self, table: RoutingTable, slots: int, loads: Loads | None = None, *, divide: bool = True) -> Moves:
         if slots == table.count:
             return Moves(table, (), "nothing moves unless the number of slots changes")
         assert isinstance(self.config, Forced)

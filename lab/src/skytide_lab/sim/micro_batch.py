@@ -223,7 +223,7 @@ class BatchPlant:
         tuples = sum(work.tuples.values())
         ended = tuple(WindowFound(window, 1, 1) for window in work.ended)
         busy_s = len(work.ended) * self._costs.window_s + tuples * self._costs.window_tuple_s
-        slots = len(work.spreading.cuts) if isinstance(work.spreading, Parts) else 1
+        slots = len(work.spreading.of_slots) if isinstance(work.spreading, Parts) else 1
         return WindowReport(ended, ("results",), Run(-FAR, FAR, 0, ("memory",), 1), busy_s), [busy_s / slots] * slots
 
     def _merges(self, work: MergePieces) -> tuple[list[Piece], list[float]]:

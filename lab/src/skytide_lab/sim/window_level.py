@@ -119,11 +119,11 @@ class WindowLevel:
     def run(self, work: RunWindows, windows: Windows) -> tuple[WindowReport, list[float]]:
         """Return the report of all slots, and the time of each: parts are by hash, so slots have the same number of rows."""
         costs = self.costs
-        cuts = work.spreading.cuts if isinstance(work.spreading, Parts) else ((0, PARTS),)
+        of_slots = [mine.bit_count() for mine in work.spreading.of_slots] if isinstance(work.spreading, Parts) else [PARTS]
         read, pieces = self._pieces(work)
         files = [file for run in work.memory for file in run.files]
-        opened = pieces + (len(files) if len(files) > costs.cached_files else len(files) // len(cuts))
-        self.opened = opened * len(cuts)
+        opened = pieces + (len(files) if len(files) > costs.cached_files else len(files) // len(of_slots))
+        self.opened = opened * len(of_slots)
         per_pane = sum(work.tuples.values()) / max(len(work.tuples), 1)
         kept, needed = 0, windows.panes_of(work.ended.stop).start
         for pane, tuples in work.tuples.items():
@@ -135,8 +135,8 @@ class WindowLevel:
         of_window = sum(self.rows(per_pane * size) for size in cover(windows.panes_of(work.ended.start), windows))
         answered = len(work.ended) * self.rows(per_pane * windows.panes_per_window)
         rows_s = (read + len(work.ended) * of_window) * costs.row_s + kept * costs.kept_s + answered * costs.answer_s
-        slots_s = [costs.task_s + opened * costs.open_s + rows_s * (last - first) / PARTS for first, last in cuts]
-        made = tuple(f"{work.sequence}-memory-{slot}" for slot in range(len(cuts)))
+        slots_s = [costs.task_s + opened * costs.open_s + rows_s * parts / PARTS for parts in of_slots]
+        made = tuple(f"{work.sequence}-memory-{slot}" for slot in range(len(of_slots)))
         run = Run(min(work.panes), max(work.panes), work.level, made, kept) if kept else None
         found = tuple(WindowFound(window, 1, 1) for window in work.ended)
         return WindowReport(found, ("results",), run, sum(slots_s)), slots_s

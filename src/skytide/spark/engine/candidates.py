@@ -11,13 +11,14 @@ import numpy as np
 import pyarrow as pa
 
 from skytide.batch import Run
+from skytide.batch.spreading import PARTS
 from skytide.batch.state import FAR
 from skytide.kernels import Indices
 from skytide.queries.incremental import NEW, PLACE
 from skytide.queries.memory import PANE
 from skytide.spark.checkpoint import Files
 from skytide.spark.engine.cache import cache
-from skytide.spark.engine.parts import Cut, cut_out, in_parts, opened, share
+from skytide.spark.engine.parts import counted, cut_out, in_parts, opened, share
 
 COUNTS = b"skytide.tuples"
 """The metadata in which a file notes how many tuples panes had."""
@@ -36,11 +37,13 @@ class Candidates:
     panes: Indices
     tuples: Indices
     files: tuple[str, ...]
+    of_parts: Indices
+    """The rows of each part, where they are many."""
 
     @staticmethod
-    def read(files: Files, runs: Sequence[Run], cut: Cut, groups: tuple[str, ...], empty: pa.Table) -> "Candidates":
+    def read(files: Files, runs: Sequence[Run], some: int, groups: tuple[str, ...], empty: pa.Table) -> "Candidates":
         """Return those of some parts of the groups."""
-        names = tuple(name for run in runs for name in (run.files_of(cut) if groups else run.files))
+        names = tuple(name for run in runs for name in (run.files_of(some) if groups else run.files))
         cache.keep_only(files.uri, {name for run in runs for name in run.files})
         stored = [opened(files, name) for name in names]
         notes = [file.reader.schema.metadata or {} for file in stored]
@@ -48,12 +51,13 @@ class Candidates:
         dead: dict[bytes, list[bytes]] = {}
         for key, rows_of in (item for noted in notes for item in noted.items() if item[0].startswith(DEAD)):
             dead.setdefault(key, []).append(rows_of)
-        rows = [empty]
+        rows, of_parts = [empty], np.zeros(PARTS, np.int64)
         for number, (name, file) in enumerate(zip(names, stored, strict=True)):
             table = file.read(0, file.reader.num_record_batches)
-            mine = cut_out(table.append_column(PLACE, pa.array(np.arange(table.num_rows))), cut, groups)
+            of_parts += counted(table, some)
+            mine = cut_out(table.append_column(PLACE, pa.array(np.arange(table.num_rows))), some, groups)
             if not groups:
-                mine = mine.slice(*share(table.num_rows, cut))
+                mine = mine.slice(*share(table.num_rows, some))
             places = mine[PLACE].to_numpy()
             alive = np.ones(table.num_rows, bool)
             alive[np.frombuffer(b"".join(dead.get(DEAD + name.encode(), ())), np.int64)] = False
@@ -63,7 +67,7 @@ class Candidates:
         noted_panes = [np.frombuffer(noted.get(COUNTS, b""), np.int64).reshape(2, -1) for noted in notes]
         panes, tuples = np.concatenate([np.empty((2, 0), np.int64), *noted_panes], axis=1)
         panes, at = np.unique(panes, return_index=True)
-        return Candidates(pa.concat_tables(rows).combine_chunks(), panes, tuples[at], names)
+        return Candidates(pa.concat_tables(rows).combine_chunks(), panes, tuples[at], names, of_parts)
 
     def write(
         self,
@@ -72,7 +76,7 @@ class Candidates:
         after: pa.Table,
         tuples: Mapping[int, int],
         first: int,
-        cut: Cut,
+        some: int,
         groups: tuple[str, ...],
         *,
         whole: bool,
@@ -95,4 +99,4 @@ class Candidates:
         table = in_parts([rows.drop_columns([PLACE])], groups)[0]
         notes = {COUNTS: np.ascontiguousarray(counts.T).tobytes(), FIRST: str(first).encode(), **dead}
         files.write_table(name, table.replace_schema_metadata(notes))
-        return Run(-FAR, FAR, 0, (name,), table.num_rows, (cut,) if groups else ())
+        return Run(-FAR, FAR, 0, (name,), table.num_rows, (some,) if groups else ())

@@ -2,7 +2,7 @@
 
 import copy
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -22,6 +22,7 @@ from skytide.spark.engine.tasks import one_task, tasks
 from skytide.spark.engine.windows import in_task
 
 DESCRIPTION = "spark.job.description"
+Lot = TypeVar("Lot")
 SO_FAR = "\nso far "
 """Where Spark's own description of a batch ends, and ours begins."""
 
@@ -41,8 +42,8 @@ class Jobs(Protocol):
     def window_task(self, work: Callable[[], WindowReport | StepReport]) -> str:
         """Run a task of the window level, and return its report as a text; several threads may do that at once."""
 
-    def window_tasks(self, cuts: Sequence[tuple[int, int]], work: Callable[[tuple[int, int]], str]) -> list[str]:
-        """Run tasks of the window level side by side, one for each cut of the work, and return their reports."""
+    def window_tasks(self, lots: Sequence[Lot], work: Callable[[Lot], str]) -> list[str]:
+        """Run tasks of the window level side by side, one for each lot of the work, and return their reports."""
 
     def keys(self, task: KeyTask) -> tuple[SlotReport, ...]:
         """Run the level of keys, one task per slot, and return their reports."""
@@ -111,13 +112,13 @@ class SparkJobs:
         reports = one_task(self._spark, lambda: in_task(work), spark_schema(StructType([]), REPORT)).toArrow()
         return str(reports["report"][0].as_py())
 
-    def window_tasks(self, cuts: Sequence[tuple[int, int]], work: Callable[[tuple[int, int]], str]) -> list[str]:
-        """Run a job with one task for each cut, which prefers the executor where it ran before, and return the reports."""
+    def window_tasks(self, lots: Sequence[Lot], work: Callable[[Lot], str]) -> list[str]:
+        """Run a job with one task for each lot, which prefers the executor where it ran before, and return the reports."""
 
         def run(slot: int) -> Iterator[pa.RecordBatch]:
-            yield pa.RecordBatch.from_arrays([pa.array([work(cuts[slot])])], schema=REPORT)
+            yield pa.RecordBatch.from_arrays([pa.array([work(lots[slot])])], schema=REPORT)
 
-        return self.slot_tasks(len(cuts), run)
+        return self.slot_tasks(len(lots), run)
 
     def keys(self, task: KeyTask) -> tuple[SlotReport, ...]:
         """Run a job with one task per slot, and return their reports."""

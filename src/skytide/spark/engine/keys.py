@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 
 from skytide.batch import Piece, RunKeys
 from skytide.keyed import Chunk, SlotReport, StoredChunk, gathered, to_merge
+from skytide.keyed.bits import bits_of
 from skytide.keyed.chunk import Live, all_keys
-from skytide.keyed.state import ROWS, STATES, heaviest, mask_of
+from skytide.keyed.state import ROWS, STATES, heaviest
 from skytide.keyed.work import HASH, Chunks
 from skytide.spark.checkpoint import Files
 from skytide.spark.checkpoint.files import fresh_name
@@ -147,7 +148,7 @@ class _Slot:
         chunk = replace(chunk, rows=chunk.rows.combine_chunks())
         self._task.files.write_table(file, chunk.to_table())
         cache.add(self._task.files.uri, file, chunk, chunk.nbytes)
-        return StoredChunk(file, kind, mask_of(self._table.groups_of(chunk.hashes)), chunk.nbytes)
+        return StoredChunk(file, kind, bits_of(self._table.groups_of(chunk.hashes)), chunk.nbytes)
 
 
 def _by_file(pieces: tuple[Piece, ...]) -> dict[str, list[Piece]]:

@@ -16,6 +16,7 @@ from skytide.batch import Run
 from skytide.batch.spreading import PARTS
 from skytide.kernels import Indices
 from skytide.keyed import base_groups, hashes_of
+from skytide.keyed.bits import between, bits, bits_of, ranges
 from skytide.queries.blocks import Place, Segment
 from skytide.spark.checkpoint import Files
 from skytide.spark.engine.cache import cache
@@ -26,10 +27,8 @@ INDEX = b"skytide.segments"
 SORTED_ROWS = 4096  # from here on it pays to sort rows by part, and to read some of them alone
 DIVIDED = (2, 4, 8, 16)
 """Into so many record batches large tables are divided by parts."""
-
-Cut = tuple[int, int]
-"""Some parts, from the first to before the last."""
-ALL_PARTS: Cut = (0, PARTS)
+ALL_PARTS = between(0, PARTS)
+"""Parts are a bit each."""
 
 
 def parts_of(rows: pa.Table, groups: tuple[str, ...]) -> Indices:
@@ -54,6 +53,13 @@ def _sorted(table: pa.Table, groups: tuple[str, ...]) -> pa.Table:
     return table.take(pa.array(order)).append_column(PART, pa.array(parts[order]))
 
 
+def counted(table: pa.Table, some: int) -> Indices:
+    """Return the rows of each of some parts in a table that is sorted by part; in others, nothing."""
+    if PART not in table.column_names:
+        return np.zeros(PARTS, np.int64)
+    return np.where(bits(some, PARTS), np.bincount(table[PART].to_numpy(), minlength=PARTS), 0)
+
+
 def batches_of(table: pa.Table) -> list[pa.RecordBatch]:
     """Return a table of `in_parts` as the record batches in which it is stored: if they are 2, 4, 8 or 16, each has as many parts."""
     whole: list[pa.RecordBatch] = table.combine_chunks().to_batches()
@@ -66,34 +72,48 @@ def batches_of(table: pa.Table) -> list[pa.RecordBatch]:
     return [whole[0].slice(start, end - start) for start, end in pairwise(ends.tolist())]
 
 
-def numbers_of(schema: pa.Schema, at: int, batches: int, cut: Cut) -> range:
+def numbers_of(schema: pa.Schema, at: int, batches: int, some: int) -> Sequence[int]:
     """Return which record batches of a piece may have rows of some parts."""
     if PART not in schema.names or batches not in DIVIDED:
         return range(at, at + batches)
-    return range(at + batches * cut[0] // PARTS, at - (-batches * cut[1] // PARTS))
+    size = PARTS // batches
+    return [at + number for number in range(batches) if some & between(number * size, (number + 1) * size)]
 
 
-def cut_out(table: pa.Table, cut: Cut, groups: tuple[str, ...]) -> pa.Table:
+def cut_out(table: pa.Table, some: int, groups: tuple[str, ...]) -> pa.Table:
     """Return the rows of some parts."""
     if PART in table.column_names:
-        if cut != ALL_PARTS:
-            parts = table[PART].to_numpy()
-            first, last = np.searchsorted(parts, cut[0]), np.searchsorted(parts, cut[1])
-            table = table.slice(first, last - first)
+        if some != ALL_PARTS:
+            ends = np.searchsorted(table[PART].to_numpy(), ranges(some)).tolist()
+            slices = [table.slice(first, last - first) for first, last in ends]
+            table = slices[0] if len(slices) == 1 else pa.concat_tables(slices)
         return table.drop_columns([PART])
-    if cut == ALL_PARTS or not groups or not table.num_rows:
+    if some == ALL_PARTS or not groups or not table.num_rows:
         return table
-    parts = parts_of(table, groups)
-    return table.filter(pa.array((parts >= cut[0]) & (parts < cut[1])))
+    return table.filter(pa.array(bits(some, PARTS)[parts_of(table, groups)]))
 
 
-def share(rows: int, cut: Cut) -> tuple[int, int]:
-    """Return which of some rows without groups belong to some parts, by their places: the first of them, and how many.
+def divided(some: int, count: int) -> list[int]:
+    """Return parts in so many lots, those side by side in one.
 
-    >>> share(10, (0, 128)), share(10, (128, 256)), share(1, (0, 128)), share(1, (128, 256))
+    >>> [bin(lot) for lot in divided(0b1101100, 2)]
+    ['0b1100', '0b1100000']
+    """
+    return [bits_of(lot) for lot in np.array_split(np.flatnonzero(bits(some, PARTS)), count)]
+
+
+def first_of(some: int) -> int:
+    """Return the first of some parts."""
+    return (some & -some).bit_length() - 1
+
+
+def share(rows: int, some: int) -> tuple[int, int]:
+    """Return which of some rows without groups belong to consecutive parts, by their places: the first of them, and how many.
+
+    >>> share(10, between(0, 128)), share(10, between(128, 256)), share(1, between(0, 128)), share(1, between(128, 256))
     ((0, 5), (5, 5), (0, 0), (0, 1))
     """
-    first, last = rows * cut[0] // PARTS, rows * cut[1] // PARTS
+    first, last = rows * first_of(some) // PARTS, rows * some.bit_length() // PARTS
     return first, last - first
 
 
@@ -121,10 +141,10 @@ class Opened:
             places.setdefault(Place(level, number), []).append((at, batches))
         return places
 
-    def read(self, at: int, batches: int, cut: Cut = ALL_PARTS) -> pa.Table:
+    def read(self, at: int, batches: int, some: int = ALL_PARTS) -> pa.Table:
         """Return some of its record batches, of those that together are in parts the ones with some parts."""
-        some = [self.reader.get_batch(number) for number in numbers_of(self.reader.schema, at, batches, cut)]
-        return pa.Table.from_batches(some, self.reader.schema).replace_schema_metadata(None)
+        read = [self.reader.get_batch(number) for number in numbers_of(self.reader.schema, at, batches, some)]
+        return pa.Table.from_batches(read, self.reader.schema).replace_schema_metadata(None)
 
 
 def opened(files: Files, name: str) -> Opened:
@@ -140,11 +160,11 @@ def opened(files: Files, name: str) -> Opened:
 class Remembered:
     """What runs remember of some parts of the groups; the port that windows are answered through."""
 
-    def __init__(self, files: Files, runs: Sequence[Run], cut: Cut, groups: tuple[str, ...]) -> None:
+    def __init__(self, files: Files, runs: Sequence[Run], some: int, groups: tuple[str, ...]) -> None:
         """Look at runs, oldest first."""
-        self._cut, self._groups = cut, groups
+        self._some, self._groups = some, groups
         self._found: dict[Place, list[pa.Table] | None] = {}
-        self._runs = [(run, [opened(files, name) for name in run.files_of(cut)]) for run in runs]
+        self._runs = [(run, [opened(files, name) for name in run.files_of(some)]) for run in runs]
 
     @cached_property
     def counts(self) -> tuple[Indices, Indices]:
@@ -172,7 +192,7 @@ class Remembered:
             if run.first <= first and last <= run.last:
                 found = [(file, at) for file in files for at in file.places.get(place, ())]
                 if found:
-                    return [cut_out(file.read(*at, self._cut), self._cut, self._groups) for file, at in found if at[1]]
+                    return [cut_out(file.read(*at, self._some), self._some, self._groups) for file, at in found if at[1]]
         return None
 
     def latest(self, runs: int, needed: int) -> dict[Place, tuple[int, int]]:
@@ -192,7 +212,7 @@ def write_segments(
     segments: Iterable[Segment],
     most_rows: int,
     tuples: Mapping[int, int],
-    cut: Cut,
+    some: int,
     groups: tuple[str, ...],
 ) -> Run | None:
     """Write what was kept of panes and blocks, none of which has more than some rows, to a file, and return it as a run; None if there are none.
@@ -213,4 +233,4 @@ def write_segments(
         return None
     files.write_batches(name, schema.with_metadata({INDEX: np.array(index, np.int64).tobytes()}), batches)
     rows = sum(batch.num_rows for batch in batches)
-    return Run(min(some.start for some in panes), max(some.stop for some in panes) - 1, 0, (name,), rows, (cut,))
+    return Run(min(mine.start for mine in panes), max(mine.stop for mine in panes) - 1, 0, (name,), rows, (some,))

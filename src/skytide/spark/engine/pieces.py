@@ -5,12 +5,15 @@ import threading
 import time
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 
 from skytide.batch import MergePieces, Piece
+from skytide.batch.spreading import PARTS
+from skytide.kernels import Indices
 from skytide.spark.checkpoint import Files
 from skytide.spark.checkpoint.files import fresh_name
-from skytide.spark.engine.parts import ALL_PARTS, Cut, batches_of, cut_out, in_parts, numbers_of
+from skytide.spark.engine.parts import ALL_PARTS, batches_of, counted, cut_out, in_parts, numbers_of
 from skytide.spark.engine.spec import QuerySpec
 
 OPEN_FILES = 64
@@ -24,9 +27,9 @@ class MergeTask:
     files: Files
     instruction: MergePieces
 
-    def run(self, cut: tuple[int, int]) -> tuple[Piece, ...]:
-        """Do some of the merges, write what they keep to one file, and return where each lies."""
-        first, last = cut
+    def run(self, some: tuple[int, int]) -> tuple[Piece, ...]:
+        """Do some of the merges, from one to before another, write what they keep to one file, and return where each lies."""
+        first, last = some
         name = fresh_name("panes", self.instruction.sequence)
         merged: list[Piece] = []
         batches: list[pa.RecordBatch] = []
@@ -41,10 +44,10 @@ class MergeTask:
         self.files.write_batches(name, schema, batches)
         return tuple(merged)
 
-    def reported(self, cut: tuple[int, int]) -> str:
+    def reported(self, some: tuple[int, int]) -> str:
         """Do some of the merges in a task, and return the pieces, and how long it took, as a text."""
         began = time.perf_counter()
-        pieces = [list(vars(piece).values()) for piece in self.run(cut)]
+        pieces = [list(vars(piece).values()) for piece in self.run(some)]
         return json.dumps([pieces, time.perf_counter() - began])
 
 
@@ -54,13 +57,20 @@ class Pieces:
     def __init__(self, files: Files, spec: QuerySpec) -> None:
         """Open nothing yet."""
         self._files, self._spec, self._opened = files, spec, threading.local()
+        self._counted: list[Indices] = []
 
-    def read(self, piece: Piece, cut: Cut = ALL_PARTS) -> pa.Table:
+    @property
+    def of_parts(self) -> Indices:
+        """How many rows of each part were read, where they are many."""
+        return np.asarray(np.sum([np.zeros(PARTS, np.int64), *self._counted], axis=0))
+
+    def read(self, piece: Piece, some: int = ALL_PARTS) -> pa.Table:
         """Return the rows of some parts of a piece."""
         reader = self._reader(piece.file)
-        batches = [reader.get_batch(number) for number in numbers_of(reader.schema, piece.at, piece.batches, cut)]
+        batches = [reader.get_batch(number) for number in numbers_of(reader.schema, piece.at, piece.batches, some)]
         table = pa.Table.from_batches(batches, reader.schema if batches else self._spec.query.kept_schema(self._spec.columns))
-        return cut_out(table, cut, self._spec.parted_by)
+        self._counted.append(counted(table, some))
+        return cut_out(table, some, self._spec.parted_by)
 
     def _reader(self, name: str) -> pa.ipc.RecordBatchFileReader:
         opened = vars(self._opened)

@@ -26,17 +26,19 @@ def run_windows(jobs: Jobs, task: WindowTask) -> WindowReport:
     if not isinstance(spreading, Parts):
         return WindowReport.from_text(jobs.window_task(task.run))
     if task.spec.parted_by:
-        report = _together(jobs.window_tasks(spreading.cuts, task.run_parts))
+        report = _together(jobs.window_tasks(spreading.of_slots, task.run_parts))
         apart = task.spec.query.of_groups() is not None
         return WindowReport.from_text(jobs.window_task(lambda: task.from_groups(report))) if apart else report
-    task, spent_s = _merged(jobs, task, len(spreading.cuts))
+    task, spent_s = _merged(jobs, task, len(spreading.of_slots))
     if task.spec.query.skyline_inside() is None:
         report = WindowReport.from_text(jobs.window_task(task.run))
         return replace(report, busy_s=report.busy_s + spent_s)
-    found = [StepReport.from_text(text) for text in jobs.window_tasks(spreading.cuts, lambda cut: task.compare(cut).to_text())]
-    verdicts = {cut: step.file for cut, step in zip(spreading.cuts, found, strict=True)}
-    cuts = spreading.cuts if Incremental(task.spec.query).is_skyline else (ALL_PARTS,)
-    report = _together(jobs.window_tasks(cuts, lambda cut: task.assemble(cut, verdicts).to_text()))
+    found = [
+        StepReport.from_text(text) for text in jobs.window_tasks(spreading.of_slots, lambda some: task.compare(some).to_text())
+    ]
+    verdicts = {some: step.file for some, step in zip(spreading.of_slots, found, strict=True)}
+    of_slots = spreading.of_slots if Incremental(task.spec.query).is_skyline else (ALL_PARTS,)
+    report = _together(jobs.window_tasks(of_slots, lambda some: task.assemble(some, verdicts).to_text()))
     return replace(report, busy_s=report.busy_s + spent_s + sum(step.busy_s for step in found))
 
 
@@ -53,8 +55,8 @@ def _merged(jobs: Jobs, task: WindowTask, slots: int) -> tuple[WindowTask, float
     panes = {pane: OpenPane(pieces=pieces) for pane, pieces in work.panes.items()}
     while any(len(pane.pieces) > 1 for pane in panes.values()):
         size = min(PIECES_AT_ONCE, max(2, -(-sum(len(pane.pieces) for pane in panes.values()) // slots)))
-        cuts = [(number, pane.pieces[at : at + size]) for number, pane in panes.items() for at in range(0, len(pane.pieces), size)]
-        merges = tuple(PiecesToMerge(number, pieces) for number, pieces in cuts if len(pieces) > 1)
+        lots = [(number, pane.pieces[at : at + size]) for number, pane in panes.items() for at in range(0, len(pane.pieces), size)]
+        merges = tuple(PiecesToMerge(number, pieces) for number, pieces in lots if len(pieces) > 1)
         merged, busy_s = _in_tasks(jobs, MergeTask(task.spec, task.files, MergePieces(work.sequence, merges, on_driver=False)))
         panes, spent_s = with_merged(panes, merges, merged), spent_s + busy_s
     whole = replace(work, panes={number: pane.pieces for number, pane in panes.items()})
@@ -65,8 +67,8 @@ def _in_tasks(jobs: Jobs, task: MergeTask) -> tuple[tuple[Piece, ...], float]:
     """Merge pieces in tasks, and return the pieces and how long the tasks took together."""
     count = len(task.instruction.merges)
     size = -(-count // MERGE_TASKS)
-    cuts = [(first, min(first + size, count)) for first in range(0, count, size)]
-    reports = [json.loads(text) for text in jobs.window_tasks(cuts, task.reported)]
+    lots = [(first, min(first + size, count)) for first in range(0, count, size)]
+    reports = [json.loads(text) for text in jobs.window_tasks(lots, task.reported)]
     return tuple(Piece(*piece) for pieces, _ in reports for piece in pieces), sum(busy_s for _, busy_s in reports)
 
 

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from itertools import chain, pairwise
+from itertools import chain
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +23,7 @@ from skytide.spark.engine.answers import slide_over, with_bounds
 from skytide.spark.engine.cache import cache
 from skytide.spark.engine.candidates import COUNTS, Candidates
 from skytide.spark.engine.panes import REPORT
-from skytide.spark.engine.parts import ALL_PARTS, DIVIDED, Cut, Remembered, cut_out, share, write_segments
+from skytide.spark.engine.parts import ALL_PARTS, DIVIDED, Remembered, cut_out, divided, first_of, share, write_segments
 from skytide.spark.engine.pieces import Pieces
 from skytide.spark.engine.spec import BOUNDS, QuerySpec, result_columns
 from skytide.spark.sinks.base import Stages, stage_rows
@@ -47,18 +47,20 @@ class WindowTask:
     sink: Stages
     """Where results are staged."""
 
-    def run(self, threads: int = 1, cut: Cut = ALL_PARTS) -> WindowReport:
+    def run(self, threads: int = 1, mine: int = ALL_PARTS) -> WindowReport:
         """Do everything for some parts of the groups: add panes, answer windows in order, and return a report with the files of this attempt."""
         began = time.perf_counter()
         work = self._with_candidates if self.spec.query.skyline_inside() is not None else self._with_blocks
-        report = work(threads, cut)
-        return replace(report, busy_s=time.perf_counter() - began)
+        report, rows = work(threads, mine)
+        busy_s = time.perf_counter() - began
+        of_parts = {part: busy_s * int(rows[part]) / int(rows.sum()) for part in np.flatnonzero(rows).tolist()}
+        return replace(report, busy_s=busy_s, of_parts=of_parts)
 
-    def run_parts(self, cut: Cut) -> str:
+    def run_parts(self, mine: int) -> str:
         """Do everything for some parts in a task, and return the report as a text."""
-        return self.run(cut=cut).to_text()
+        return self.run(mine=mine).to_text()
 
-    def _with_blocks(self, threads: int, cut: Cut) -> WindowReport:
+    def _with_blocks(self, threads: int, mine: int) -> tuple[WindowReport, Indices]:
         """Answer windows from panes and blocks of them, which never change; with many rows, some parts at a time."""
         work, windows, groups = self.instruction, self.spec.windows, self.spec.parted_by
         old = [name for run in work.memory if run.level < 0 for name in run.files]
@@ -66,21 +68,23 @@ class WindowTask:
         cache.keep_only(self.files.uri, {name for run in runs for name in run.files})
         earlier = {pane: found for name in old for pane, found in panes_of_memory(self.files.read_table(name)).items()}
         tuples = {pane: count for pane, (_, count) in earlier.items()} | work.tuples
-        whole = Remembered(self.files, runs, cut, groups)
+        whole = Remembered(self.files, runs, mine, groups)
         panes, counts = whole.counts
         new = np.array(sorted(tuples.items()), np.int64).reshape(-1, 2)
         panes, counts = np.append(panes, new[:, 0]), np.append(counts, new[:, 1])
         wanted = windows_with_panes(windows, panes, work.ended)
         needed, closed = self._needed, windows.panes_of(work.ended[-1]).stop
 
-        cuts = self._cuts(cut)
-        apart = self.spec.query.of_groups() if (cut, len(cuts)) != (ALL_PARTS, 1) else None
+        lots, reading = self._lots(mine), Pieces(self.files, self.spec)
+        apart = self.spec.query.of_groups() if (mine, len(lots)) != (ALL_PARTS, 1) else None
         blocks, segments = Blocks(apart or self.spec.query, self.spec.columns), []
         kept, ready = np.zeros(len(wanted), np.int64), list[pa.Table]()
         results = list[str]()
-        for some in cuts:
-            remembered = whole if some == cut else Remembered(self.files, runs, some, groups)
-            closing = [(pane, cut_out(found, some, groups)) for pane, (found, _) in earlier.items()] + self._panes(threads, some)
+        for some in lots:
+            remembered = whole if some == mine else Remembered(self.files, runs, some, groups)
+            closing = [(pane, cut_out(found, some, groups)) for pane, (found, _) in earlier.items()] + self._panes(
+                reading, threads, some
+            )
             answers, made = blocks.slide(remembered, closing, windows, wanted, closed)
             rows, done = [], 0
             for answer in answers:
@@ -93,21 +97,21 @@ class WindowTask:
                 results, ready = [*results, *self._staged(ready, some)], []
             segments += [segment for segment in made if segment.place.panes.stop > needed]
         if apart is None:
-            results += self._staged(ready, cuts[-1] if results else cut) if ready or not results else []
+            results += self._staged(ready, lots[-1] if results else mine) if ready or not results else []
         else:
             together = pa.concat_tables([result_columns(apart, self.spec.columns, self.spec.time_type).empty_table(), *ready])
-            results, kept = self._from_groups(together, wanted) if cut == ALL_PARTS else ([self._noted(together)], kept)
+            results, kept = self._from_groups(together, wanted) if mine == ALL_PARTS else ([self._noted(together)], kept)
         replaced = whole.latest(min(work.replaced, len(runs)), needed)
         tuples |= {place.number: count for place, (_, count) in replaced.items() if place.level == 0}
         segments = _joined(segments)
         most_rows = max([0, *(rows for rows, _ in replaced.values()), *(segment.kept.num_rows for segment in segments)])
         again = (Segment(place, blocks.together(whole.read(place) or [])) for place in replaced)
-        # The first slot notes all panes, the others only those of which they have rows.
-        noted = (segment for segment in chain(again, segments) if segment.kept.num_rows or not cut[0])
-        run = write_segments(self.files, fresh_name("memory", work.sequence), noted, most_rows, tuples, cut, groups)
+        # The slot with the first part notes all panes, the others only those of which they have rows.
+        noted = (segment for segment in chain(again, segments) if segment.kept.num_rows or mine & 1)
+        run = write_segments(self.files, fresh_name("memory", work.sequence), noted, most_rows, tuples, mine, groups)
         per_window = tuples_per_window(windows, panes, counts, wanted)
         found = [WindowFound(*row) for row in zip(wanted.tolist(), per_window.tolist(), kept.tolist(), strict=True)]
-        return WindowReport(tuple(found), tuple(results), run and replace(run, level=work.level), 0.0)
+        return WindowReport(tuple(found), tuple(results), run and replace(run, level=work.level), 0.0), reading.of_parts
 
     def from_groups(self, apart: WindowReport) -> WindowReport:
         """Put together what slots answered for their groups, and return the report of all."""
@@ -133,36 +137,36 @@ class WindowTask:
         self.files.write_table(name, answers)
         return name
 
-    def _cuts(self, cut: Cut) -> list[Cut]:
+    def _lots(self, mine: int) -> list[int]:
         """Return parts to work on at a time: so few that what is held has a bound; then, no fewer than are read together."""
-        first, last = cut
+        parts = mine.bit_count()
         new = sum(piece.rows for pieces in self.instruction.panes.values() for piece in pieces)
         remembered = sum(run.rows for run in self.instruction.memory)
         touched = min(remembered, 2 * FANOUT * new // max(1, len(self.instruction.panes)))  # about as much makes up a window
-        rows = (new + touched) * (last - first) // PARTS
+        rows = (new + touched) * parts // PARTS
         if not self.spec.parted_by:
-            return [cut]
-        together = max(1, DIVIDED[-1] * (last - first) // PARTS)
-        count = min(max(1, rows // ROWS_HELD, min(rows // ROWS_AT_ONCE, together)), last - first)
-        return list(pairwise(first + (last - first) * at // count for at in range(count + 1)))
+            return [mine]
+        together = max(1, DIVIDED[-1] * parts // PARTS)
+        return divided(mine, min(max(1, rows // ROWS_HELD, min(rows // ROWS_AT_ONCE, together)), parts))
 
-    def _with_candidates(self, threads: int, cut: Cut) -> WindowReport:
+    def _with_candidates(self, threads: int, mine: int) -> tuple[WindowReport, Indices]:
         """Answer windows from the rows that can still be in an answer, some windows at a time."""
         sliding = Incremental(self.spec.query, threads)
-        memory = self._memory(sliding, cut)
-        wanted = self._wanted(memory)
+        memory = self._memory(sliding, mine)
+        wanted, panes = self._wanted(memory), self._panes(reading := Pieces(self.files, self.spec), threads, mine)
         rows, bounded = memory.rows, []
-        for some, answers, after in slide_over(sliding, memory.rows, self._panes(threads, cut), self.spec.windows, wanted):
+        for some, answers, after in slide_over(sliding, memory.rows, panes, self.spec.windows, wanted):
             bounded.append((answers.counts, with_bounds(answers, self.spec.windows, some, self.spec.time_type)))
             rows = after
-        return self._written(memory, wanted, bounded, sliding.forget(rows, self._needed), cut)
+        report = self._written(memory, wanted, bounded, sliding.forget(rows, self._needed), mine)
+        return report, memory.of_parts + reading.of_parts
 
-    def compare(self, cut: Cut) -> StepReport:
+    def compare(self, mine: int) -> StepReport:
         """Compare the candidates of some parts with the new panes, and their share of the new rows with all others, and return a report."""
-        began, sliding, panes = time.perf_counter(), Incremental(self.spec.query), self._panes()
-        old = self._memory(sliding, cut).rows
+        began, sliding, panes = time.perf_counter(), Incremental(self.spec.query), self._panes(Pieces(self.files, self.spec))
+        old = self._memory(sliding, mine).rows
         killed, blocked = sliding.compare(old, panes)
-        first, count = share(len(blocked), cut)
+        first, count = share(len(blocked), mine)
         new_killed, new_blocked = sliding.among(panes, slice(first, first + count))
         found = {
             "place": old[PLACE].to_numpy(),
@@ -175,18 +179,18 @@ class WindowTask:
         self.files.write_table(name, pa.table({column: [values] for column, values in found.items()}))
         return StepReport(name, len(killed), time.perf_counter() - began)
 
-    def assemble(self, cut: Cut, verdicts: Mapping[Cut, str]) -> WindowReport:
+    def assemble(self, mine: int, verdicts: Mapping[int, str]) -> WindowReport:
         """Answer windows with the candidates of some parts and their share of the new rows, by the verdicts of all parts, and return a report."""
-        began, sliding, panes = time.perf_counter(), Incremental(self.spec.query), self._panes()
-        memory = self._memory(sliding, cut)
+        began, sliding, panes = time.perf_counter(), Incremental(self.spec.query), self._panes(Pieces(self.files, self.spec))
+        memory = self._memory(sliding, mine)
         tables = {of: self.files.map_table(name) for of, name in verdicts.items()}
-        mine = [table for of, table in tables.items() if cut in (of, ALL_PARTS)]
+        told = [table for of, table in tables.items() if mine in (of, ALL_PARTS)]
         places, killed, new_killed, new_blocked = (
-            np.concatenate([_numbers(table, name) for table in mine]) for name in ("place", "killed", "new_killed", "new_blocked")
+            np.concatenate([_numbers(table, name) for table in told]) for name in ("place", "killed", "new_killed", "new_blocked")
         )
         order = np.argsort(places)
         killed = killed[order][np.searchsorted(places, memory.rows[PLACE].to_numpy(), sorter=order)]
-        first, count = share(sum(kept.num_rows for _, kept in panes), cut)
+        first, count = share(sum(kept.num_rows for _, kept in panes), mine)
         blocked = np.max([new_blocked, *(_numbers(table, "blocked")[first : first + count] for table in tables.values())], axis=0)
         new = _sliced(panes, first, count)
         assembled = sliding.assemble(memory.rows, new, np.concatenate([killed, new_killed]), blocked)
@@ -194,7 +198,7 @@ class WindowTask:
         answers = sliding.answers(assembled, self.spec.windows, wanted)
         after = sliding.forget(sliding.at(assembled, range(self._needed, ALIVE)), self._needed)
         bounded = [(answers.counts, with_bounds(answers, self.spec.windows, wanted, self.spec.time_type))]
-        report = self._written(memory, wanted, bounded, after, cut)
+        report = self._written(memory, wanted, bounded, after, mine)
         return replace(report, busy_s=time.perf_counter() - began)
 
     @property
@@ -202,9 +206,9 @@ class WindowTask:
         """The first pane that a later window holds."""
         return self.spec.windows.panes_of(self.instruction.ended.stop).start
 
-    def _memory(self, sliding: Incremental, cut: Cut = ALL_PARTS) -> Candidates:
+    def _memory(self, sliding: Incremental, mine: int = ALL_PARTS) -> Candidates:
         """Return the rows of some parts that are remembered."""
-        return Candidates.read(self.files, self.instruction.memory, cut, self.spec.parted_by, sliding.empty(self.spec.columns))
+        return Candidates.read(self.files, self.instruction.memory, mine, self.spec.parted_by, sliding.empty(self.spec.columns))
 
     def _tuples(self, memory: Candidates) -> tuple[Indices, Indices]:
         """Return the panes with tuples, in order, and how many each has."""
@@ -214,18 +218,18 @@ class WindowTask:
     def _wanted(self, memory: Candidates) -> Indices:
         return windows_with_panes(self.spec.windows, self._tuples(memory)[0], self.instruction.ended)
 
-    def _panes(self, threads: int = 1, cut: Cut = ALL_PARTS) -> Panes:
-        panes, reading = sorted(self.instruction.panes.items()), Pieces(self.files, self.spec)
+    def _panes(self, reading: Pieces, threads: int = 1, some: int = ALL_PARTS) -> Panes:
+        panes = sorted(self.instruction.panes.items())
 
         def kept(pieces: tuple[Piece, ...]) -> pa.Table:
-            tables = [reading.read(piece, cut) for piece in pieces]
+            tables = [reading.read(piece, some) for piece in pieces]
             return tables[0] if len(tables) == 1 else self.spec.query.merge(pa.concat_tables(tables))
 
         with ThreadPoolExecutor(threads) as merging:
             return [(number, merged) for (number, _), merged in zip(panes, merging.map(kept, [of for _, of in panes]), strict=True)]
 
     def _written(
-        self, memory: Candidates, wanted: Indices, answers: list[tuple[Indices, pa.Table]], after: pa.Table, cut: Cut
+        self, memory: Candidates, wanted: Indices, answers: list[tuple[Indices, pa.Table]], after: pa.Table, mine: int
     ) -> WindowReport:
         work = self.instruction
         tuples = tuples_per_window(self.spec.windows, *self._tuples(memory), wanted)
@@ -234,21 +238,21 @@ class WindowTask:
         name, whole = fresh_name("memory", work.sequence), work.replaced == len(work.memory)
         with ThreadPoolExecutor(1) as beside:  # the disk is waited for only once
             written = beside.submit(
-                memory.write, self.files, name, after, work.tuples, self._needed, cut, self.spec.parted_by, whole=whole
+                memory.write, self.files, name, after, work.tuples, self._needed, mine, self.spec.parted_by, whole=whole
             )
-            results = self._staged([table for _, table in answers], cut)
+            results = self._staged([table for _, table in answers], mine)
             return WindowReport(tuple(answered), tuple(results), written.result(), 0.0)
 
-    def _staged(self, answers: list[pa.Table], cut: Cut) -> list[str]:
-        """Stage the rows of answers, and return their names; without rows, the first slot stages an empty table."""
+    def _staged(self, answers: list[pa.Table], some: int) -> list[str]:
+        """Stage the rows of answers, and return their names; without rows, the slot with the first part stages an empty table."""
         empty = result_columns(self.spec.query, self.spec.columns, self.spec.time_type).empty_table()
         rows = pa.concat_tables([empty, *answers])
-        if cut[0] and not rows.num_rows:
+        if not some & 1 and not rows.num_rows:
             return []
         rows = rows.drop_columns(
             [name for name in self.spec.helpers if name in rows.column_names]
         )  # aggregates no longer have them
-        return [stage_rows(self.sink, rows, self.instruction.sequence, cut[0])]
+        return [stage_rows(self.sink, rows, self.instruction.sequence, first_of(some))]
 
 
 def _joined(segments: list[Segment]) -> list[Segment]:

@@ -22,6 +22,7 @@ from skytide.spark.session.quick import QUICK_TASKS
 STARTS_WITHIN_S = 120.0
 ENDS_WITHIN_S = 20.0
 LAST_LINES = 200
+GRANTED_GB = 64  # per core, whatever the machine has
 LOOPBACK, MAX_HOSTS = "127.0.0.1", 254
 REGISTERED = r"(Successfully registered with master)"
 QUICK = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"  # many small Javas on few cores
@@ -138,7 +139,8 @@ class LocalCluster:
         self._folder.cleanup()
 
     def _start_worker(self, cores: int, host: str) -> "_Daemon":
-        size = ("--cores", str(cores), "--memory", f"{cores}g", "--work-dir", self._folder.name)
+        memory = f"{cores * GRANTED_GB}g"  # so that it is never memory that leaves cores without executors
+        size = ("--cores", str(cores), "--memory", memory, "--work-dir", self._folder.name)
         return self._start("worker.Worker", *size, self.url, host=host, under=self._under)
 
     def _start(self, name: str, *arguments: str, host: str = LOOPBACK, under: tuple[str, ...] = ()) -> "_Daemon":
