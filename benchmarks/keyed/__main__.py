@@ -107,7 +107,7 @@ class Bench:
         for number, share in enumerate(shares):
             keys = rng.permutation(MANY if 1.0 in shares else int(MANY * share))[: int(MANY * share)]
             files.append(_quotes(rng.permutation(np.repeat(keys, 5)), number, rng))
-        seconds = self._timed(self._keyed(_written(files, place), "totals"), place / "run", to_function=False)["seconds"]
+        seconds = self._timed(self._keyed(_written(files, place / "in"), "totals"), place / "run", to_function=False)["seconds"]
         return median(seconds[1:3]), median(seconds[4:])
 
     def resize(self) -> dict[str, Any]:
