@@ -89,7 +89,8 @@ def play(folder: Path, remote: Remote, *, dies: bool = False) -> list[tuple[int,
             engine.run_batch(InProcess(), batch(2), 2)
         assert remote.asked and WORKED.is_set(), "it did not die between the groups"
         assert keyed_state(engine) == known
-        remote.dies, engine = False, Engine(*plan, out.sinks)
+        remote.dies = False
+        engine = Engine(*plan, out.sinks)
         cache.keep_only(plan.store.files.uri)
         WORKED.set()  # nothing is in the memory of the process that comes after, so all waits
     engine.run_batch(InProcess(), batch(2), 2)

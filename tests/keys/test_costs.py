@@ -82,8 +82,8 @@ def seconds_of_slots(table: RoutingTable, tuples: list[int], cost_s: list[float]
     return used
 
 
-DEAR = [0.004 if group < 16 else 0.001 for group in range(GROUPS)]
-"""The first groups, all of the first slot, take four times as long."""
+DEAR = [0.008 if group < 16 else 0.001 for group in range(GROUPS)]
+"""The first groups, all of the first slot, take eight times as long."""
 
 
 def test_groups_that_cost_more_move_though_all_have_as_many_tuples() -> None:
@@ -91,7 +91,7 @@ def test_groups_that_cost_more_move_though_all_have_as_many_tuples() -> None:
     moves = Rebalancer().build().plan(TABLE, 2, loads_of(made, GROUPS))
     assert moves.moved and all(moves.table.slots[group] == 1 and group < 128 for group in moves.moved)
     before, after = (seconds_of_slots(table, [10] * GROUPS, DEAR) for table in (TABLE, moves.table))
-    assert max(before) / np.mean(before) > 1.15 and max(after) / np.mean(after) < 1.06
+    assert max(before) / np.mean(before) > 1.25 and max(after) / np.mean(after) < 1.06
 
 
 def test_by_tuples_alone_nothing_moves() -> None:

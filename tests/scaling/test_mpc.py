@@ -181,7 +181,11 @@ def test_the_frequencies_are_those_of_the_machine() -> None:
     power = Mpc.throughput(power=True, maximum=4, coverage=0.0)
     busy = decided(power, busy_machine(frequencies_ghz=MACHINE_GHZ)).allocation
     assert busy == Allocation(4, frequency_ghz=3.5)
-    idle = decided(power, *[seen(10, workers=4, ghz=3.5, frequencies_ghz=MACHINE_GHZ)] * 5).allocation
+    idle, logic = busy, power.build()
+    for _ in range(10):
+        service_s = 0.001 * 3.5 / (idle.frequency_ghz or 0.0)
+        now = seen(10, idle.workers, service_s, ghz=idle.frequency_ghz, frequencies_ghz=MACHINE_GHZ)
+        idle = logic.decide(now, now_s=0.0).allocation
     assert idle.frequency_ghz == 0.8
 
 

@@ -51,6 +51,7 @@ def test_the_nearest_frequency_is_set_on_all_cpus(root: Path) -> None:
     cluster.accepts = False
     assert power.request(Allocation(4, frequency_ghz=1.2), 0).kind == "done"
     assert power.request(Allocation(4, frequency_ghz=1.2), 0).kind == "refused"
+    power.close()
 
 
 def test_the_userspace_governor_has_a_file_of_its_own(root: Path) -> None:
@@ -60,6 +61,9 @@ def test_the_userspace_governor_has_a_file_of_its_own(root: Path) -> None:
     power = Power(executors(FakeCluster(1)), root)
     power.request(Allocation(1, frequency_ghz=9.0), 0)
     assert {file.read_text() for file in root.glob("**/scaling_setspeed")} == {"2000000"}
+    power.close()
+    assert {file.read_text() for file in root.glob("**/scaling_setspeed")} == {"1200000"}
+    assert {file.read_text() for file in root.glob("**/scaling_max_freq")} == {"2000000"}
 
 
 def test_power_is_measured_or_estimated_and_says_which(root: Path) -> None:

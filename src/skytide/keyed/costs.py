@@ -57,13 +57,13 @@ def timed_answers(
     if answer.is_even or not len(cut):
         return *answer.windows(whole.rows, cut.begins, cut.ends), None
     bounds = _portions(cut)
-    parts = [_part(answer, whole.rows, cut, *bounds[:2], clock_s)]
+    parts = [_part(answer, whole.rows, cut, bounds[0], bounds[1], clock_s)]
     is_told = parts[0].took_s >= WORTH_S
     rest = bounds[1:] if is_told else sorted({bounds[1], len(cut)})
     parts += [_part(answer, whole.rows, cut, first, stop, clock_s) for first, stop in pairwise(rest)]
     answers = pa.concat_tables([part.answers for part in parts], promote_options="permissive")
     seconds = np.concatenate([part.took_s * part.rows / part.rows.sum() for part in parts])
-    spent = Spent(whole.hashes, np.bincount(cut.keys, seconds, minlength=len(whole))) if is_told else None
+    spent = Spent(whole.hashes, np.bincount(cut.keys, seconds, minlength=len(whole)).astype(np.float64)) if is_told else None
     return answers, np.concatenate([part.counts for part in parts]), spent
 
 
@@ -92,7 +92,7 @@ def _portions(cut: Cut) -> list[int]:
     rows = np.cumsum(np.maximum(cut.ends - cut.begins, 1))
     middle = np.searchsorted(rows, rows[-1] * np.arange(1, PORTIONS) / PORTIONS)
     of_keys = np.searchsorted(cut.keys, cut.keys[np.minimum(middle, len(cut) - 1)])
-    return np.unique([0, *of_keys.tolist(), len(cut)]).tolist()
+    return sorted({0, *of_keys.tolist(), len(cut)})
 
 
 def loads_of(reports: Sequence[SlotReport], groups: int) -> Loads:
@@ -112,16 +112,17 @@ def loads_of(reports: Sequence[SlotReport], groups: int) -> Loads:
         for group, seconds in report.spent.items():
             spent[group] += seconds
     cost = _Cost.of(reports)
+    of_groups = (_load(cost, count, seconds) for count, seconds in zip(tuples.tolist(), spent.tolist(), strict=True))
     heaviest = tuple(
-        (key, cost.load(count, report.heavy_s.get(key, 0.0))) for report in reports for key, count in report.heavy.items()
+        (key, _load(cost, count, report.heavy_s.get(key, 0.0))) for report in reports for key, count in report.heavy.items()
     )
-    return Loads(cost.load(tuples, spent).tolist(), heaviest)
+    return Loads(list(of_groups), heaviest)
 
 
 def slot_loads(reports: Sequence[SlotReport]) -> list[float]:
     """Return the loads of the slots, in the same way."""
     cost = _Cost.of(reports)
-    return [float(cost.load(report.tuples, sum(report.spent.values()))) for report in reports]
+    return [_load(cost, report.tuples, sum(report.spent.values())) for report in reports]
 
 
 @dataclass(frozen=True)
@@ -132,19 +133,13 @@ class _Cost:
     per_s: float
 
     @staticmethod
-    def of(reports: Sequence[SlotReport]) -> "_Cost | _Even":
+    def of(reports: Sequence[SlotReport]) -> "_Cost | None":
+        """Return what a batch shows."""
         tuples, busy_s = sum(report.tuples for report in reports), sum(report.busy_s for report in reports)
         spent_s = sum(sum(report.spent.values()) for report in reports)
-        if not spent_s > 0:
-            return _Even()
-        return _Cost(max(0.0, busy_s - spent_s) / max(tuples, 1), tuples / max(busy_s, spent_s))
-
-    def load(self, tuples: "float | Floats", spent_s: "float | Floats") -> "float | Floats":
-        return self.per_s * (self.tuple_s * tuples + spent_s)
+        return _Cost(max(0.0, busy_s - spent_s) / max(tuples, 1), tuples / max(busy_s, spent_s)) if spent_s > 0 else None
 
 
-class _Even:
-    """All tuples cost the same, as far as is known."""
-
-    def load(self, tuples: "float | Floats", spent_s: "float | Floats") -> "float | Floats":
-        return tuples
+def _load(cost: _Cost | None, tuples: float, spent_s: float) -> float:
+    """Return the load of some tuples, whose keys took some time; without times, all tuples cost the same."""
+    return float(tuples) if cost is None else cost.per_s * (cost.tuple_s * tuples + spent_s)
