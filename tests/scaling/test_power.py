@@ -12,7 +12,7 @@ import pytest
 from support.fake_cluster import FakeCluster, FakeLive, executors
 
 from skytide.records import Allocation, Outcome
-from skytide.spark.scaling.executors import FIRST_LEAD_S
+from skytide.spark.scaling.pool import FIRST_LEAD_S
 from skytide.spark.scaling.power import ESTIMATED, MEASURED, Power
 
 
