@@ -19,7 +19,7 @@ _OWN = tuple(field.name for field in fields(Observation) if field.name != "alloc
 
 
 def _type(name: str) -> pa.DataType:
-    nested = {"loads": _LOADS, "batch": _BATCH}
+    nested = {"loads": _LOADS, "batch": _BATCH, "frequencies_ghz": pa.list_(pa.float64())}
     return nested.get(name) or (pa.int64() if name in _WHOLE else pa.float64())
 
 
@@ -31,7 +31,7 @@ _FIRST = ("at_s", "interval_s", "workers")
 def to_table(seen: Sequence[Observation]) -> pa.Table:
     """Return observations as a table.
 
-    >>> row = Observation(60, 10, Allocation(2), 900, 800, utilisation=1.1, loads=(("1", 0.5),))
+    >>> row = Observation(60, 10, Allocation(2), 900, 800, utilisation=1.1, loads=(("1", 0.5),), frequencies_ghz=(1.2, 3.5))
     >>> from_table(to_table([row])) == [row]
     True
     """
@@ -88,4 +88,5 @@ def _observation(row: dict[str, Any]) -> Observation:
     own["loads"] = tuple((pair["worker"], pair["load"]) for pair in own.get("loads", ()))
     if own.get("batch"):
         own["batch"] = MicroBatch(**{name: value for name, value in own["batch"].items() if name in _BATCH.names})
+    own["frequencies_ghz"] = tuple(own.get("frequencies_ghz", ()))
     return Observation(allocation=Allocation(**parts), **own)
