@@ -103,6 +103,11 @@ class Observation:
     """The CPU frequencies that can be chosen, slowest first; none if the machine alone chooses."""
     batch: MicroBatch | None = None
     """What its batches were like; None where tuples are served one by one."""
+    state_rows: float | None = None
+    state_bytes: float | None = None
+    """What stateful operators of Spark have in memory; None: the query has none."""
+    reload_s: float = 0.0
+    """How much longer the first batches after a change of size take, all together, as state has to be loaded elsewhere: measured at the latest changes."""
 
 
 @dataclass(frozen=True)
@@ -239,5 +244,15 @@ class ScalerStatus(Printed):
             ("workers", f"{self.workers:,}" + (f", {self.wanted:,} wanted" if self.wanted != self.workers else "")),
             ("why", self.reason),
             ("measured", f"{measured}; a new worker takes {seconds(self.lead_s)}" if measured else ""),
+            ("keeps", _state(seen) if seen is not None else ""),
             ("failure", self.failure),
         ]
+
+
+def _state(seen: Observation) -> str:
+    """Return what a query with state has, in words; nothing for another."""
+    if seen.state_rows is None:
+        return ""
+    size = "" if seen.state_bytes is None else f", {number(seen.state_bytes / 1e6)} MB"
+    reload = f"; after a change of size, loading it takes {seconds(seen.reload_s)}" if seen.reload_s else ""
+    return f"a state of {number(seen.state_rows)} rows{size}{reload}"

@@ -6,6 +6,7 @@ import weakref
 from skytide.records import Allocation, Outcome
 from skytide.spark.scaling.gateway import Executor
 from skytide.spark.scaling.live import LiveQuery, QueryPlant, Watched
+from skytide.spark.scaling.locality import Locality
 from skytide.spark.scaling.pool import DRAIN_S, Pool, Report
 from skytide.spark.scaling.slots import RunSlots
 from skytide.spark.scaling.warm import warm_behind
@@ -65,8 +66,14 @@ class PoolMember:
     def track(self, now_s: float) -> None:
         """Look after executors that come and go."""
         with self._pool.lock:
+            self._pool.with_state[self] = self._has_state
             self._pool.track(now_s)
         self._follow()
+
+    @property
+    def _has_state(self) -> bool:
+        """Whether tasks with state of Spark's run on the executors."""
+        return False
 
     def _follow(self) -> None:
         """Let slots follow the executors that are there, and report what happened."""
@@ -109,6 +116,10 @@ class ExecutorPlant(PoolMember, QueryPlant):
         with pool.lock:
             pool.with_python[self] = live.runs_python
 
+    @property
+    def _has_state(self) -> bool:
+        return self._live.metrics.has_state
+
     def _resize(self, slots: int) -> None:
         if self._slots is not None:
             self._slots.resize(slots, None)
@@ -130,6 +141,7 @@ def pool_of(live: Watched, *, warm: bool) -> Pool:
         pool = _pools.get(name)
         if pool is None:
             pool = _pools[name] = Pool(live.cluster)
+            pool.spread = Locality(live.spark).hold
             if warm:
                 spark, followed = live.spark, weakref.ref(pool)
 
