@@ -31,8 +31,8 @@ OUT = Path(__file__).resolve().parents[2] / "out"
 PEAK, RATE_HZ = 6, 700.0
 TRIGGERS_S = (1.0, 2.0, 4.0)
 KNOWN = 4  # executors from which the model predicts the rest
-LOOKS = 4  # intervals with each size, of which the first is not used
-INTERVAL_TRIGGERS = 5
+LOOKS = 3  # intervals with each size, of which the first is not used
+INTERVAL_TRIGGERS = 4
 ALLOWED = 0.15
 
 
