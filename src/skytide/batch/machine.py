@@ -296,7 +296,7 @@ class Machine:
             if not state.clock.is_ahead(pane, windows):  # a few tuples far ahead, which say nothing about the sizes of panes
                 router.record(pane, slot, tuples)
                 panes[pane] += tuples
-        router.recent.learn(panes)
+        router.recent_panes.learn(panes)
         if router.chooser and self._batch.panes:
             took_s = event.at_s - self._batch.began_s
             router.chooser.learn(measured_panes(report, self.rules, self._batch.panes, took_s, self._cores))

@@ -108,9 +108,9 @@ def choose(partitions: Sequence[int], costs: Costs, slots: int, cores: int, *, s
     here_s, send_s = costs.tuple_s * longest, costs.stage_s + costs.send_s * longest
     work_s = costs.tuple_s * total
     best_s = send_s + work_s / most
+    if longest * cores <= total * ENOUGH:
+        return Choice(0, f"in place: {len(partitions)} partitions keep {cores} cores at work")
     if best_s > (1.0 if sending else WORTH) * here_s or most == 1:
-        if longest * cores <= total * ENOUGH:
-            return Choice(0, f"in place: {len(partitions)} partitions keep {cores} cores at work")
         return Choice(0, f"in place: {here_s:.2f} s, sending would take {best_s:.2f} s")
     chosen = fewest_slots(work_s, most, send_s)
     takes_s, share = send_s + work_s / chosen, max(partitions) / max(total, 1)

@@ -86,7 +86,7 @@ def just_enough(panes: Sequence[tuple[int, int]], slots: Sequence[int], spread: 
     >>> just_enough([(7, 100), (8, 100)], [0, 1]), just_enough([(7, 300), (8, 100)], [0, 1])
     ({7: {0: 1.0}, 8: {1: 1.0}}, {7: {0: 0.5, 1: 0.5}, 8: {0: 1.0}})
     >>> just_enough([(7, 100), (8, 100)], [0, 1], spread=0.5)
-    {7: {0: 0.5, 1: 0.5}, 8: {1: 0.5, 0: 0.5}}
+    {7: {0: 0.5, 1: 0.5}, 8: {0: 0.5, 1: 0.5}}
     """
     share = sum(tuples for _, tuples in panes) / len(slots)
     load = dict.fromkeys(slots, 0.0)
@@ -95,8 +95,7 @@ def just_enough(panes: Sequence[tuple[int, int]], slots: Sequence[int], spread: 
         wanted = -(-tuples * (1 + spread) // share) if share else 1
         pieces = int(min(len(slots), max(1, wanted)))
         mine = sorted(slots, key=lambda slot: load[slot])[:pieces]
-        turned = mine[pane % pieces :] + mine[: pane % pieces]  # of equal slots, each pane begins with another one
-        shares[pane] = dict.fromkeys(turned, 1 / pieces)
+        shares[pane] = dict.fromkeys(mine, 1 / pieces)
         for slot in mine:
             load[slot] += tuples / pieces
     return dict(sorted(shares.items()))

@@ -78,7 +78,7 @@ class EqualParts(TuplesInTurn):
 
     def shares(self, router: "Router") -> Mapping[int, Shares]:
         """Return the slots between whose ends each pane lies, if those that are expected lie side by side; others are divided evenly."""
-        expected, n, before = router.recent.expected(), len(router.slots), 0
+        expected, n, before = router.recent_panes.expected(), len(router.slots), 0
         total = sum(tuples for _, tuples in expected)
         lying: dict[int, dict[int, float]] = {}
         for pane, tuples in expected:
@@ -228,7 +228,9 @@ class Auto(EqualParts):
             return PanePlan(None, choice.reason)
         slots = router.slots[: choice.slots]
         shares = consecutive(
-            just_enough(router.recent.expected(), slots, router.recent.spread) if router.recent.expected() else {},
+            just_enough(router.recent_panes.expected(), slots, router.recent_panes.spread)
+            if router.recent_panes.expected()
+            else {},
             dict.fromkeys(slots, 1.0),
         )
         return PanePlan(Owners.of(shares, grains_for(len(slots), len(shares))), choice.reason)

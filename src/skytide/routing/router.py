@@ -80,7 +80,7 @@ class Splitting(ABC):
 
         The panes are those that are expected, and some after them, which have the usual size.
         """
-        expected = dict(router.recent.expected())
+        expected = dict(router.recent_panes.expected())
         usual, first = max(1, round(router.whole.mean() or 0)), min(expected, default=0)
         count = min(MOST_PANES, max(FEWEST_PANES, max(expected, default=0) + 1 - first))
         queued: Queued = {}
@@ -125,7 +125,7 @@ class Router:
         self.open: dict[int, OpenPane] = {}
         self.turn = self.filled = 0
         self.sizes, self.whole = RecentSizes(self.recent), RecentSizes(self.recent)
-        self.recent, self.chooser = RecentPanes(), strategy.chooser()
+        self.recent_panes, self.chooser = RecentPanes(), strategy.chooser()
         self.pid = strategy.regulator()
         by_key = strategy.key_routing()
         self.keys = by_key.build(self.slots) if by_key else None
@@ -273,7 +273,7 @@ class Router:
             "slots": self.slots,
             "open": panes,
             "closed": closed,
-            "recent": self.recent.snapshot(),
+            "recent": self.recent_panes.snapshot(),
             **turns,
             **sizes,
             **regulated,
@@ -291,7 +291,7 @@ class Router:
         if self.pid and state["pid"]:
             self.pid.restore(state["pid"])
         if state.get("recent"):
-            self.recent.restore(state["recent"])
+            self.recent_panes.restore(state["recent"])
         if self.chooser and state.get("chooser"):
             self.chooser.restore(state["chooser"])
         if self.keys and state.get("keys"):
