@@ -106,7 +106,7 @@ CASES = [
     *fields(skytide.controllers.Mpc, "maximum", NO_WHOLE),
     *fields(skytide.controllers.Mpc, "power", NO_BOOL, maximum=4),
     *fields(skytide.controllers.Mpc, "forecaster", [None, 3, "holt", Holt]),
-    *fields(skytide.controllers.Mpc, "frequencies_ghz", [None, 3, "fast", (NAN,), ("1",), (0,)]),
+    *fields(skytide.controllers.Mpc, "frequencies_ghz", [(), 3, "fast", (NAN,), ("1",), (0,)]),
     *each("Mpc.latency", skytide.controllers.Mpc.latency, NO_LENGTH, "bound="),
     *fields(Holt, "level", [*NO_NUMBER, None, 0, 2]),
     *fields(HoltWinters, "period", [*NO_WHOLE, None, 1]),

@@ -285,7 +285,11 @@ sizes_drawn = st.lists(st.integers(1, 4), min_size=7, max_size=7)
 @settings(max_examples=examples(30))
 def test_no_batch_slot_or_move_changes_a_result(name: str, batches: list[Batch], slack: Slack, sizes: list[int]) -> None:
     """The number of slots changes with every batch, and keys move all the time."""
-    case, data, out = CASES[name], tuples(batches), Outputs()
+    play_moving(CASES[name], batches, slack, sizes)
+
+
+def play_moving(case: Case, batches: list[Batch], slack: Slack, sizes: list[int]) -> None:
+    data, out = tuples(batches), Outputs()
     with tempfile.TemporaryDirectory() as folder:
         engine = Engine(*plan_of(case, folder, slack), out.sinks)
         for number, (batch, slots) in enumerate(zip(data, sizes, strict=False)):
@@ -294,6 +298,18 @@ def test_no_batch_slot_or_move_changes_a_result(name: str, batches: list[Batch],
             engine.run_batch(InProcess(), batch, number)
         engine.flush(InProcess())
     check(out, data, case)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CASES)
+@given(batches=streams(), slack=slacks_drawn, sizes=sizes_drawn)
+@settings(max_examples=examples(30))
+def test_groups_that_come_later_than_others_change_no_result(
+    name: str, batches: list[Batch], slack: Slack, sizes: list[int]
+) -> None:
+    """The same, while a slot works first on the groups whose chunks are in memory, and then on those that it had to read."""
+    with keyed.reading_slowly():
+        play_moving(CASES[name], batches, slack, sizes)
 
 
 @pytest.mark.parametrize("name", ["running", "aggregate 3 by 2"])
@@ -328,6 +344,25 @@ def test_a_crash_anywhere_changes_nothing(
     name: str, batches: list[Batch], fuse: list[bool], parts: list[int], sizes: list[int]
 ) -> None:
     """The process dies at any step and starts again, with other slots and other partitions; sinks must get the same."""
+    play_crashing(name, batches, fuse, parts, sizes)
+
+
+@pytest.mark.parametrize("name", ["running", "time 500 by 200"])
+@given(
+    batches=streams(),
+    fuse=st.lists(st.booleans(), max_size=60),
+    parts=st.lists(st.integers(1, 4), min_size=1, max_size=5),
+    sizes=st.lists(st.integers(1, 4), min_size=1, max_size=4),
+)
+@settings(max_examples=examples(30))
+def test_a_crash_while_groups_come_changes_nothing(
+    name: str, batches: list[Batch], fuse: list[bool], parts: list[int], sizes: list[int]
+) -> None:
+    with keyed.reading_slowly():
+        play_crashing(name, batches, fuse, parts, sizes)
+
+
+def play_crashing(name: str, batches: list[Batch], fuse: list[bool], parts: list[int], sizes: list[int]) -> None:
     case, data, out = CASES[name], tuples(batches), Outputs()
     dividing, slots, bombs = itertools.cycle(parts), itertools.cycle(sizes), iter(fuse)
     with tempfile.TemporaryDirectory() as folder:

@@ -155,17 +155,51 @@ def test_no_size_is_enough() -> None:
     found = decided(Mpc.throughput(maximum=5), seen(9_000, workers=2))
     assert found.allocation.workers == 5
     assert found.reason.endswith("2 to 5, more than any size can serve")
-    power = decided(Mpc.throughput(power=True, maximum=5), seen(9_000, workers=2, ghz=1.2))
+    power = decided(Mpc.throughput(power=True, maximum=5, frequencies_ghz=(1.2, 2.0)), seen(9_000, workers=2, ghz=1.2))
     assert power.allocation == Allocation(5, frequency_ghz=2.0)
 
 
 def test_power_takes_more_and_slower_cores() -> None:
     """4 workers at 2 GHz are enough; 8 at a lower frequency are too, with fewer watts."""
-    four = seen(3_500, workers=4, ghz=2.0)
+    four = seen(3_500, workers=4, ghz=2.0, frequencies_ghz=(1.2, 1.4, 1.6, 1.8, 2.0))
     found = decided(Mpc.throughput(power=True, maximum=12, gamma=0.0), four).allocation
     assert found.frequency_ghz is not None
     assert found.workers * found.frequency_ghz * 0.9 >= 3.5 * 2.0
     assert power_w(found.workers, found.frequency_ghz) < 0.8 * power_w(4, 2.0)
+
+
+MACHINE_GHZ = (0.8, 1.4, 2.0, 2.6, 3.0, 3.5)
+
+
+def busy_machine(**measured: Any) -> Evaluation:
+    """Four workers, all that there are, at 3.5 GHz and used at 90 %."""
+    return seen(3_600, workers=4, ghz=3.5, **measured)
+
+
+def test_the_frequencies_are_those_of_the_machine() -> None:
+    """A busy machine at 3.5 GHz stays there, and one with little to do goes down to its slowest."""
+    power = Mpc.throughput(power=True, maximum=4, coverage=0.0)
+    busy = decided(power, busy_machine(frequencies_ghz=MACHINE_GHZ)).allocation
+    assert busy == Allocation(4, frequency_ghz=3.5)
+    idle, logic = busy, power.build()
+    for _ in range(10):
+        service_s = 0.001 * 3.5 / (idle.frequency_ghz or 0.0)
+        now = seen(10, idle.workers, service_s, ghz=idle.frequency_ghz, frequencies_ghz=MACHINE_GHZ)
+        idle = logic.decide(now, now_s=0.0).allocation
+    assert idle.frequency_ghz == 0.8
+
+
+def test_frequencies_of_another_machine_slow_a_busy_one_down() -> None:
+    """A guilty specimen: those of P2's machine."""
+    power = Mpc.throughput(power=True, maximum=4, coverage=0.0, frequencies_ghz=(1.2, 1.6, 2.0))
+    found = decided(power, busy_machine(frequencies_ghz=MACHINE_GHZ))
+    assert found.allocation == Allocation(4, frequency_ghz=2.0) and "more than any size can serve" in found.reason
+
+
+def test_where_no_frequency_can_be_set_workers_are_chosen_and_it_says_so() -> None:
+    found = decided(Mpc.throughput(power=True, maximum=8), seen(2_620, workers=2))
+    assert found.allocation == decided(Mpc.throughput(maximum=8), seen(2_620, workers=2)).allocation == Allocation(3)
+    assert "no CPU frequency can be set: 2 to 3" in found.reason
 
 
 def test_without_a_time_for_a_tuple_the_load_says_it() -> None:

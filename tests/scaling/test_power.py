@@ -1,12 +1,18 @@
 """The CPU frequency and power of a machine, with files that are made up."""
 
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from support.fake_cluster import FakeCluster, FakeLive, executors
 
 from skytide.records import Allocation, Outcome
-from skytide.spark.scaling.executors import FIRST_LEAD_S
+from skytide.spark.scaling.pool import FIRST_LEAD_S
 from skytide.spark.scaling.power import ESTIMATED, MEASURED, Power
 
 
@@ -45,6 +51,7 @@ def test_the_nearest_frequency_is_set_on_all_cpus(root: Path) -> None:
     cluster.accepts = False
     assert power.request(Allocation(4, frequency_ghz=1.2), 0).kind == "done"
     assert power.request(Allocation(4, frequency_ghz=1.2), 0).kind == "refused"
+    power.close()
 
 
 def test_the_userspace_governor_has_a_file_of_its_own(root: Path) -> None:
@@ -54,6 +61,9 @@ def test_the_userspace_governor_has_a_file_of_its_own(root: Path) -> None:
     power = Power(executors(FakeCluster(1)), root)
     power.request(Allocation(1, frequency_ghz=9.0), 0)
     assert {file.read_text() for file in root.glob("**/scaling_setspeed")} == {"2000000"}
+    power.close()
+    assert {file.read_text() for file in root.glob("**/scaling_setspeed")} == {"1200000"}
+    assert {file.read_text() for file in root.glob("**/scaling_max_freq")} == {"2000000"}
 
 
 def test_power_is_measured_or_estimated_and_says_which(root: Path) -> None:
@@ -81,6 +91,7 @@ def test_what_is_seen_has_the_frequency_and_the_power(root: Path) -> None:
     power = Power(executors(FakeCluster(2)), root)
     seen = power.observe(10.0)
     assert seen is not None and seen.allocation == Allocation(2, frequency_ghz=2.0) and (seen.power_w or 0) > 0
+    assert seen.frequencies_ghz == (1.2, 1.6, 2.0)
 
 
 def test_everything_else_is_left_to_the_plant_below(root: Path) -> None:
@@ -97,3 +108,104 @@ def test_everything_else_is_left_to_the_plant_below(root: Path) -> None:
     assert below._pool.wanted == {below: 3}, "what is there is wanted, and another query must not take it away"
     power.close()
     assert live.closed and below._pool.wanted == {}
+
+
+def any_frequency(root: Path) -> None:
+    """Turn the CPUs into those of a driver that names only the ends."""
+    for folder in root.glob("devices/system/cpu/*/cpufreq"):
+        (folder / "scaling_available_frequencies").unlink()
+        for name, khz in (("cpuinfo_min_freq", "800000"), ("cpuinfo_max_freq", "3500000"), ("scaling_max_freq", "3500000")):
+            (folder / name).write_text(f"{khz}\n")
+
+
+def caps(root: Path) -> list[str]:
+    return [file.read_text().strip() for file in sorted(root.glob("devices/system/cpu/cpu[01]/cpufreq/scaling_max_freq"))]
+
+
+def test_a_machine_that_names_only_the_ends_has_frequencies_between_them(root: Path) -> None:
+    any_frequency(root)
+    power = Power(executors(FakeCluster(1)), root)
+    choices = power.frequencies_ghz
+    assert (choices[0], choices[-1]) == (0.8, 3.5) and len(choices) == 9 and list(choices) == sorted(set(choices))
+    assert power.size().frequency_ghz == 3.5, "what it has is one of those that can be chosen"
+    for folder in root.glob("devices/system/cpu/*/cpufreq"):
+        (folder / "cpuinfo_min_freq").unlink()
+    assert power.frequencies_ghz == ()
+
+
+def test_cpus_that_share_their_frequency_are_set_once(root: Path) -> None:
+    (root / "devices/system/cpu/cpu2").mkdir()
+    (root / "devices/system/cpu/cpu2/cpufreq").symlink_to(root / "devices/system/cpu/cpu1/cpufreq")
+    power = Power(executors(FakeCluster(1)), root)
+    power.request(Allocation(1, frequency_ghz=1.2), 0)
+    assert caps(root) == ["1200000", "1200000"] and len(power._cpu._policies) == 2
+    power.close()
+
+
+@pytest.mark.parametrize("sets", [(), (1.2,), (1.6, 1.2)])
+def test_closing_restores_what_was_there_before(root: Path, sets: tuple[float, ...]) -> None:
+    """Each CPU has what it had: not the highest frequency, and not that of its neighbour."""
+    (root / "devices/system/cpu/cpu1/cpufreq/scaling_max_freq").write_text("1600000")
+    live = FakeLive()
+    power = Power(executors(FakeCluster(1), live=live), root)
+    for ghz in sets:
+        assert power.request(Allocation(1, frequency_ghz=ghz), 0).kind == "done"
+        assert set(caps(root)) == {f"{round(ghz * 1e6)}"}
+    power.close()
+    assert caps(root) == ["2000000", "1600000"] and live.closed
+    power.close()
+    assert caps(root) == ["2000000", "1600000"]
+
+
+def test_a_plant_that_cannot_be_closed_keeps_no_frequency(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    below = executors(FakeCluster(1))
+    power = Power(below, root)
+    power.request(Allocation(1, frequency_ghz=1.2), 0)
+
+    def fails() -> None:
+        raise RuntimeError("no cluster")
+
+    monkeypatch.setattr(below, "close", fails)
+    with pytest.raises(RuntimeError):
+        power.close()
+    assert set(caps(root)) == {"2000000"}
+
+
+DRIVER = """
+import sys
+from pathlib import Path
+from skytide.spark.scaling.cpufreq import CpuFrequency
+CpuFrequency(Path(sys.argv[1])).set(1.2)
+print("set", flush=True)
+{then}
+"""
+ENDS: dict[str, tuple[str, Callable[[int], None] | None]] = {
+    "returns": ("", None),
+    "raises": ("raise SystemError", None),
+    "exits at once": ("import os; os._exit(3)", None),
+    "interrupted": ("sys.stdin.read()", lambda pid: os.killpg(pid, signal.SIGINT)),
+    "terminated": ("sys.stdin.read()", lambda pid: os.kill(pid, signal.SIGTERM)),
+    "killed": ("sys.stdin.read()", lambda pid: os.kill(pid, signal.SIGKILL)),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ENDS)
+def test_a_driver_that_ends_in_any_way_leaves_the_machine_as_it_was(root: Path, how: str) -> None:
+    then, end = ENDS[how]
+    driver = subprocess.Popen(
+        [sys.executable, "-c", DRIVER.format(then=then), str(root)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    assert driver.stdout is not None and driver.stdout.readline() == b"set\n"
+    if end is not None:
+        assert set(caps(root)) == {"1200000"}
+        end(driver.pid)
+    driver.communicate(timeout=30)
+    deadline = time.monotonic() + 30
+    while set(caps(root)) != {"2000000"}:
+        assert time.monotonic() < deadline, f"still {caps(root)}"
+        time.sleep(0.01)

@@ -10,7 +10,8 @@ from support.fake_cluster import FakeCluster, FakeLive
 
 from skytide.control import Controller, ControllerLogic, Guard, Static
 from skytide.records import Allocation, Decision, Evaluation, Observation, ScalingEvent
-from skytide.spark.scaling.executors import ExecutorPlant, Pool
+from skytide.spark.scaling.executors import ExecutorPlant
+from skytide.spark.scaling.pool import Pool
 from skytide.spark.scaling.scaler import Scaler
 
 DEADLINE_S = 120
@@ -26,7 +27,7 @@ class Query(FakeLive):
         self.query = self
 
     @property
-    def isActive(self) -> bool:
+    def is_active(self) -> bool:  # type: ignore[override]
         return self.active()
 
 

@@ -12,7 +12,8 @@ from skytide.control import Guard, UtilisationThresholds
 from skytide.loop.cycle import Loop
 from skytide.loop.lead_time import patience_s
 from skytide.records import Allocation, Outcome
-from skytide.spark.scaling.executors import DRAIN_S, FIRST_LEAD_S, ExecutorPlant, Pool
+from skytide.spark.scaling.executors import ExecutorPlant
+from skytide.spark.scaling.pool import DRAIN_S, FIRST_LEAD_S, Pool
 
 
 class TestExecutors:

@@ -5,8 +5,9 @@ from dataclasses import replace
 from typing import Any
 
 from skytide.records import Allocation, Observation
-from skytide.spark.scaling.executors import ExecutorPlant, Pool
+from skytide.spark.scaling.executors import ExecutorPlant
 from skytide.spark.scaling.gateway import Executor
+from skytide.spark.scaling.pool import Pool
 
 
 class FakeCluster:
@@ -57,7 +58,16 @@ class FakeLive:
     """A query, and metrics that say what they are told to say."""
 
     run, query, name, trigger_s, utilisation = None, None, "made-up", 0.5, 1.0  # type: tuple[None, Any, str, float, float | None]
-    closed = False
+    closed, kind, label, id, run_id, comes_back, runs_python, is_active = (
+        False,
+        "query",
+        "query made-up",
+        "1",
+        "2",
+        False,
+        False,
+        True,
+    )
 
     def __init__(self) -> None:
         self.metrics = self
@@ -66,6 +76,9 @@ class FakeLive:
         if self.utilisation is None:
             return None
         return Observation(now_s, 10, present, 100, 100, self.utilisation, service_s=0.01)
+
+    def lines(self, loop: Any) -> list[tuple[str, str]]:
+        return []
 
     def listen(self, changed: Callable[[], None]) -> None:
         pass

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from skytide.batch.events import RunKeys
 from skytide.batch.state import State
-from skytide.keyed import KeyedState, Loads, Rebalancer, RoutingTable, SlotReport
+from skytide.keyed import KeyedState, Rebalancer, RoutingTable, SlotReport, loads_of
 from skytide.records import WindowRow
 from skytide.windows import Windows
 
@@ -79,7 +79,7 @@ class Keying:
         before = state.keyed
         rebalancer = replace(self.rebalancer, threshold=self.rebalancer.target) if now else self.rebalancer
         logic = rebalancer.build(before.rebalancer or None)
-        moves = logic.plan(before.table, slots, _loads(reports, len(before.table.slots)) if reports else None)
+        moves = logic.plan(before.table, slots, loads_of(reports, len(before.table.slots)) if reports else None)
         keyed = replace(before.routed(moves.table, len(moves.moved)), rebalancer=logic.snapshot())
         return replace(state, keyed=keyed), _named(moves.reason, names_of(reports))
 
@@ -94,10 +94,3 @@ def _named(reason: str, names: dict[int, str]) -> str:
     for key, name in names.items():
         reason = reason.replace(f"key {key:016x}", f"key {name}")
     return reason
-
-
-def _loads(reports: Sequence[SlotReport], groups: int) -> Loads:
-    tuples = [0.0] * groups
-    for group, count in (load for report in reports for load in report.loads.items()):
-        tuples[group] = float(count)
-    return Loads(tuples, tuple(load for report in reports for load in report.heavy.items()))

@@ -7,7 +7,7 @@ from skytide.batch.keying import names_of
 from skytide.batch.reports import PaneReport
 from skytide.batch.rules import BatchRules
 from skytide.batch.state import State
-from skytide.keyed import SlotReport
+from skytide.keyed import SlotReport, slot_loads
 from skytide.records import Status
 from skytide.records.printing import LIVE_S
 from skytide.routing import Router
@@ -57,15 +57,16 @@ def with_keys(status: Status, state: State, slots: int, reports: Sequence[SlotRe
     """Return the status with what is known of keys, and of the slots that work on them."""
     if state.keyed is None:
         return status
-    tuples = [report.tuples for report in sorted(reports, key=lambda report: report.slot)]
-    mean = sum(tuples) / max(len(tuples), 1)
+    reports = sorted(reports, key=lambda report: report.slot)
+    loads = slot_loads(reports)
+    mean = sum(loads) / max(len(loads), 1)
     in_memory, read = sum(report.chunks_found for report in reports), sum(report.chunks_read for report in reports)
     names = names_of(reports)
     return replace(
         status,
         slots=slots,
-        imbalance=max(tuples) / mean if mean else 1.0,
-        slot_tuples=tuple(tuples),
+        imbalance=max(loads) / mean if mean else 1.0,
+        slot_tuples=tuple(report.tuples for report in reports),
         moved_groups=state.keyed.moved,
         own_groups=len(state.keyed.table.own),
         hot_keys=tuple(names.get(key, f"{key:016x}") for _, key in sorted(state.keyed.table.alone().items())),

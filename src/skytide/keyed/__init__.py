@@ -3,6 +3,7 @@
 from skytide.keyed.answers import AggregateAnswer, Answer, OperatorAnswer, QueryAnswer
 from skytide.keyed.candlesticks import Candlesticks
 from skytide.keyed.chunk import Chunk, gathered, to_merge
+from skytide.keyed.costs import Spent, loads_of, slot_loads
 from skytide.keyed.operator import KeyedOperator, Operator
 from skytide.keyed.rebalance import Loads, Moves, Rebalancer, RebalancerLogic
 from skytide.keyed.state import KeyedState, SlotReport, StoredChunk
@@ -33,6 +34,7 @@ __all__ = [
     "RebalancerLogic",
     "RoutingTable",
     "SlotReport",
+    "Spent",
     "StoredChunk",
     "Tagged",
     "TimeWindows",
@@ -40,5 +42,7 @@ __all__ = [
     "base_groups",
     "gathered",
     "hashes_of",
+    "loads_of",
+    "slot_loads",
     "to_merge",
 ]

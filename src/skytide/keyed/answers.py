@@ -21,6 +21,11 @@ Found = tuple[pa.Table, Numbers]
 class Answer(Protocol):
     """Answers windows from nothing but their rows."""
 
+    @property
+    def is_even(self) -> bool:
+        """Whether rows cost the same, whatever their key."""
+        return False
+
     def columns(self, rows: pa.Schema) -> Iterable[str]:
         """Return the columns that are read."""
 
@@ -39,6 +44,7 @@ class QueryAnswer:
     """Answers windows by a query."""
 
     query: Query
+    is_even = False
 
     def columns(self, rows: pa.Schema) -> Iterable[str]:
         """Return all columns: a query returns whole rows."""
@@ -64,6 +70,7 @@ class OperatorAnswer:
 
     operator: Operator
     keys: tuple[str, ...] = ()
+    is_even = False
 
     def columns(self, rows: pa.Schema) -> Iterable[str]:
         """Return all columns, as it is unknown which the operator reads."""
@@ -87,6 +94,7 @@ class AggregateAnswer:
     """Answers windows by aggregates without keys of their own, in compiled loops. Values, types and errors are those of `Aggregate`."""
 
     query: Aggregate
+    is_even = True
 
     @staticmethod
     def can(query: Query, rows: pa.Schema) -> bool:

@@ -1,7 +1,7 @@
 """Decides when groups of keys move to other slots, and which: as few as reach the desired balance (SPEC E3; P2 §3.3, §4.1).
 
 P2 computes a new routing function when the loads of replicas differ by more than a threshold, or their number changes. Here the
-load of a group, and of the most frequent keys, is an average over batches in which newer batches count more.
+load of a group, and of the heaviest keys, is an average over batches in which newer batches count more.
 """
 
 from collections.abc import Sequence
@@ -65,12 +65,10 @@ class Rebalancer:
 class Loads:
     """The loads that a batch brought to the groups of a table."""
 
-    tuples: Sequence[float]
-    """The tuples of each group."""
-    heaviest: Sequence[tuple[int, int]] = ()
-    """The most frequent keys by hash, and how many tuples each had."""
-    busy_s: Sequence[float] | None = None
-    """The time that each group took. If given it is the load, otherwise tuples are. Decide once: averages must not mix the two."""
+    of_groups: Sequence[float]
+    """The load of each group, in a unit that stays the same, as averages do not tell units apart."""
+    heaviest: Sequence[tuple[int, float]] = ()
+    """The heaviest keys by hash, and the load of each."""
 
 
 @dataclass(frozen=True)
@@ -142,7 +140,7 @@ class RebalancerLogic:
 
     def observe(self, table: RoutingTable, loads: Loads) -> None:
         """Take in the loads of a batch; one without any load is ignored."""
-        tuples, values = _checked(table, loads)
+        values = _checked(table, loads)
         if not values.sum() > 0:
             return
         self._divide(table.base)
@@ -150,13 +148,13 @@ class RebalancerLogic:
         whole_groups = values[: table.base].copy()
         for key, load in of_keys.items():
             whole_groups[self._group(key)] += load
-        counts: dict[int, int] = {}
-        for key, count in loads.heaviest:
-            counts[key] = counts.get(key, 0) + count
-        for key, count in counts.items():
+        heaviest: dict[int, float] = {}
+        for key, load in loads.heaviest:
+            heaviest[key] = heaviest.get(key, 0.0) + load
+        for key, load in heaviest.items():
             group = self._group(key)
-            if key not in of_keys and tuples[group] > 0:
-                of_keys[key] = float(values[group] * min(1.0, count / tuples[group]))
+            if key not in of_keys and values[group] > 0:
+                of_keys[key] = float(min(values[group], load))
         self._average(whole_groups, of_keys, set(table.own))
 
     def snapshot(self) -> State:
@@ -259,19 +257,17 @@ class RebalancerLogic:
         return new
 
 
-def _checked(table: RoutingTable, loads: Loads) -> tuple[Floats, Floats]:
-    """Return the tuples and loads of the groups of a table, after checking them."""
-    columns = [loads.tuples, loads.tuples if loads.busy_s is None else loads.busy_s]
-    for column in columns:
-        if len(column) != len(table.slots):
-            raise InvalidInput(
-                value=f"loads of {len(column)} groups",
-                reason=f"the table has {len(table.slots)}",
-                remedy="give one number for each group of the table",
-            )
-        if not all(is_finite(float(load)) and load >= 0 for load in column):
-            raise InvalidInput(value="loads", reason="not all are finite and at least 0", remedy="give tuples, or busy seconds")
-    return np.array(columns[0], np.float64), np.array(columns[1], np.float64)
+def _checked(table: RoutingTable, loads: Loads) -> Floats:
+    """Return the loads of the groups of a table, after checking them."""
+    if len(loads.of_groups) != len(table.slots):
+        raise InvalidInput(
+            value=f"loads of {len(loads.of_groups)} groups",
+            reason=f"the table has {len(table.slots)}",
+            remedy="give one number for each group of the table",
+        )
+    if not all(is_finite(float(load)) and load >= 0 for load in loads.of_groups):
+        raise InvalidInput(value="loads", reason="not all are finite and at least 0", remedy="give tuples, or busy seconds")
+    return np.array(loads.of_groups, np.float64)
 
 
 def _most_loaded(table: RoutingTable, loads: Floats, slots: int, filling: _Filling) -> _MostLoaded:

@@ -110,8 +110,12 @@ class SlotReport:
     busy_s: float = 0.0
     loads: dict[int, int] = field(default_factory=dict)
     """Tuples of each group."""
+    spent: dict[int, float] = field(default_factory=dict)
+    """How long the operator worked on the keys of each group, as far as that was measured."""
     heavy: dict[int, int] = field(default_factory=dict)
-    """Tuples of the most frequent keys, by their hashes."""
+    """Tuples of the most frequent keys, and of those that took longest, by their hashes."""
+    heavy_s: dict[int, float] = field(default_factory=dict)
+    """How long the operator worked on these keys."""
     names: dict[int, str] = field(default_factory=dict)
     """The names of these keys."""
     chunks_found: int = 0
@@ -129,8 +133,8 @@ class SlotReport:
         fields = json.loads(text)
         fields["chunks"] = tuple(StoredChunk(file, kind, int(groups, 16), size) for file, kind, groups, size in fields["chunks"])
         fields["replaced"] = tuple(fields["replaced"])
-        for name in ("loads", "heavy", "names"):
-            fields[name] = {int(number): count for number, count in fields[name].items()}
+        for name in ("loads", "spent", "heavy", "heavy_s", "names"):
+            fields[name] = {int(number): value for number, value in fields[name].items()}
         return SlotReport(**fields)
 
 

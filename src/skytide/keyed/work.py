@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from skytide.errors import InvalidInput
 from skytide.keyed.answers import AggregateAnswer, Answer, OperatorAnswer, QueryAnswer
 from skytide.keyed.chunk import Chunk, Live, Numbers, all_keys, ends, gathered, joined
 from skytide.keyed.collected import Collected
+from skytide.keyed.costs import Spent, timed_answers
 from skytide.keyed.key_set import KeySet, key_starts, union
 from skytide.keyed.operator import Operator
 from skytide.keyed.ordering import order_of_ties
@@ -40,6 +42,8 @@ class Worked:
     """When the next window ends, if windows end by time and any is open."""
     expired: tuple[int, ...] = ()
     """The places of remembered chunks that no later window needs."""
+    spent: Spent | None = None
+    """How long each key took, if that was measured."""
 
 
 @dataclass(frozen=True)
@@ -151,15 +155,15 @@ class KeyedStep:
         times = _times(whole.rows, self.time)
         cut = self.windows.cut(whole, times, before.totals, since_us, until_us)
         if self.answer is not None:
-            answers, counts = self.answer.windows(whole.rows, cut.begins, cut.ends)
+            answers, counts, spent = timed_answers(self.answer, whole, cut)
             changed = None
         else:
-            answers, counts, changed = self._windows_with_state(whole, cut.keys, cut.begins, cut.ends, states)
+            answers, counts, changed, spent = self._windows_with_state(whole, cut.keys, cut.begins, cut.ends, states)
         results = self._named(whole.rows, cut.begins, answers, counts, as_columns(cut, self.bounds, counts))
         if isinstance(self.windows, CountWindows):
             kept = came.after(before.totals).only(came.counts > 0).last(self.windows.limit)
             log_after = Chunk(kept.rows.select(self.remembered.names), kept.hashes, kept.starts, kept.totals)
-            return Worked(results, len(cut), log_after if len(kept) else None, changed)
+            return Worked(results, len(cut), log_after if len(kept) else None, changed, spent=spent)
         after = self.windows.needed(whole, times, until_us)
         due = None
         if after.rows.num_rows:
@@ -172,7 +176,26 @@ class KeyedStep:
             )
         kept = self.condensed(Chunk(added.rows.select(self.remembered.names), added.hashes, added.starts, added.totals), until_us)
         expired = tuple(place for place, (chunk, _) in enumerate(log) if not len(self.trimmed(chunk, until_us)))
-        return Worked(results, len(cut), kept if len(kept) else None, changed, due, expired)
+        return Worked(results, len(cut), kept if len(kept) else None, changed, due, expired, spent)
+
+    def joined(self, one: Worked, other: Worked) -> Worked:
+        """Return the outcome of both, which have no key in common; chunks may expire in either."""
+        due = [each.due_us for each in (one, other) if each.due_us is not None]
+        return Worked(
+            results=pa.concat_tables([one.results, other.results]),
+            windows=one.windows + other.windows,
+            rows=self._either(one.rows, other.rows, self.remembered),
+            states=self._either(one.states, other.states, self.states),
+            due_us=min(due, default=None),
+            spent=Spent.together([one.spent, other.spent]),
+        )
+
+    def _either(self, one: Chunk | None, other: Chunk | None, columns: pa.Schema) -> Chunk | None:
+        """Return the rows of both chunks in one."""
+        if one is None or other is None:
+            return one or other
+        both = [(chunk, _every) for chunk in (one, other)]
+        return gathered(both, all_keys(both, self.key), self.key, columns)
 
     def _with_keys(self, came: Chunk, keys: KeySet) -> Chunk:
         """Return the same rows with more keys, some of which have no rows."""
@@ -231,25 +254,29 @@ class KeyedStep:
         keys, known = self._keys(came.rows, came.starts[:-1]), self._known(before)
         results = Collected(self._operator.name, self.own, self.keys)
         after: list[bytes | None] = []
+        marks_s = [perf_counter()]
         for number, (start, end) in enumerate(zip(came.starts[:-1].tolist(), came.starts[1:].tolist(), strict=True)):
             state, stored = self._state(known[number], keys[number])
             state, rows = self._operator.process(keys[number], state, came.rows.slice(start, end - start))
             results.add(rows)
             after.append(self._changed(state, stored))
+            marks_s.append(perf_counter())
         table, counts = results.table()
         named = self._named(came.rows, came.starts[:-1], table, counts, {})
-        return Worked(named, 0, None, self._states(known_keys, after, before.totals))
+        spent = Spent(known_keys.hashes, np.diff(marks_s))
+        return Worked(named, 0, None, self._states(known_keys, after, before.totals), spent=spent)
 
     def _windows_with_state(
         self, rows: Chunk, keys: Numbers, begins: Numbers, ends: Numbers, states: Chunks
-    ) -> tuple[pa.Table, Numbers, Chunk | None]:
-        """Pass each window to the operator, those of a key one after the other, and return results, their counts and changed states."""
+    ) -> tuple[pa.Table, Numbers, Chunk | None, Spent]:
+        """Pass each window to the operator, those of a key one after the other, and return results, their counts, changed states and times."""
         places, firsts = np.unique(keys, return_index=True)
         of_windows = KeySet(rows.hashes[places], rows.rows.select(self.keys), begins[firsts])
         before = gathered(states, of_windows, self.key, self.states, 1)
         values, known = self._keys(rows.rows, begins[firsts]), self._known(before)
         results = Collected(self._operator.name, self.own, self.keys)
         after: list[bytes | None] = []
+        marks_s = [perf_counter()]
         for number, (first, stop) in enumerate(zip(firsts.tolist(), [*firsts[1:].tolist(), len(keys)][: len(firsts)], strict=True)):
             state, stored = self._state(known[number], values[number])
             for begin, end in zip(begins[first:stop].tolist(), ends[first:stop].tolist(), strict=True):
@@ -257,8 +284,9 @@ class KeyedStep:
                 results.add(answer)
                 state = self._operator.unshared(state)
             after.append(self._changed(state, stored))
+            marks_s.append(perf_counter())
         table, counts = results.table()
-        return table, counts, self._states(of_windows, after, before.totals)
+        return table, counts, self._states(of_windows, after, before.totals), Spent(of_windows.hashes, np.diff(marks_s))
 
     def _known(self, before: Chunk) -> list[bytes | None]:
         """Return the stored state of each key, or None."""
@@ -301,6 +329,10 @@ class KeyedStep:
         columns = {key: rows[key].take(places) for key in self.keys} | bounds
         columns |= {name: answers[name] for name in self.own.names}
         return pa.table(columns).cast(self.results) if columns else answers
+
+
+def _every(hashes: NDArray[np.uint64]) -> NDArray[np.bool_]:
+    return np.ones(len(hashes), np.bool_)
 
 
 def _times(rows: pa.Table, time: str) -> Numbers:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from skytide.control.controller import Controller
+from skytide.control.controller import Controller, ControllerLogic
 from skytide.control.guard import Guard
 from skytide.errors.checks import is_integer, refused
 from skytide.loop.evaluate import RECENT, evaluate
@@ -54,7 +54,7 @@ class Loop:
         self._identity, self._others = controller.identity(), saved.get("controllers", {})
         self._logic = self._resumed(controller.build, self._others.get(self._identity))
         self._guard = self._resumed((guard or Guard()).build, saved.get("guard"))
-        self._stale_s = self._guard.config.stale_after_s
+        self._stale_s, self._last_size = self._guard.config.stale_after_s, saved.get("size")
         self._history: deque[Observation] = deque(maxlen=RECENT)
         self._awaited: tuple[Allocation, float] | None = None  # what was requested and is not there yet, and since when
         self._held: Allocation | None = None  # what was asked for last
@@ -62,6 +62,11 @@ class Loop:
         self._refused = ""  # what was refused in the latest cycle: it is asked for again, and reported once
         self._now_s = self._seen_s = float("-inf")
         self.paused = False
+
+    @property
+    def logic(self) -> ControllerLogic:
+        """The controller at work."""
+        return self._logic
 
     def cycle(self, now_s: float) -> Cycle:
         """Run one cycle, and return what happened; if the clock goes back, time stands still."""
@@ -89,9 +94,24 @@ class Loop:
         limited = self._guard.limit(decided, evaluation, requested=requested, now_s=now_s)
         return self._end(Cycle(now_s, evaluation, decided, limited, self._act(limited, now_s)))
 
+    def resume_size(self, now_s: float) -> None:
+        """Ask for the size that was saved last, within the limits: after a restart, the load is probably what it was."""
+        limits, present = self._guard.config, self._plant.size()
+        if not (self.acts and is_integer(self._last_size, 1)):
+            return
+        wanted = min(max(int(self._last_size), limits.minimum), limits.maximum)  # type: ignore[arg-type]
+        if wanted > present.workers:
+            last = Decision(present.with_workers(wanted), f"{_workers(wanted)} before the restart")
+            self._act(last, now_s)
+
     def snapshot(self) -> dict[str, Any]:
         """Return what has to survive a restart."""
-        return {"controllers": {**self._others, self._identity: self._logic.snapshot()}, "guard": self._guard.snapshot()}
+        learned = {"controllers": {**self._others, self._identity: self._logic.snapshot()}, "guard": self._guard.snapshot()}
+        return {**learned, "size": self._size()} if self.acts else learned
+
+    def _size(self) -> int:
+        """Return how many workers there are, or will be."""
+        return (self._awaited[0] if self._awaited else self._plant.size()).workers
 
     def _resumed(self, build: Callable[[Any], Built], saved: Any) -> Built:
         """Return what is built from a snapshot, or from nothing if the snapshot cannot be used."""
@@ -113,8 +133,9 @@ class Loop:
         if self._awaited and seen.allocation.workers != self._awaited[0].workers:
             if now_s - self._awaited[1] <= patience_s(self._plant.lead_s) + seen.interval_s:
                 return False
-            got = seen.allocation.workers
-            self._report(now_s, f"requested {_workers(self._awaited[0].workers)}, got {got}: continuing with {got}")
+            got, asked = seen.allocation.workers, self._awaited[0].workers
+            if got < asked:
+                self._report(now_s, f"requested {_workers(asked)}, got {got}: continuing with {got}")
             self._held = None
         self._awaited = None
         return True
@@ -137,8 +158,10 @@ class Loop:
             if outcome.kind == "refused":
                 self._refused = outcome.text
             else:
-                self._awaited, self._held = (wanted, now_s), wanted
-            if outcome.text != refused:
+                there = self._plant.size()  # more than is wanted, if another query needs more
+                aim = wanted if there.workers <= wanted.workers else there
+                self._awaited, self._held = (aim, now_s) if outcome.changed or there.workers < aim.workers else None, aim
+            if outcome.kind != "kept" and outcome.text != refused:  # a wish that changes nothing is no event
                 self._report(now_s, f"{limited.reason}. {outcome.text}")
         else:
             outcome = Outcome(

@@ -24,6 +24,11 @@ class Plant(Protocol):
         """Whether something is under way that `track` should see soon."""
         return False
 
+    @property
+    def is_expecting(self) -> bool:
+        """Whether that may be at any moment, so that it is worth looking often."""
+        return self.is_changing
+
     def observe(self, now_s: float) -> Observation | None:
         """Return what was measured since the last call, or None if nothing was."""
 

@@ -18,6 +18,8 @@ _OWN = tuple(field.name for field in fields(Observation) if field.name != "alloc
 
 
 def _type(name: str) -> pa.DataType:
+    if name == "frequencies_ghz":
+        return pa.list_(pa.float64())
     return _LOADS if name == "loads" else pa.int64() if name in _WHOLE else pa.float64()
 
 
@@ -29,7 +31,7 @@ _FIRST = ("at_s", "interval_s", "workers")
 def to_table(seen: Sequence[Observation]) -> pa.Table:
     """Return observations as a table.
 
-    >>> row = Observation(60, 10, Allocation(2), 900, 800, utilisation=1.1, loads=(("1", 0.5),))
+    >>> row = Observation(60, 10, Allocation(2), 900, 800, utilisation=1.1, loads=(("1", 0.5),), frequencies_ghz=(1.2, 3.5))
     >>> from_table(to_table([row])) == [row]
     True
     """
@@ -83,4 +85,5 @@ def _observation(row: dict[str, Any]) -> Observation:
     parts = {name: row[name] for name in _PARTS if name in row}
     own = {name: row[name] for name in _OWN if row.get(name) is not None}
     own["loads"] = tuple((pair["worker"], pair["load"]) for pair in own.get("loads", ()))
+    own["frequencies_ghz"] = tuple(own.get("frequencies_ghz", ()))
     return Observation(allocation=Allocation(**parts), **own)

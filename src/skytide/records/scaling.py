@@ -70,6 +70,8 @@ class Observation:
     power_w: float | None = None
     expected_rate_hz: float | None = None
     """Tuples per second that the source itself expects soon; None if it cannot say."""
+    frequencies_ghz: tuple[float, ...] = ()
+    """The CPU frequencies that can be chosen, slowest first; none if the machine alone chooses."""
 
 
 @dataclass(frozen=True)

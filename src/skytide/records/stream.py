@@ -102,11 +102,11 @@ class Status(Printed):
     slots: int = 0
     """The slots of an operator on keys."""
     imbalance: float = 1.0
-    """In the latest batch, the tuples that came to the most loaded of these slots, over their mean."""
+    """In the latest batch, the load of the most loaded of these slots over their mean: tuples, those of keys that take longer counted as more."""
     moved_groups: int = 0
     """Groups of keys that have moved to another slot so far."""
     own_groups: int = 0
-    """Keys that come so often that each is a group of its own."""
+    """Keys with so much to do that each is a group of its own."""
     hot_keys: tuple[str, ...] = ()
     """Those of them that fill a slot each: more slots do not make them faster."""
     found_in_memory: float = 0.0

@@ -3,6 +3,8 @@
 What differs between versions of Spark belongs here, too. Java objects that are returned have the type Any.
 """
 
+import json
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -95,6 +97,79 @@ def numbers_of(spark: SparkSession, rows: Any) -> DataFrame:
     return DataFrame(session.createDataFrame(rows, schema), spark)
 
 
+def jobs_and_stages(spark: SparkSession) -> Callable[[int], tuple[list[dict[str, Any]], list[dict[str, Any]]]]:
+    """Return a function that reads the newest jobs and stages from Spark's status store, as its REST interface describes them."""
+    store, mapper = scala_context(spark).statusStore(), jvm(spark).org.apache.spark.status.api.v1.JacksonMessageWriter().mapper()
+    gateway: Any = spark.sparkContext._gateway
+    no_quantiles = gateway.new_array(gateway.jvm.double, 0)
+
+    def read(count: int) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+        jobs = mapper.writeValueAsString(
+            store.jobsList(None).take(count)
+        )  # first: all stages of a job that has ended are there then
+        stages = mapper.writeValueAsString(store.stageList(None, False, False, no_quantiles, None).take(count))
+        return json.loads(jobs), json.loads(stages)
+
+    return read
+
+
+# The scheduler
+
+
+def scheduling_mode(spark: SparkSession) -> str:
+    """Return how Spark divides its executors among jobs: FIFO or FAIR."""
+    return str(scala_context(spark).getSchedulingMode().toString())
+
+
+def set_weight(spark: SparkSession, pool: str, weight: int) -> None:
+    """Set the weight of a pool of the scheduler, which is made if there is none of that name; its own jobs are served first come, first served."""
+    root = scala_context(spark).taskScheduler().rootPool()
+    there = root.getSchedulableByName(pool)
+    if there is None:
+        scheduler = jvm(spark).org.apache.spark.scheduler
+        root.addSchedulable(scheduler.Pool(pool, scheduler.SchedulingMode.FIFO(), 0, weight))
+    else:  # Spark itself sets it once
+        field = there.getClass().getDeclaredField("weight")
+        field.setAccessible(True)
+        field.setInt(there, weight)
+
+
+def pool_weight(spark: SparkSession, pool: str) -> int | None:
+    """Return the weight of a pool of the scheduler; None if there is none of that name."""
+    there = scala_context(spark).taskScheduler().rootPool().getSchedulableByName(pool)
+    return None if there is None else int(there.weight())
+
+
+def move_to_pool(query: StreamingQuery, pool: str) -> bool:
+    """Let the next jobs of a query that runs go to a pool of the scheduler, and return whether that could be done.
+
+    Its thread takes the pool from a property of its own, which only that thread can reach; so it is looked up in the thread.
+    """
+    try:
+        spark = session_of(query)
+        java, thread = jvm(spark).java.lang, query._jsq.streamingQuery().queryExecutionThread()
+        locals_field = java.Class.forName("java.lang.Thread").getDeclaredField("inheritableThreadLocals")
+        locals_field.setAccessible(True)
+        table = locals_field.get(thread)
+        lookup = table.getClass().getDeclaredMethod(
+            "getEntry", _array(spark, java.Class, java.Class.forName("java.lang.ThreadLocal"))
+        )
+        lookup.setAccessible(True)
+        entry = lookup.invoke(table, _array(spark, java.Object, scala_context(spark).localProperties()))
+        value = entry.getClass().getDeclaredField("value")
+        value.setAccessible(True)
+        value.get(entry)["spark.scheduler.pool"] = pool
+        return True
+    except Exception:  # a Java that keeps its own parts to itself, or another version of Spark
+        return False
+
+
+def _array(spark: SparkSession, kind: Any, value: Any) -> Any:
+    array = spark.sparkContext._gateway.new_array(kind, 1)  # type: ignore[union-attr]
+    array[0] = value
+    return array
+
+
 # DataFrames
 
 
@@ -126,6 +201,27 @@ def queries_of_session(query: StreamingQuery) -> StreamingQueryManager:
     return StreamingQueryManager(query._jsq.sparkSession().streams())
 
 
+def active_queries(spark: SparkSession) -> list[StreamingQuery]:
+    """Return the queries of an application that run, in whatever session they were started."""
+    queries, streams = [], spark._jsparkSession.sharedState().activeStreamingQueries().elements()
+    while streams.hasMoreElements():
+        stream = streams.nextElement()
+        found = stream.sparkSession().streams().get(stream.id())
+        if found is not None and found.isActive():  # it may have ended meanwhile
+            queries.append(StreamingQuery(found))
+    return queries
+
+
+def session_key(spark: SparkSession) -> int:
+    """Return a number of a session on Java's side: another for each."""
+    return int(jvm(spark).java.lang.System.identityHashCode(spark._jsparkSession))
+
+
+def spark_stopped(spark: SparkSession) -> bool:
+    """Return whether a Spark was stopped."""
+    return bool(scala_context(spark).isStopped())
+
+
 def spark_ended(query: StreamingQuery) -> bool:
     """Return whether the Spark of a query was stopped. It leaves its queries as they are then: they say that they wait for their next batch."""
     return bool(query._jsq.sparkSession().sparkContext().isStopped())
@@ -145,6 +241,18 @@ def found_nothing_new(query: StreamingQuery) -> bool:
         return bool(query._jsq.streamingQuery().noNewData())
     except Exception:
         return False
+
+
+_PYTHON = re.compile(r"PythonUDF|PythonMap|InArrow|InPandas|ArrowEval|InPySpark|PythonStream|python\.|ForeachBatch")
+
+
+def runs_python(query: StreamingQuery) -> bool:
+    """Return whether the tasks of a query need Python, as far as its plan shows; what a function of `foreachBatch` does is not known, and counts."""
+    try:
+        stream = query._jsq.streamingQuery()
+        return bool(_PYTHON.search(f"{stream.logicalPlan().toString()} {stream.sink().getClass().getName()}"))
+    except Exception:  # another kind of query, or another version of Spark
+        return True
 
 
 def trigger_s(query: StreamingQuery) -> float | None:

@@ -52,7 +52,7 @@ QUERY: tuple[Value, ...] = (
     Value("skytide_query_window_slots", "The most tasks of the window level at once.", lambda q: q.status.window_slots),
     Value("skytide_query_splitting_factor", "Partitions of a pane on average.", lambda q: q.status.splitting_factor),
     Value("skytide_query_key_slots", "Slots of an operator on keys.", lambda q: q.status.slots or None),
-    Value("skytide_query_key_imbalance_ratio", "Tuples of the most loaded slot of keys over the mean of all.", lambda q: q.status.imbalance if q.status.slots else None),
+    Value("skytide_query_key_imbalance_ratio", "Load of the most loaded slot of keys over the mean of all.", lambda q: q.status.imbalance if q.status.slots else None),
     Value("skytide_query_key_groups_moved_total", "Groups of keys that moved to another slot.", lambda q: q.status.moved_groups if q.status.slots else None),
 )  # fmt: skip
 

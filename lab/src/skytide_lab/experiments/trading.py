@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from skytide.control.controller import Controller
-from skytide.control.controllers.mpc import P2_FREQUENCIES_GHZ, Mpc
+from skytide.control.controllers.mpc import Mpc
 from skytide.control.guard import Guard
 from skytide.control.models.operator import power_w
 from skytide.control.saso import KEEPS_UP, Saso, Step, saso
@@ -19,6 +19,7 @@ from skytide.workloads.identity import derive
 from skytide_lab.data.real_data import CLOSE_S, DAY_S, OPEN_S, data
 
 Floats = NDArray[np.float64]
+P2_FREQUENCIES_GHZ = (1.2, 1.3, 1.4, 1.5, 1.6, 1.7, 1.8, 1.9, 2.0)
 REPLICAS, FASTEST_GHZ = 12, P2_FREQUENCIES_GHZ[-1]
 CAPACITY_HZ, PEAK_HZ, SLIDE = 8e5, 5.5e5, 25  # quotes per second in P2 Fig. 8 and 7, and quotes per triggering tuple
 SERVICE_S = REPLICAS * SLIDE / CAPACITY_HZ
@@ -86,6 +87,7 @@ def strategy(name: str, *, real: bool, horizon: int = 1, switching: bool = True,
         coverage=0.0,
         headroom=0.0,
         maximum=REPLICAS,
+        frequencies_ghz=P2_FREQUENCIES_GHZ,
         scaled=False,
     )
 

@@ -9,13 +9,21 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from skytide.control.controllers.mpc import P2_FREQUENCIES_GHZ
 from skytide.control.models.objective import Demand, Objective
 from skytide.control.models.optimiser import Plan, Problem, plan
 from skytide.forecasting import Holt
 from skytide.records import Allocation
 from skytide_lab.experiments.experiment import Experiment, Findings, Piece, Row
-from skytide_lab.experiments.trading import ALPHAS, CHOSEN, FASTEST_GHZ, REPLICAS, SERVICE_S, STEP_S, real_rates
+from skytide_lab.experiments.trading import (
+    ALPHAS,
+    CHOSEN,
+    FASTEST_GHZ,
+    P2_FREQUENCIES_GHZ,
+    REPLICAS,
+    SERVICE_S,
+    STEP_S,
+    real_rates,
+)
 from skytide_lab.experiments.verdict import Claim, of_all
 
 P2_EXPLORED = {1: 108, 2: 2_537, 3: 72_055}

@@ -4,7 +4,7 @@ P2's weights combine a priority with a scale that has to be found by experiment.
 same weights work for 5 and for 5,000 workers and for any rate: see `skytide.control.models.objective`.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import exp, isfinite, log
 from typing import TypedDict, Unpack
 
@@ -18,7 +18,6 @@ from skytide.forecasting import Forecaster, Holt
 from skytide.records import Allocation, Decision, Evaluation, Expected, Observation
 from skytide.windows import Duration, duration_us
 
-P2_FREQUENCIES_GHZ = (1.2, 1.3, 1.4, 1.5, 1.6, 1.7, 1.8, 1.9, 2.0)
 CORRECTION_WEIGHT = 0.5  # weight of the latest measurement. P2 uses only that one, with all of its noise
 CORRECTION_LIMIT = 1e6
 TRUSTED_LOAD = 0.95  # nearer to 1, a small error in the load is a large error in the wait
@@ -36,7 +35,7 @@ class MpcOptions(TypedDict, total=False):
     headroom: float
     minimum: int
     maximum: int | None
-    frequencies_ghz: tuple[float, ...]
+    frequencies_ghz: tuple[float, ...] | None
     forecaster: Forecaster
     scaled: bool
 
@@ -53,7 +52,7 @@ class Mpc(Controller):
     bound_s
         The latency bound in seconds; None: only keep up with the input.
     power
-        Choose a CPU frequency as well, and save watts instead of workers.
+        Choose a CPU frequency as well, and save watts instead of workers. Where none can be set, it chooses workers only, and says so.
     horizon
         The number of planned steps, after the time that a new worker needs to start.
     alpha
@@ -71,7 +70,7 @@ class Mpc(Controller):
     maximum
         The most workers; None: as many as needed, within the limits of the guard. Required with `power`, as slower cores mean more of them.
     frequencies_ghz
-        The frequencies that can be chosen.
+        The frequencies that can be chosen; None: those that the machine has.
     forecaster
         What forecasts the input.
     scaled
@@ -102,7 +101,7 @@ class Mpc(Controller):
     headroom: float = 0.1
     minimum: int = 1
     maximum: int | None = None
-    frequencies_ghz: tuple[float, ...] = P2_FREQUENCIES_GHZ
+    frequencies_ghz: tuple[float, ...] | None = None
     forecaster: Forecaster = field(default_factory=Holt)
     scaled: bool = True
 
@@ -133,12 +132,16 @@ class Mpc(Controller):
         self._check(enough, "maximum", f"below the minimum of {self.minimum}", "choose at least the minimum")
         check_bool("power", self.power)
         check_bool("scaled", self.scaled)
-        frequencies = isinstance(self.frequencies_ghz, tuple | list) and all(
-            is_finite(ghz) and ghz > 0 for ghz in self.frequencies_ghz
+        frequencies = self.frequencies_ghz is None or (
+            isinstance(self.frequencies_ghz, tuple | list)
+            and len(self.frequencies_ghz) > 0
+            and all(is_finite(ghz) and ghz > 0 for ghz in self.frequencies_ghz)
         )
-        self._check(frequencies, "frequencies_ghz", "not frequencies", "choose some, as (1.2, 2.0)")
+        self._check(
+            frequencies, "frequencies_ghz", "not frequencies", "choose some, as (1.2, 2.0), or None for those of the machine"
+        )
         self._check(isinstance(self.forecaster, Forecaster), "forecaster", "not a forecaster", "choose one, as Holt()")
-        ready = not self.power or (self.maximum is not None and len(self.frequencies_ghz) > 0)
+        ready = not self.power or self.maximum is not None
         self._check(
             ready, "maximum", "slower cores need more of them, so their number must be known", "give the number of cores there are"
         )
@@ -166,7 +169,7 @@ class _Mpc(ControllerLogic):
             config.headroom,
             config.minimum,
             config.maximum,
-            config.frequencies_ghz if config.power else (),
+            (config.frequencies_ghz or ()) if config.power else (),
             config.scaled,
         )
         self._rates = config.forecaster.build(forecaster)
@@ -180,6 +183,8 @@ class _Mpc(ControllerLogic):
         present, rate_hz = seen.seen.allocation, seen.seen.arrival_rate_hz
         if not (isfinite(rate_hz) and rate_hz >= 0 and isfinite(seen.demand_hz)):
             return Decision(present, f"no input rate was measured: stays at {present.workers}")
+        if self._config.power and self._config.frequencies_ghz is None:
+            self._objective = replace(self._objective, frequencies_ghz=seen.seen.frequencies_ghz)
         self._rates.observe(rate_hz)
         service_s = self._service_s = _service_s(seen) or self._service_s
         if service_s is None:
@@ -244,6 +249,8 @@ class _Mpc(ControllerLogic):
         )
         if self._config.bound_s is not None:
             reason += f" and a latency of {self._objective.latency_s(present, demand):.3g} s (bound {self._config.bound_s:g} s)"
+        if self._config.power and not self._objective.frequencies_ghz:
+            reason += "; no CPU frequency can be set"
         if chosen == present:
             return f"{reason}: stays at {present.workers}"
         if chosen.frequency_ghz == present.frequency_ghz:

@@ -362,6 +362,11 @@ _active: set[Run] = set()
 """Queries that have not ended, as far as anybody has noticed."""
 
 
+def run_of(run_id: str) -> Run | None:
+    """Return the continuous query with this id of its start, if it is one of ours and has not ended."""
+    return next((run for run in list(_active) if run.run_id == run_id), None)
+
+
 def _end_all() -> None:
     """End all queries when Python exits: a batch that is cut off then would crash the interpreter."""
     for run in list(_active):

@@ -5,25 +5,32 @@ work on a group of keys from the next batch on.
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
+from operator import or_
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from skytide.batch import Piece, RunKeys
-from skytide.keyed import Chunk, SlotReport, StoredChunk, gathered, to_merge
-from skytide.keyed.bits import bits_of
+from skytide.keyed import Chunk, SlotReport, Spent, StoredChunk, Worked, gathered, to_merge
+from skytide.keyed.bits import bits, bits_of
 from skytide.keyed.chunk import Live, all_keys
 from skytide.keyed.state import ROWS, STATES, heaviest
-from skytide.keyed.work import HASH, Chunks
+from skytide.keyed.work import HASH
+from skytide.keyed.work import Chunks as WithLive
 from skytide.spark.checkpoint import Files
 from skytide.spark.checkpoint.files import fresh_name
 from skytide.spark.engine.cache import cache
+from skytide.spark.engine.chunks import Chunks
 from skytide.spark.engine.panes import REPORT
 from skytide.spark.engine.spec import QuerySpec
 from skytide.spark.sinks.base import Stages, stage_rows
+
+KINDS = (ROWS, STATES)
 
 
 @dataclass(frozen=True)
@@ -46,7 +53,7 @@ class KeyTask:
         yield pa.RecordBatch.from_arrays([pa.array([_Slot(self, slot).report().to_text()])], schema=REPORT)
 
 
-def chunks_of(task: KeyTask, slot: int, kind: str) -> Chunks:
+def chunks_of(task: KeyTask, slot: int, kind: str) -> WithLive:
     """Return the chunks of a kind that a slot remembers of its keys."""
     return _Slot(task, slot).chunks(kind)
 
@@ -59,42 +66,77 @@ class _Slot:
         assert task.spec.step is not None, "an operator on keys has a step"
         self._work, self._step, self._table = task.instruction, task.spec.step, task.instruction.keyed.table
         cache.keep_only(task.files.uri, task.instruction.keyed.files())
-        self._reused = self._read = 0
+        self._remembered = {kind: task.instruction.keyed.of_slot(slot, kind) for kind in KINDS}
 
     def report(self) -> SlotReport:
         began = time.perf_counter()
         work = self._work
-        rows, hashes = self._tuples()
-        log, states = self.chunks(ROWS), self.chunks(STATES)
-        done = self._step.work(rows, hashes, log, states, work.since_us, work.until_us)
-        chunks, replaced = [], [work.keyed.of_slot(self._slot, ROWS)[place].file for place in done.expired]
-        for kind, added, before in ((ROWS, done.rows, log), (STATES, done.states, states)):
-            if added is not None:
-                stored = work.keyed.of_slot(self._slot, kind)
-                merged = to_merge([chunk.size for chunk in stored], added.nbytes)
-                whole = self._together([*before[-merged:], (added, _all)], kind) if merged else added
-                replaced += [chunk.file for chunk in stored[len(stored) - merged :]]
-                if len(whole):
-                    chunks.append(self._written(whole, kind))
-        groups = self._table.groups_of(hashes)
-        numbers, counts = np.unique(groups, return_counts=True)
-        heavy = heaviest(hashes)
+        with self._chunks_of(self._remembered.values()) as chunks:
+            rows, hashes = self._tuples()
+            done, replaced = self._worked(rows, hashes, chunks)
+            written = []
+            for kind, added in ((ROWS, done.rows), (STATES, done.states)):
+                if added is not None:
+                    stored = self._remembered[kind]
+                    merged = to_merge([chunk.size for chunk in stored], added.nbytes)
+                    before = stored[len(stored) - merged :]
+                    whole = self._together([*self._with_live(before, chunks), (added, _all)], kind) if merged else added
+                    replaced += [chunk.file for chunk in before]
+                    if len(whole):
+                        written.append(self._written(whole, kind))
         return SlotReport(
             slot=self._slot,
             tuples=len(hashes),
             windows=done.windows,
             kept=done.results.num_rows,
             results=stage_rows(self._task.sink, done.results, work.sequence, self._slot) if done.results.num_rows else None,
-            chunks=tuple(chunks),
+            chunks=tuple(written),
             replaced=tuple(replaced),
             due_us=done.due_us,
-            loads=dict(zip(numbers.tolist(), counts.tolist(), strict=True)),
-            heavy={key: count for key, (count, _) in heavy.items()},
-            names={key: self._step.name_of(rows, place) for key, (_, place) in heavy.items()},
-            chunks_found=self._reused,
-            chunks_read=self._read,
+            chunks_found=chunks.found,
+            chunks_read=chunks.read,
+            **self._loads(rows, hashes, done.spent),
             busy_s=time.perf_counter() - began,
         )
+
+    def _worked(self, rows: pa.Table, hashes: NDArray[np.uint64], chunks: Chunks) -> tuple[Worked, list[str]]:
+        """Return what became of the tuples, and the files that no later window needs.
+
+        Groups whose chunks are there wait for nothing: those that have come from other slots follow when their chunks have been read (P2, R4).
+        """
+        stored = [chunk for kind in KINDS for chunk in self._remembered[kind]]
+        coming = reduce(or_, (chunk.groups for chunk in stored if not chunks.is_there(chunk)), 0) & self._table.mask(self._slot)
+        there = self._table.mask(self._slot) & ~coming
+        if not coming or not any(chunk.groups & there for chunk in stored):
+            return self._worked_on(-1, rows, hashes, chunks)
+        first = bits(there, len(self._table.slots))[self._table.groups_of(hashes)]
+        parts = [
+            self._worked_on(groups, rows.filter(pa.array(mine)), hashes[mine], chunks)
+            for groups, mine in ((there, first), (coming, ~first))
+        ]
+        return self._step.joined(*(done for done, _ in parts)), list(dict.fromkeys(file for _, files in parts for file in files))
+
+    def _worked_on(self, groups: int, rows: pa.Table, hashes: NDArray[np.uint64], chunks: Chunks) -> tuple[Worked, list[str]]:
+        """Return what became of the tuples of some groups, a bit each."""
+        of_kind = {kind: [chunk for chunk in self._remembered[kind] if chunk.groups & groups] for kind in KINDS}
+        log, states = (self._with_live(of_kind[kind], chunks, groups) for kind in KINDS)
+        done = self._step.work(rows, hashes, log, states, self._work.since_us, self._work.until_us)
+        return done, [of_kind[ROWS][place].file for place in done.expired]
+
+    def _loads(self, rows: pa.Table, hashes: NDArray[np.uint64], spent: Spent | None) -> dict[str, Any]:
+        """Return what the rebalancer wants to know."""
+        numbers, counts = np.unique(self._table.groups_of(hashes), return_counts=True)
+        places = {key: place for key, (_, place) in heaviest(hashes).items()}
+        if spent is not None:
+            places |= {key: int(np.argmax(hashes == key)) for key in spent.slowest() if (hashes == key).any()}
+        of_groups = np.bincount(self._table.groups_of(spent.hashes), spent.seconds) if spent else np.zeros(0)
+        return {
+            "loads": dict(zip(numbers.tolist(), counts.tolist(), strict=True)),
+            "spent": {group: round(float(of_groups[group]), 6) for group in np.flatnonzero(of_groups).tolist()},
+            "heavy": {key: int((hashes == key).sum()) for key in places},
+            "heavy_s": {key: round(spent.of(key), 6) for key in places} if spent else {},
+            "names": {key: self._step.name_of(rows, place) for key, place in places.items()},
+        }
 
     def _tuples(self) -> tuple[pa.Table, NDArray[np.uint64]]:
         """Return those of the tuples that were let in whose keys belong to this slot, and their hashes."""
@@ -110,32 +152,26 @@ class _Slot:
         rows = pa.concat_tables(mine)
         return rows.drop_columns([HASH]), rows[HASH].to_numpy().view(np.uint64)
 
-    def chunks(self, kind: str) -> Chunks:
-        return [(self._chunk(stored), self._live(stored)) for stored in self._work.keyed.of_slot(self._slot, kind)]
+    def chunks(self, kind: str) -> WithLive:
+        with self._chunks_of([self._remembered[kind]]) as chunks:
+            return self._with_live(self._remembered[kind], chunks)
 
-    def _live(self, stored: StoredChunk) -> Live:
+    def _chunks_of(self, stored: Iterable[Sequence[StoredChunk]]) -> Chunks:
+        return Chunks(self._task.files, [chunk for some in stored for chunk in some], self._step.key)
+
+    def _with_live(self, stored: Sequence[StoredChunk], chunks: Chunks, groups: int = -1) -> WithLive:
+        return [(chunks.get(chunk), self._live(chunk.groups & groups)) for chunk in stored]
+
+    def _live(self, groups: int) -> Live:
         table, slot = self._table, self._slot
+        which = bits(groups, len(table.slots))
 
         def live(hashes: NDArray[np.uint64]) -> NDArray[np.bool_]:
-            return np.asarray(stored.live(table.groups_of(hashes)) & (table.slots_of(hashes) == slot))
+            return np.asarray(which[table.groups_of(hashes)] & (table.slots_of(hashes) == slot))
 
         return live
 
-    def _chunk(self, stored: StoredChunk) -> Chunk:
-        files = self._task.files
-        chunk: Chunk | None = cache.find(files.uri, stored.file)
-        if chunk is None:
-            chunk = Chunk.from_table(files.map_table(stored.file))
-            for field in self._step.key if stored.kind == STATES else ():
-                if field.name not in chunk.rows.column_names:  # earlier versions stored no keys beside states
-                    chunk = replace(chunk, rows=chunk.rows.append_column(field, pa.nulls(chunk.rows.num_rows, field.type)))
-            cache.add(files.uri, stored.file, chunk, chunk.hashes.nbytes * 3 if files.is_local else chunk.nbytes)
-            self._read += 1
-        else:
-            self._reused += 1
-        return chunk
-
-    def _together(self, chunks: Chunks, kind: str) -> Chunk:
+    def _together(self, chunks: WithLive, kind: str) -> Chunk:
         """Return chunks as one, without what no later window needs."""
         step, keys = self._step, all_keys(chunks, self._step.key)
         if kind == STATES:

@@ -13,13 +13,14 @@ from skytide.errors.deprecation import warn_renamed
 from skytide.loop.ports import OnEvent, Plant
 from skytide.records import Mode
 from skytide.spark.api.run import Run
-from skytide.spark.scaling.executors import ExecutorPlant, Pool, Report, pool_of
-from skytide.spark.scaling.json_store import JsonStore
+from skytide.spark.scaling.executors import ExecutorPlant, pool_of
+from skytide.spark.scaling.json_store import store_of
 from skytide.spark.scaling.live import LiveQuery, QueryPlant
+from skytide.spark.scaling.pool import DRAIN_S, Pool, Report
 from skytide.spark.scaling.power import Power
 from skytide.spark.scaling.scaler import Scaler
 from skytide.spark.scaling.slots import RunSlots, SlotPlant
-from skytide.windows import Duration, duration_us
+from skytide.windows import Duration, duration_s, duration_us
 
 
 def autoscale(
@@ -32,6 +33,7 @@ def autoscale(
     store: str | os.PathLike[str] | None = None,
     guard: Guard | None = None,
     warm: bool = True,
+    drain: Duration = "60 s",
     power: bool = False,
     on_event: OnEvent | None = None,
     tell: OnEvent | None = None,
@@ -62,11 +64,16 @@ def autoscale(
     mode
         "act", or "recommend": only report what it would do.
     store
-        A file in which what was learned survives a restart.
+        A file in which what was learned survives a restart, wherever a checkpoint may be, such as "s3a://bucket/scaler.json". It has the last
+        size, too: after a restart it is asked for at once.
     guard
         All other limits.
     warm
-        Give a new executor a first task of ours, so that the query need not wait for its cold start.
+        Give a new executor a first task of ours, so that the query need not wait for its cold start; Python is started only for queries that
+        have tasks in Python.
+    drain
+        How long an executor that is no longer needed may finish its tasks, before it is killed and they are run again elsewhere. Half-way,
+        an event says that it still has some.
     power
         Also set the CPU frequency, and record the power: for a single machine that allows it, and for `Mpc(power=True)`.
     on_event
@@ -109,23 +116,24 @@ def autoscale(
     if executors is not None:
         minimum, maximum = _sizes(executors)
         limits = replace(limits, minimum=minimum, maximum=maximum)
+    drain_s = duration_s(drain, "drain")
     interval_s = None if interval is None else duration_us(interval, "interval") / 1e6
-    scaler = Scaler(on_event)
+    scaler, acts = Scaler(on_event), mode == "act"
     with ExitStack() as undo:  # one that cannot begin leaves nothing behind
         live = LiveQuery(query, scaler.clock)
         undo.callback(live.close)
-        plant = plant_of(live, acts=mode == "act", warm=warm, report=scaler.report)
+        plant = plant_of(live, acts=acts, warm=warm, report=scaler.report, drain_s=drain_s)
         undo.callback(plant.close)
         if power:
             plant = powered = Power(plant)
             scaler.report(powered.summary())
-        saved = None if store is None else JsonStore(store)
-        scaler.attach(live, plant, built, limits, interval_s, saved, acts=mode == "act")
+        saved = None if store is None else store_of(live.spark, store)
+        scaler.attach(live, plant, built, limits, interval_s, saved, acts=acts)
         undo.pop_all()
     return scaler
 
 
-def plant_of(live: LiveQuery, *, acts: bool, warm: bool, report: Report) -> Plant:
+def plant_of(live: LiveQuery, *, acts: bool, warm: bool, report: Report, drain_s: float = DRAIN_S) -> Plant:
     """Return what a query runs on; unless it is only watched, what cannot be resized is refused."""
     slots = RunSlots(live.run) if live.run else None
     if live.cluster.local and slots is not None:
@@ -133,7 +141,7 @@ def plant_of(live: LiveQuery, *, acts: bool, warm: bool, report: Report) -> Plan
     if not acts:  # executors that are only watched are shared with nobody
         return QueryPlant(live) if live.cluster.local else ExecutorPlant(live, Pool(live.cluster), report)
     live.cluster.check()
-    return ExecutorPlant(live, pool_of(live, warm=warm), report, slots)
+    return ExecutorPlant(live, pool_of(live, warm=warm), report, slots, drain_s=drain_s)
 
 
 def _sizes(executors: Any) -> tuple[int, int]:

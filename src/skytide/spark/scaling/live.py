@@ -2,37 +2,96 @@
 
 import contextlib
 import threading
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
 
+from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from skytide.errors import InvalidInput
 from skytide.errors.checks import refused
+from skytide.loop.cycle import Loop
 from skytide.loop.ports import Plant
 from skytide.records import Allocation, Observation, Outcome
 from skytide.spark.api.run import Run
 from skytide.spark.clock import Now
-from skytide.spark.compat import queries_of_session, session_of
+from skytide.spark.compat import queries_of_session, runs_python, session_of
 from skytide.spark.scaling.gateway import SparkCluster
 from skytide.spark.scaling.metrics import ProgressListener, QueryMetrics
 
-_all: list["LiveQuery"] = []
+
+class Watched(Protocol):
+    """What an auto-scaler watches: a query, or an application with all its queries."""
+
+    kind: str
+    """What it is called."""
+    spark: SparkSession
+    cluster: SparkCluster
+
+    @property
+    def comes_back(self) -> bool:
+        """Whether it may be started again."""
+
+    @property
+    def name(self) -> str:
+        """What people call it."""
+
+    @property
+    def label(self) -> str:
+        """The same, with what it is."""
+
+    @property
+    def id(self) -> str:
+        """What names it, whatever people call it."""
+
+    @property
+    def run_id(self) -> str:
+        """The id of this start of it."""
+
+    @property
+    def query(self) -> Any:
+        """The query, if it is one."""
+
+    @property
+    def trigger_s(self) -> float | None:
+        """The interval of its trigger; the shortest of several."""
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it runs."""
+
+    def continues(self) -> bool:
+        """Return whether it was started again; from then on, it is that run."""
+
+    def listen(self, changed: Callable[[], None]) -> None:
+        """Take in progress as it comes, and call `changed` when something begins or ends."""
+
+    def follows(self, query: Any) -> bool:
+        """Return whether a query is this one, or belongs to it."""
+
+    def lines(self, loop: Loop) -> list[tuple[str, str]]:
+        """Return what is worth knowing of each query, if there are several."""
+
+
+_all: list[Watched] = []
 _all_lock = threading.Lock()
 
 
 class LiveQuery:
     """A query and its metrics. If it is started again from its checkpoint it continues; a skytide query is another object then."""
 
-    def __init__(self, asked: StreamingQuery | Run, clock: Now) -> None:
-        """Take a query, unless it has an auto-scaler already."""
+    kind = "query"
+
+    def __init__(self, asked: StreamingQuery | Run, clock: Now, of: Any = None) -> None:
+        """Take a query, unless it has an auto-scaler already; of an application with one auto-scaler for all, it is one of many."""
         self.run = asked if isinstance(asked, Run) else None
         self.query: StreamingQuery = asked.query if isinstance(asked, Run) else asked
         with _all_lock:
-            _check(self.query)
+            _check(self.query, of)
             self.spark = session_of(self.query)
-            self.cluster = SparkCluster(self.spark)
-            self.metrics = QueryMetrics(self.query, self.cluster.executors, run=self.run, local=self.cluster.local, clock=clock)
+            self.cluster = SparkCluster(self.spark) if of is None else of.cluster
+            executors = self.cluster.executors if of is None else of.executors
+            self.metrics = QueryMetrics(self.query, executors, run=self.run, local=self.cluster.local, clock=clock)
             self._manager = queries_of_session(self.query)
             self._listener: ProgressListener | None = None
             _all.append(self)
@@ -41,6 +100,45 @@ class LiveQuery:
     def name(self) -> str:
         """What people call it."""
         return str(self.query.name or self.query.id)
+
+    @property
+    def label(self) -> str:
+        """The same, with what it is."""
+        return f"query {self.name}"
+
+    @property
+    def id(self) -> str:
+        """The id that it keeps when it is started again."""
+        return str(self.query.id)
+
+    @property
+    def run_id(self) -> str:
+        """The id of this start of it."""
+        return str(self.query.runId)
+
+    @property
+    def trigger_s(self) -> float | None:
+        """The interval of its trigger."""
+        return self.metrics.trigger_s
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it runs."""
+        return bool(self.query.isActive)
+
+    @property
+    def comes_back(self) -> bool:
+        """Whether it may be started again: a skytide query is another object then."""
+        return self.run is None
+
+    @property
+    def runs_python(self) -> bool:
+        """Whether its tasks need Python."""
+        return self.run is not None or runs_python(self.query)
+
+    def lines(self, loop: Loop) -> list[tuple[str, str]]:
+        """Return nothing: all is said of the only query."""
+        return []
 
     def listen(self, changed: Callable[[], None]) -> None:
         """Take in its progress as it comes, and call `changed` when a run of it begins or ends."""
@@ -67,8 +165,7 @@ class LiveQuery:
         with contextlib.suppress(Exception):  # Spark may be gone
             if self._listener is not None:
                 self._manager.removeListener(self._listener)
-        with _all_lock:
-            _all[:] = [other for other in _all if other is not self]
+        release(self)
 
 
 class QueryPlant(Plant):
@@ -100,7 +197,21 @@ class QueryPlant(Plant):
         self._live.close()
 
 
-def _check(query: Any) -> None:
+def claim(application: Watched, queries: Sequence[StreamingQuery]) -> None:
+    """Take all queries of an application, unless one of them has an auto-scaler already."""
+    with _all_lock:
+        for query in queries:
+            _check_free(query)
+        _all.append(application)
+
+
+def release(watched: Watched) -> None:
+    """Let another auto-scaler have it."""
+    with _all_lock:
+        _all[:] = [other for other in _all if other is not watched]
+
+
+def _check(query: Any, of: Any = None) -> None:
     """Refuse what cannot be watched, or is already."""
     if type(query).__module__.startswith("pyspark.sql.connect"):
         raise InvalidInput(
@@ -112,7 +223,12 @@ def _check(query: Any) -> None:
         raise refused("query", query, "not a streaming query", "pass what start() of a stream returned, Spark's or skytide's")
     if not query.isActive:
         raise InvalidInput(value=f"query {query.name or query.id}", reason="it has ended", remedy="start it first")
-    if any(live.follows(query) for live in _all):
+    if of is None:
+        _check_free(query)
+
+
+def _check_free(query: StreamingQuery) -> None:
+    if any(watched.follows(query) for watched in _all):
         raise InvalidInput(
             value=f"query {query.name or query.id}",
             reason="it already has an auto-scaler, and each would undo what the other does",

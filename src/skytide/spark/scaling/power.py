@@ -3,13 +3,13 @@
 Only the machine that this runs on is changed, which is enough in local mode, and on a cluster of one machine.
 """
 
-import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from skytide.control.models.operator import power_w
 from skytide.loop.ports import Plant
 from skytide.records import Allocation, Observation, Outcome
+from skytide.spark.scaling.cpufreq import CpuFrequency, read
 
 ROOT = Path("/sys")
 MEASURED, ESTIMATED = "measured (RAPL)", "estimated by the model"
@@ -24,19 +24,15 @@ class Reading:
 
 
 class Power(Plant):
-    """A plant that also sets the CPU frequency and measures the power, and leaves everything else to another plant.
-
-    `scaling_max_freq` caps the frequency under any governor; under "userspace" it is set by `scaling_setspeed`.
-    """
+    """A plant that also sets the CPU frequency and measures the power, and leaves everything else to another plant."""
 
     def __init__(self, plant: Plant, root: Path = ROOT) -> None:
         """Look for cpufreq below `root`."""
         self._plant, self.what = plant, plant.what
-        self._policies = sorted((root / "devices/system/cpu").glob("cpu[0-9]*/cpufreq"))
+        self._cpu = CpuFrequency(root)
         self._energy = [
             zone / "energy_uj" for zone in sorted((root / "class/powercap").glob("intel-rapl:[0-9]*")) if zone.name.count(":") == 1
         ]
-        self._asked_ghz: float | None = None
         self._before: tuple[float, list[float]] | None = None
 
     @property
@@ -52,28 +48,20 @@ class Power(Plant):
     @property
     def frequencies_ghz(self) -> tuple[float, ...]:
         """The frequencies that can be chosen, slowest first; none if that is not possible or not allowed."""
-        if not self._policies or not all(os.access(self._knob(policy), os.W_OK) for policy in self._policies):
-            return ()
-        listed = _read(self._policies[0] / "scaling_available_frequencies")
-        if listed is None:  # drivers with any frequency name only the ends
-            listed = " ".join(filter(None, (_read(self._policies[0] / f"cpuinfo_{end}_freq") for end in ("min", "max"))))
-        return tuple(sorted(int(khz) / 1e6 for khz in listed.split()))
+        return self._cpu.choices_ghz
 
     def observe(self, now_s: float) -> Observation | None:
         """Return what was measured, with the frequency and the power."""
-        seen, read = self._plant.observe(now_s), self.power(now_s)
+        seen, measured = self._plant.observe(now_s), self.power(now_s)
         if seen is None:
             return None
-        allocation = replace(seen.allocation, frequency_ghz=self.size().frequency_ghz)
-        return replace(seen, allocation=allocation, power_w=read.watts if read else seen.power_w)
+        allocation = replace(seen.allocation, frequency_ghz=self._cpu.ghz)
+        power_w = measured.watts if measured else seen.power_w
+        return replace(seen, allocation=allocation, power_w=power_w, frequencies_ghz=self.frequencies_ghz)
 
     def size(self) -> Allocation:
         """Return what is there; a frequency only if it can be chosen."""
-        present = self._plant.size()
-        if not self.frequencies_ghz:
-            return present
-        khz = _read(self._knob(self._policies[0]))
-        return replace(present, frequency_ghz=int(khz) / 1e6 if khz and khz.isdigit() else self._asked_ghz)
+        return replace(self._plant.size(), frequency_ghz=self._cpu.ghz)
 
     def request(self, wanted: Allocation, now_s: float) -> Outcome:
         """Set the frequency of all CPUs that is nearest to the wanted one, and let the other plant do the rest."""
@@ -103,12 +91,15 @@ class Power(Plant):
         self._plant.track(now_s)
 
     def close(self) -> None:
-        """Close the other plant; the frequency stays."""
-        self._plant.close()
+        """Close the other plant, and set the frequency to what it was before."""
+        try:
+            self._plant.close()
+        finally:
+            self._cpu.restore()
 
     def power(self, now_s: float) -> Reading | None:
         """Return the power since the last call, or else what the model estimates; None if neither is known."""
-        joules = [int(text) / 1e6 for text in map(_read, self._energy) if text and text.isdigit()]
+        joules = [int(text) / 1e6 for text in map(read, self._energy) if text and text.isdigit()]
         before, self._before = self._before, (now_s, joules) if joules else None
         if before and joules and len(joules) == len(before[1]) and now_s > before[0]:
             spent = [new - old for new, old in zip(joules, before[1], strict=True)]
@@ -127,32 +118,18 @@ class Power(Plant):
             if choices
             else "the CPU frequency cannot be set here"
         )
-        return f"{can}; power is {MEASURED if any(map(_read, self._energy)) else ESTIMATED if choices else 'not known'}"
+        return f"{can}; power is {MEASURED if any(map(read, self._energy)) else ESTIMATED if choices else 'not known'}"
 
     def _set(self, wanted_ghz: float) -> Outcome:
-        if not (choices := self.frequencies_ghz):
+        if not self.frequencies_ghz:
             return Outcome(
                 "refused", f"cannot set the CPU frequency to {wanted_ghz:g} GHz: no cpufreq, or no permission to write to it"
             )
-        ends = _read(self._policies[0] / "scaling_available_frequencies") is None
-        chosen = min(max(wanted_ghz, choices[0]), choices[-1]) if ends else min(choices, key=lambda ghz: abs(ghz - wanted_ghz))
-        before_ghz = self.size().frequency_ghz
+        before_ghz = self._cpu.ghz
         try:
-            for policy in self._policies:
-                self._knob(policy).write_text(str(round(chosen * 1e6)))
+            chosen = self._cpu.set(wanted_ghz)
         except OSError as error:
-            return Outcome("refused", f"cannot set the CPU frequency to {chosen:g} GHz: {error}")
-        self._asked_ghz = chosen
+            return Outcome("refused", f"cannot set the CPU frequency to {wanted_ghz:g} GHz: {error}")
         if chosen == before_ghz:
             return Outcome("kept", f"keeping the CPU frequency at {chosen:g} GHz")
         return Outcome("done", f"setting the CPU frequency to {chosen:g} GHz")
-
-    def _knob(self, policy: Path) -> Path:
-        return policy / ("scaling_setspeed" if _read(policy / "scaling_governor") == "userspace" else "scaling_max_freq")
-
-
-def _read(file: Path) -> str | None:
-    try:
-        return file.read_text().strip()
-    except OSError:
-        return None

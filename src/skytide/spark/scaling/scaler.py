@@ -16,7 +16,7 @@ from skytide.loop.ports import OnEvent, Plant, StateStore
 from skytide.records import Observation, ScalerStatus, ScalingEvent
 from skytide.records.printing import Printed, seconds
 from skytide.spark.clock import Now, steady
-from skytide.spark.scaling.live import LiveQuery
+from skytide.spark.scaling.live import Watched
 from skytide.spark.scaling.watching import scaler_subject
 from skytide.watch.serving import export, serve
 from skytide.watch.snapshots import ScalerAbout
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 MIN_INTERVAL_S = 10.0
 TRIGGERS = 2  # an interval has at least this many triggers, otherwise there is nothing to see in it
 STALE_INTERVALS = 3
-LOOK_S = 0.1  # between two looks at executors, while some come or go: the first task of a new one should be ours
+LOOK_S = 0.1  # between two looks at executors that may come at any moment: the first task of a new one should be ours
+SLOW_LOOK_S = 1.0  # while some go, or those that were requested do not come
 MIN_WAIT_S = 0.01
 KEPT = 100_000  # events and observations
 CYCLES_KEPT = 1_000
@@ -100,7 +101,7 @@ class Scaler(Printed):
 
     def attach(
         self,
-        live: LiveQuery,
+        live: Watched,
         plant: Plant,
         controller: Controller,
         guard: Guard,
@@ -109,22 +110,22 @@ class Scaler(Printed):
         *,
         acts: bool = True,
     ) -> None:
-        """Begin to watch a query, and to scale what it runs on."""
-        self._live, self._plant = live, plant
-        shortest_s = TRIGGERS * (live.metrics.trigger_s or 0.0)
-        self.interval_s = max(MIN_INTERVAL_S, shortest_s) if interval_s is None else interval_s
+        """Begin to watch a query, or all of an application, and to scale what it runs on."""
+        self._live, self._plant, self._interval_s = live, plant, interval_s
         guard = guard.patient(STALE_INTERVALS * self.interval_s)
         self._loop = Loop(plant, controller, guard, store, self._record, acts=acts)
         limits = f"{guard.minimum} to {guard.maximum} {plant.what}"
         self._about = ScalerAbout(str(controller), limits, guard.maximum, self.interval_s)
         does, size = "scaling" if acts else "watching", f"{limits}, now {plant.size().workers}"
-        self.report(f"{does} query {live.name} with {controller} every {self.interval_s:g} s: {size}")
+        self.report(f"{does} {live.label} with {controller} every {self.interval_s:g} s: {size}")
         live.listen(self._wake.set)
+        self._loop.resume_size(self.clock())
         self._thread.start()
 
     def lines(self) -> list[tuple[str, str]]:
         """Return which query it scales, and how it is doing."""
-        return [("query", f"{self._live.name}, every {seconds(self.interval_s)}"), *self.status().lines()]
+        what, of_queries = self._live.kind, self._live.lines(self._loop)
+        return [(what, f"{self._live.name}, every {seconds(self.interval_s)}"), *self.status().lines(), *of_queries]
 
     def __repr__(self) -> str:
         """Return its query and its status in a few lines."""
@@ -134,6 +135,12 @@ class Scaler(Printed):
     def name(self) -> str:
         """The name of its query, or its id if it has none."""
         return self._live.name
+
+    @property
+    def interval_s(self) -> float:
+        """The time from one decision to the next."""
+        usual_s = max(MIN_INTERVAL_S, TRIGGERS * (self._live.trigger_s or 0.0))
+        return usual_s if self._interval_s is None else self._interval_s
 
     @property
     def is_active(self) -> bool:
@@ -193,7 +200,7 @@ class Scaler(Printed):
         SkytideError
             If what the page needs is not installed: `pip install 'skytide[serve]'`.
         """
-        return serve([scaler_subject(self, self._live.query, self._about)], address, port, token)
+        return serve([scaler_subject(self, self._live, self._about)], address, port, token)
 
     def metrics(self, port: int, address: str = "127.0.0.1") -> "Exporter":
         """Let Prometheus read how it is doing, and return the exporter.
@@ -214,7 +221,7 @@ class Scaler(Printed):
         SkytideError
             If what metrics need is not installed: `pip install 'skytide[metrics]'`.
         """
-        return export([scaler_subject(self, self._live.query, self._about)], port, address)
+        return export([scaler_subject(self, self._live, self._about)], port, address)
 
     def pause(self) -> None:
         """Keep watching, but change nothing."""
@@ -257,7 +264,7 @@ class Scaler(Printed):
 
     def _record(self, event: ScalingEvent, level: int = logging.INFO) -> None:
         """Note an event, log it, and pass it on."""
-        _log.log(level, "query %s: %s", self._live.name, event.text)
+        _log.log(level, "%s: %s", self._live.label, event.text)
         with self._lock:
             self._events.append(event)
         if self._on_event is not None:
@@ -273,15 +280,21 @@ class Scaler(Printed):
                 if self._away_s is None and at_s >= next_s:
                     self._safely("cycle", self._cycle)
                     next_s = max(next_s + self.interval_s, at_s + self.interval_s / 2)  # missed cycles are not made up for
-                soon_s = LOOK_S if self._away_s is not None or self._plant.is_changing else self.interval_s
-                self._wake.wait(soon_s if self._away_s is not None else min(max(next_s - self.clock(), MIN_WAIT_S), soon_s))
+                self._wake.wait(self._pause_s(next_s))
                 self._wake.clear()
         except Exception as error:
             self._failures["end"] = f"auto-scaler terminated before its query: {_why(error)}"
         finally:
             self._plant.close()
-            end = "auto-scaler stopped" if self._stopped else "auto-scaler terminated: its query has ended"
+            end = "auto-scaler stopped" if self._stopped else f"auto-scaler terminated: its {self._live.kind} has ended"
             self.report(self._failures.get("end", end), logging.WARNING if "end" in self._failures else logging.INFO)
+
+    def _pause_s(self, next_s: float) -> float:
+        """Return how long to wait for the next look."""
+        if self._away_s is not None:
+            return LOOK_S
+        look_s = LOOK_S if self._plant.is_expecting else SLOW_LOOK_S if self._plant.is_changing else self.interval_s
+        return min(max(next_s - self.clock(), MIN_WAIT_S), look_s)
 
     def _track(self) -> None:
         self._plant.track(self.clock())
@@ -322,7 +335,7 @@ class Scaler(Printed):
         """Return whether the query has ended; one that is started again from its checkpoint within an interval has not."""
         live = self._live
         try:
-            if live.query.isActive:
+            if live.is_active:
                 self._away_s = None
                 return False
             continues = live.continues()
@@ -331,11 +344,11 @@ class Scaler(Printed):
             return True
         if continues:
             self._away_s = None
-            self.report(f"query restarted: continuing with run {live.query.runId}")
+            self.report(f"query restarted: continuing with run {live.run_id}")
             return False
         if self._away_s is None:
             self._away_s = self.clock()
-        return live.run is not None or self.clock() - self._away_s > self.interval_s
+        return not live.comes_back or self.clock() - self._away_s > self.interval_s
 
 
 def _why(error: Exception) -> str:

@@ -2,7 +2,8 @@
 
 The first task in an executor loads classes, starts Python and imports what Arrow needs. That takes seconds, and the whole batch
 waits for it. Here a small job of its own does that, with tasks that prefer exactly that executor. It uses `mapInArrow`, as Spark
-reuses a Python worker only for tasks of the same kind. A query that has tasks waiting may still come first.
+reuses a Python worker only for tasks of the same kind. A query that has tasks waiting may still come first. Where no query has tasks
+in Python, none is started.
 """
 
 import logging
@@ -16,9 +17,12 @@ from skytide.spark.compat import located, numbers_of
 from skytide.spark.scaling.gateway import Executor
 
 
-def warm(spark: SparkSession, executor: Executor) -> None:
+def warm(spark: SparkSession, executor: Executor, *, python: bool = True) -> None:
     """Run one task per core of an executor, and wait for them; if it is busy meanwhile they run elsewhere, which does no harm."""
     cores = numbers_of(spark, located(spark, [f"executor_{executor.host}_{executor.id}"] * executor.cores))
+    if not python:
+        cores.collect()
+        return
 
     def first_task(
         batches: Iterator[pa.RecordBatch],
@@ -32,12 +36,12 @@ def warm(spark: SparkSession, executor: Executor) -> None:
     cores.mapInArrow(first_task, "core int").collect()
 
 
-def warm_behind(spark: SparkSession, executor: Executor) -> None:
+def warm_behind(spark: SparkSession, executor: Executor, *, python: bool = True) -> None:
     """Warm an executor without waiting for it; if it dies meanwhile, or Spark stops, others notice."""
 
     def run() -> None:
         try:
-            warm(spark, executor)
+            warm(spark, executor, python=python)
         except Exception as error:
             logging.getLogger(__name__).debug("executor %s was not warmed: %s", executor.id, error)
 
