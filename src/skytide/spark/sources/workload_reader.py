@@ -59,7 +59,7 @@ class WorkloadReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> Offset:
         """Return tick 0, at the given start, or at the current second."""
-        start_us = self.stream.start_us
+        start_us, self.bursts = self.stream.start_us, int(self.stream.workload.delays_events)
         if start_us is None:
             start_us = self.clock() // SECOND_US * SECOND_US
         return self._offset(0, start_us)
