@@ -10,7 +10,7 @@ from skytide.workloads.workload import Workload
 from skytide_lab.sim.micro_batch import BatchCosts, BatchPlant
 from skytide_lab.sim.partitions import Partitions
 
-COSTS = BatchCosts("made up", batch_s=0.1, tuple_s=6e-6, task_s=0.005, window_s=0.002, window_tuple_s=0.0)
+COSTS = BatchCosts("made up", batch_s=0.1, tuple_s=1e-5, task_s=0.005, window_s=0.002, window_tuple_s=0.0)
 STREAM = Workload(rate=100_000, arrivals="map", dispersion=4_000, dimensions=1)
 CORES = 4
 
