@@ -204,6 +204,13 @@ class WindowReport:
     busy_s: float
     of_parts: dict[int, float] = field(default_factory=dict)
     """How long each part took, where rows are many; the time of a slot is divided by rows."""
+    others_s: float = 0.0
+    """By how much all slots together took longer than the slowest of them."""
+
+    @property
+    def slowest_s(self) -> float:
+        """How long the slowest slot took."""
+        return self.busy_s - self.others_s
 
     @staticmethod
     def together(reports: "Sequence[WindowReport]") -> "WindowReport":
@@ -226,7 +233,9 @@ class WindowReport:
         )
         results = tuple(name for report in reports for name in report.results)
         of_parts = {part: busy_s for report in reports for part, busy_s in report.of_parts.items()}
-        return WindowReport(tuple(windows), results, run or None, sum(report.busy_s for report in reports), of_parts)
+        busy_s = sum(report.busy_s for report in reports)
+        others_s = busy_s - max(report.slowest_s for report in reports)
+        return WindowReport(tuple(windows), results, run or None, busy_s, of_parts, others_s)
 
     def to_text(self) -> str:
         """Return the report as it travels."""
@@ -244,6 +253,7 @@ class WindowReport:
             fields["run"] and Run.from_json(fields["run"]),
             fields["busy_s"],
             dict(zip(*fields["of_parts"], strict=True)),
+            fields.get("others_s", 0.0),
         )
 
 

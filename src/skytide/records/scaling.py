@@ -2,6 +2,7 @@
 
 import time
 from dataclasses import dataclass, field, replace
+from math import ceil
 from typing import Literal
 
 from skytide.errors.deprecation import warn_renamed
@@ -40,6 +41,34 @@ class Allocation:
 
 
 @dataclass(frozen=True)
+class MicroBatch:
+    """What the batches of an interval were like, on average; [its model](scaling.md#the-model) tells what others would be like."""
+
+    rows: float
+    fixed_s: float
+    """The part of a batch that no worker makes shorter: planning, logs, the sink, waiting for the slowest task."""
+    work_s: float
+    """The time of all its tasks, added up."""
+    trigger_s: float | None = None
+    """The interval that was asked for; None: the next batch begins at once."""
+    tasks: int | None = None
+    """How many tasks can run at once: Kafka's partitions, or those of a shuffle; None: not known."""
+    cores: float = 1.0
+    """Tasks that a worker runs at once."""
+    spread_s: float = 0.0
+    """The standard deviation of how long batches take."""
+
+    @property
+    def most_workers(self) -> int | None:
+        """The number of workers beyond which more do nothing, as there are no more tasks; None: not known.
+
+        >>> MicroBatch(900, 0.2, 1.8, tasks=12, cores=4).most_workers
+        3
+        """
+        return None if self.tasks is None else max(1, ceil(self.tasks / self.cores))
+
+
+@dataclass(frozen=True)
 class Observation:
     """What was measured over one interval. What could not be measured is None."""
 
@@ -66,12 +95,14 @@ class Observation:
     pane_utilisation: float | None = None
     splitting_factor: float | None = None
     window_utilisation: float | None = None
-    """These three are of the two levels of a continuous query."""
+    """These three are of the two levels of a continuous query: a level above 1 is why batches do not fit into their interval."""
     power_w: float | None = None
     expected_rate_hz: float | None = None
     """Tuples per second that the source itself expects soon; None if it cannot say."""
     frequencies_ghz: tuple[float, ...] = ()
     """The CPU frequencies that can be chosen, slowest first; none if the machine alone chooses."""
+    batch: MicroBatch | None = None
+    """What its batches were like; None where tuples are served one by one."""
 
 
 @dataclass(frozen=True)
@@ -89,6 +120,8 @@ class Evaluation:
     """How long it takes until an added worker works."""
     settled: bool = True
     """False as long as workers that were asked for are not there yet, or have not worked for a whole interval."""
+    batch: MicroBatch | None = None
+    """What batches are like, over the latest intervals; None where tuples are served one by one."""
 
     @property
     def utilisation(self) -> float:

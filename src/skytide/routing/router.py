@@ -132,6 +132,8 @@ class Router:
         self.base_threshold = inf
         self.threshold = inf
         self._closed_panes = self._closed_partitions = 0
+        self.latest_factor = 1.0
+        """The mean number of partitions of the panes that closed last."""
         self._chosen: dict[int, int] = {}
 
     @property
@@ -173,6 +175,8 @@ class Router:
             self._closed_panes += 1
             self._closed_partitions += count
         if closed:
+            panes = {partition.pane: partition.partitions for partition in closed}
+            self.latest_factor = sum(panes.values()) / len(panes)
             self._set_threshold()
         return closed
 

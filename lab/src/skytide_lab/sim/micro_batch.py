@@ -86,6 +86,8 @@ class BatchOutcome:
     utilisation: float
     """The time of all batches, relative to the length of the stream."""
     pane_utilisation: float
+    window_utilisation: float
+    """The means of those of all batches."""
     overruns: float
     """The share of batches that took longer than the trigger's interval."""
     latency_mean_s: float
@@ -126,7 +128,7 @@ class BatchPlant:
         self.state = State()
         self.now_s = 0.0
         self.latencies_s: list[float] = []
-        self.pane_utilisations: list[float] = []
+        self.level_utilisations: list[tuple[float, float]] = []
         self.seconds: defaultdict[str, float] = defaultdict(float)
         """Where the time of all batches went: "panes", "merging", "windows" or "keys"."""
         self.levels: list[Levels] = []
@@ -142,7 +144,8 @@ class BatchPlant:
         while events:
             for instruction in self.machine.on(events.popleft()):
                 events.extend(self._carry_out(instruction))
-        self.pane_utilisations.append(self.machine.status.pane_utilisation or 0.0)
+        status = self.machine.status
+        self.level_utilisations.append((status.pane_utilisation or 0.0, status.window_utilisation or 0.0))
         return self.now_s - began_s
 
     def _carry_out(self, instruction: Instruction) -> list[BatchEvent]:
@@ -249,7 +252,8 @@ class BatchPlant:
         ended = tuple(WindowFound(window, 1, 1) for window in work.ended)
         busy_s = len(work.ended) * self._costs.window_s + tuples * self._costs.window_tuple_s
         slots = len(work.spreading.of_slots) if isinstance(work.spreading, Parts) else 1
-        return WindowReport(ended, ("results",), Run(-FAR, FAR, 0, ("memory",), 1), busy_s), [busy_s / slots] * slots
+        run, others_s = Run(-FAR, FAR, 0, ("memory",), 1), busy_s * (1 - 1 / slots)
+        return WindowReport(ended, ("results",), run, busy_s, others_s=others_s), [busy_s / slots] * slots
 
     def _merges(self, work: MergePieces) -> tuple[list[Piece], list[float]]:
         """Return the merged pieces, and the time of each task that merges some."""
@@ -297,7 +301,8 @@ def run_batches(
     return BatchOutcome(
         batches=len(took),
         utilisation=sum(took) / length_s,
-        pane_utilisation=sum(plant.pane_utilisations) / max(len(took), 1),
+        pane_utilisation=sum(panes for panes, _ in plant.level_utilisations) / max(len(took), 1),
+        window_utilisation=sum(windows for _, windows in plant.level_utilisations) / max(len(took), 1),
         overruns=sum(batch_s > trigger_s for batch_s in took) / max(len(took), 1),
         latency_mean_s=sum(latencies) / max(len(latencies), 1),
         latency_p99_s=latencies[int(0.99 * (len(latencies) - 1))] if latencies else 0.0,

@@ -183,7 +183,8 @@ class FuzzyLogic(ControllerLogic):
     def _one_level(self, seen: Evaluation) -> Decision:
         """Return a decision by the pane level's part of the rules, as if the window level were at its setpoint; without splitting, the factor is 1."""
         present = seen.seen.allocation
-        used = seen.demand_ratio if seen.seen.pane_utilisation is None else seen.seen.pane_utilisation
+        levels = [used for used in (seen.seen.pane_utilisation, seen.seen.window_utilisation) if used is not None]
+        used = max(levels, default=seen.demand_ratio)
         splitting_factor = 1.0 if seen.seen.splitting_factor is None else seen.seen.splitting_factor
         factor, _ = factors(used, splitting_factor)
         workers = wanted = scaled(present.workers, factor, used)
