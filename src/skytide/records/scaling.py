@@ -25,15 +25,21 @@ class Allocation:
     """None: the query has no such level."""
     frequency_ghz: float | None = None
     """None: the machine chooses it."""
+    shares_workers: bool = False
+    """Whether both levels use all workers, one after the other; otherwise each has its own."""
 
     def with_workers(self, workers: int) -> "Allocation":
         """Return the same with another number of workers; the slots follow in proportion, and each level keeps at least one.
 
         >>> Allocation(4, pane_slots=1, window_slots=3).with_workers(8)
-        Allocation(workers=8, pane_slots=2, window_slots=6, frequency_ghz=None)
+        Allocation(workers=8, pane_slots=2, window_slots=6, frequency_ghz=None, shares_workers=False)
         """
         if self.pane_slots is None or self.window_slots is None:
             return replace(self, workers=workers)
+        if self.shares_workers:
+            panes = round(self.pane_slots * workers / self.workers)
+            windows = min(max(1, round(self.window_slots * workers / self.workers)), panes)
+            return replace(self, workers=workers, pane_slots=panes, window_slots=windows)
         workers = max(2, workers)
         panes = round(self.pane_slots * workers / max(1, self.pane_slots + self.window_slots))
         panes = min(max(1, panes), workers - 1)

@@ -97,7 +97,8 @@ class PoolMember:
 class ExecutorPlant(PoolMember, QueryPlant):
     """The plant of one query on a pool of executors.
 
-    Both levels of a skytide query use all executors, one after the other: its pane slots follow them.
+    Both levels of a skytide query use all executors, one after the other: its pane slots follow them, and so do its window slots, unless
+    other numbers of these are requested.
     """
 
     def __init__(
@@ -119,6 +120,23 @@ class ExecutorPlant(PoolMember, QueryPlant):
     @property
     def _has_state(self) -> bool:
         return self._live.metrics.has_state
+
+    def size(self) -> Allocation:
+        """Return the executors of the application, and the slots of a query with two levels."""
+        with self._pool.lock:
+            workers, cores = self._pool.size(), self._pool.cores
+        if self._slots is None or self._slots.of_keys or not workers:
+            return Allocation(workers)
+        return Allocation(workers, workers * cores, min(self._slots.window_slots(), workers * cores), shares_workers=True)
+
+    def request(self, wanted: Allocation, now_s: float) -> Outcome:
+        """Request executors, or decommission some, and set the window slots; other queries may need more executors."""
+        before, outcome = self.size().window_slots, super().request(wanted, now_s)
+        if self._slots is None or before is None or wanted.window_slots in (None, before):
+            return outcome
+        self._slots.resize(None, wanted.window_slots)
+        text = f"{outcome.text}; changing window slots from {before} to {wanted.window_slots} with the next batch"
+        return Outcome("done" if outcome.kind == "kept" else outcome.kind, text)
 
     def _resize(self, slots: int) -> None:
         if self._slots is not None:

@@ -160,7 +160,7 @@ class QueryMetrics:
             stayed = sum(executor.id in before for executor in active)  # those that were there all the time
             workers = (stayed + len(active)) / 2
             parallel = workers * cores / max(1, len(active))
-            now = replace(now, workers=max(1, min(now.workers, stayed)))
+            now = now.with_workers(max(1, min(now.workers, stayed)))
             finished = sum(one.finished_tasks - (before[one.id].finished_tasks if one.id in before else 0) for one in active)
             if batches and finished > 0 and self._levels is None:  # those of a skytide query become as many as there is room for
                 all_tasks, state = max(1, round(finished / len(batches))), batches[-1].state
