@@ -27,12 +27,12 @@ from benchmarks.scaling.job import (
     rates_hz,
     tasks_of,
 )
-from benchmarks.scaling.predicted import Costs, MicroBatches
 from benchmarks.timing import Goal, announce, show
 from skytide.control import CONTROLLERS, Guard
 from skytide.sim.drive import drive
 from skytide.spark.session.cluster import LocalCluster
 from skytide.spark.session.quick import SPECULATION
+from skytide_lab.sim.plants.micro_batches import Costs, MicroBatches
 
 ROOT = Path(__file__).resolve().parents[2]
 OUT = ROOT / "out"

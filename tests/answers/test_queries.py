@@ -27,6 +27,7 @@ from skytide.queries import (
     Skyline,
     TopDelta,
     TopK,
+    diff,
     high,
     low,
 )
@@ -219,6 +220,18 @@ def test_every_ordered_type_is_compared_exactly(values: pa.Array) -> None:
         query.check(rows.schema)
         assert query.window(rows)["v"].to_pylist() == [values[chosen].as_py()]
     assert Levels(low("v")).window(rows)["level"].to_pylist() == [2, 1, 3]
+
+
+@pytest.mark.parametrize("kind", [pa.struct([("a", pa.int64())]), pa.list_(pa.int64()), pa.map_(pa.string(), pa.int64())], ids=str)
+def test_groups_by_what_has_no_order_are_refused(kind: pa.DataType) -> None:
+    with pytest.raises(InvalidInput, match="rows cannot be grouped by it; choose fields of it, or cast it to a string first"):
+        Skyline(low("x") * diff("g")).check(pa.schema([("x", pa.int64()), ("g", kind)]))
+
+
+@pytest.mark.parametrize("query", [Skyline(low("x") * diff("g")), TopK(low("x") * diff("g"), k=1)], ids=["skyline", "top k"])
+def test_both_zeros_are_one_group(query: Query) -> None:
+    rows = pa.table({"x": [2, 1, 3], "g": [0.0, -0.0, 1.5]})
+    assert sorted(query.window(query.pane(rows))["x"].to_pylist()) == [1, 3]
 
 
 def test_booleans_are_ordered() -> None:

@@ -82,6 +82,7 @@ AT_THE_CALL = {
     "spark/checkpoint/place:folder_text",
     "spark/checkpoint/place:checkpoint_place",
     "spark/checkpoint/store:Store._check_owner",
+    "spark/engine/cache:bytes_of",
     "spark/engine/identity:check_versions",
     "spark/engine/identity:_another",
     "spark/engine/identity:_another_order",

@@ -4,8 +4,8 @@ import pytest
 
 from benchmarks.scaling.job import rates_hz
 from benchmarks.scaling.joining import joins
-from benchmarks.scaling.predicted import Costs, MicroBatches
 from skytide.records import Allocation
+from skytide_lab.sim.plants.micro_batches import Costs, MicroBatches
 
 COSTS = Costs(row_s=0.002, task_s=0.03, batch_s=0.2, lead_s=4.0, cold_s=2.0)
 LENGTH_S = 120

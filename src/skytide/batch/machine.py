@@ -27,6 +27,7 @@ from skytide.batch.events import (
     ReadAgain,
     Record,
     Restarted,
+    RunPanes,
     RunWindows,
     StreamEnded,
     WindowsReported,
@@ -34,14 +35,14 @@ from skytide.batch.events import (
 from skytide.batch.merging import changes_to_replace, pieces_to_merge, runs_to_replace
 from skytide.batch.open_panes import reached_us, rows_of, windows_ahead, with_merged, with_parts, within_bounds
 from skytide.batch.reports import PaneReport, Run, WindowReport
-from skytide.batch.rules import BatchRules
+from skytide.batch.rules import BatchRules, measured_panes
 from skytide.batch.spreading import Spreader, rows_read
 from skytide.batch.state import OpenPane, Output, State
 from skytide.batch.status import with_keys, with_load, with_state
 from skytide.batch.window_rows import window_rows
 from skytide.keyed import SlotReport
 from skytide.records import Status
-from skytide.routing import Router, slot_utilisation
+from skytide.routing import Router
 from skytide.windows import Windows
 
 MIN_PERIOD_S, MIN_TOOK_S = 1e-3, 1e-9  # what rates are divided by
@@ -60,6 +61,10 @@ class _Batch:
     ahead: tuple[range, ...] = ()
     """Windows ahead of the stream that a flush lets out: the stream may still continue behind them."""
     report: PaneReport | None = None
+    panes: RunPanes | None = None
+    """What the pane level does, or did."""
+    windows_s: float = 0.0
+    """How long the slowest slot of the window level worked."""
 
     @property
     def span(self) -> range:
@@ -80,12 +85,13 @@ class Machine:
         )
         self._follows = rules.slots_follow_cores
         self.window_plan = ""
+        self._cores = 1
         self.key_slots = rules.keying.slots if rules.keying else 0
         self.rebalance_now = False
         self.status = Status()
         self._began_s = at_s
         self._batch: _Batch | None = None
-        self._seen: tuple[PaneReport, Router, float | None] | None = None
+        self._seen: tuple[PaneReport, Router] | None = None
         self._slots: tuple[SlotReport, ...] = ()
 
     def resize(self, pane_slots: int | None = None, window_slots: int | None = None, slots: int | None = None) -> None:
@@ -97,6 +103,7 @@ class Machine:
 
     def cores(self, count: int) -> None:
         """Note how many cores there are now: on a cluster, executors come and go."""
+        self._cores = count
         if self._follows:
             self.spreader.slots = count
 
@@ -131,8 +138,9 @@ class Machine:
         period_s = max(event.at_s - self._began_s, self.rules.trigger_s or 0.0, MIN_PERIOD_S)
         self._began_s = event.at_s
         state = replace(event.before, batch=event.batch, sequence=event.before.sequence + 1, flushed=False)
-        self._batch = _Batch(event.at_s, period_s, state)
-        return [self.rules.run_panes(event.before)]
+        panes = self.rules.run_panes(event.before)
+        self._batch = _Batch(event.at_s, period_s, state, panes=panes)
+        return [panes]
 
     def _decide(self, event: PanesReported) -> list[Instruction]:
         """Move the clock, and return what to do for the windows that have ended."""
@@ -152,9 +160,9 @@ class Machine:
             output=Output(late=report.files("late"), invalid=report.files("invalid")),
         )
         router = rules.router(before)
-        measured = self._learn(router, event, state)
+        self._learn(router, event, state)
         state = replace(state, pane_slots=self.pane_slots, router={rules.delivery.splitting.name: router.snapshot()})
-        self._seen = report, router, measured
+        self._seen = report, router
         self._batch = replace(self._batch, state=state, report=report)
         merges = self._merges(state)
         return [merges] if merges else self._end_windows(event.at_s)
@@ -251,6 +259,7 @@ class Machine:
         windows, state, ended, ahead = self.rules.windows, self._batch.state, self._batch.ended, self._batch.ahead
         if report:
             closed = _closed(state, windows, self._batch.span)
+            self._batch = replace(self._batch, windows_s=report.slowest_s)
             self.spreader.measured(report.busy_s, rows_of(closed), self._rows_read(closed), report.of_parts)
             open_ = {pane: open_pane for pane, open_pane in state.open.items() if pane not in closed}
             state = replace(state, memory=self._remembered(state, report), open=open_)
@@ -280,40 +289,39 @@ class Machine:
         self._slots = reports or self._slots
         return [Record(state), *_emission(state)]
 
-    def _learn(self, router: Router, event: PanesReported, state: State) -> float | None:
-        """Tell the router what its slots did, and return their utilisation."""
+    def _learn(self, router: Router, event: PanesReported, state: State) -> None:
+        """Tell the router what its slots did, and how busy the pane level was with the batch before: how long this one takes is not known yet."""
         assert self._batch is not None
         report, windows = event.report, self.rules.windows
         router.renumber(self.rules.delivery.slots_of(report, len(router.slots)))
+        panes: Counter[int] = Counter()
         for (pane, slot), tuples in sorted(report.sent().items()):
             if not state.clock.is_ahead(pane, windows):  # a few tuples far ahead, which say nothing about the sizes of panes
                 router.record(pane, slot, tuples)
+                panes[pane] += tuples
+        router.recent_panes.learn(panes)
+        if router.chooser and self._batch.panes:
+            took_s = event.at_s - self._batch.began_s
+            router.chooser.learn(measured_panes(report, self.rules, self._batch.panes, took_s, self._cores))
         if state.clock.punctuation_us is not None:
             router.close(windows.pane_of(state.clock.punctuation_us))
-        measured = slot_utilisation(report.uses(router.slots), self._batch.period_s)
-        router.sample(measured)
+        router.sample(self.status.pane_utilisation)
         if router.keys:
             router.keys.learn(report.keys(), event.at_s)
         router.renumber(self.pane_slots)
-        return measured
 
     def _note(self, event: Committed) -> None:
         """Bring the status up to date."""
         state = event.state
         status = replace(self.status, window_slots=self.spreader.slots, window_plan=self.window_plan)
+        if self._batch is not None and self._batch.panes is not None:
+            status = replace(status, pane_plan=self._batch.panes.reason)
         status = with_keys(with_state(status, self.rules, state), state, self.key_slots, self._slots)
         if self._batch is not None and self._batch.state is state and self._seen is not None:
-            report, router, measured = self._seen
+            report, router = self._seen
             took_s = max(event.at_s - self._batch.began_s, MIN_TOOK_S)
-            status = with_load(
-                replace(status, pane_utilisation=measured),
-                self.rules,
-                report,
-                router,
-                took_s=took_s,
-                period_s=self._batch.period_s,
-                at_s=event.at_s,
-            )
+            times = {"took_s": took_s, "period_s": self._batch.period_s, "windows_s": self._batch.windows_s}
+            status = with_load(status, self.rules, report, router, at_s=event.at_s, **times)
         self.status, self._batch = status, None
 
 

@@ -15,7 +15,9 @@ PIECES_AT_ONCE = 64
 SMALL_ROWS = 2**14
 """So many rows are written once more in no time; a second file takes longer."""
 MAX_RUN_ROWS = 2**18
-"""Runs with more rows together are not put into one: to copy them would take longer than to open them."""
+"""Runs with more rows together, for each slot that wrote them, are not put into one: to copy them would take longer than to open them."""
+MANY_RUNS = 64
+"""With twice as many runs, twice as many rows are copied: each file is opened in every batch, and named in every manifest."""
 
 
 @dataclass(frozen=True)
@@ -61,16 +63,18 @@ def runs_to_replace(runs: Sequence[Run], new_rows: int) -> int:
     """Return how many of the latest runs are written once more with the panes that close now.
 
     As with digits of a number: when a level is full, all of its runs become one of the next. A row is rewritten no more often than
-    there are levels, and never once its run is large.
+    there are levels, and never once its run is large; with many large runs, larger ones are put together, so that their number grows with
+    the square root of the rows.
 
     >>> runs_to_replace([Run(0, 0, 1), *[Run(n, n, 0) for n in range(15)]], 10), runs_to_replace([Run(0, 0, 0)] * 14, 10)
     (15, 0)
     """
     level = taken = 0
+    most_rows = MAX_RUN_ROWS * max(1, len(runs) // MANY_RUNS) * max(1, len(runs[-1].files) if runs else 0)
     while True:
         alike, rows = 0, new_rows
         for run in reversed(runs[: len(runs) - taken]):
-            if run.level != level or rows + run.rows > MAX_RUN_ROWS:
+            if run.level != level or rows + run.rows > most_rows:
                 break
             alike, rows = alike + 1, rows + run.rows
         if alike < FAN_IN - 1:

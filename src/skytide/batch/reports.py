@@ -77,6 +77,10 @@ class PaneTaskReport:
     arrivals: Arrivals = field(default_factory=Arrivals)
     parts: tuple[PanePart, ...] = ()
     busy_s: float = 0.0
+    input_s: float = 0.0
+    """The part of this time in which the task waited for its tuples, or made them."""
+    partitions: tuple[tuple[int, int], ...] = ()
+    """The partitions of the input that the tuples were sent from, each with how many; nothing if they were not sent."""
     invalid: int = 0
     """Tuples that belong to no window: without a time, or with values that the query refuses."""
     late_file: str | None = None
@@ -101,6 +105,7 @@ class PaneTaskReport:
         fields["arrivals"] = arrivals_from_json(fields["arrivals"])
         fields["parts"] = tuple([PanePart(pane, tuples, Piece(*piece)) for pane, tuples, *piece in fields["parts"]])
         fields["keys"] = PackedFrequencies(*fields["keys"])
+        fields["partitions"] = tuple([(partition, tuples) for partition, tuples in fields["partitions"]])
         return PaneTaskReport(**fields)
 
 
@@ -161,6 +166,14 @@ class PaneReport:
                 tuples[part.pane, task.slot] = tuples.get((part.pane, task.slot), 0) + part.tuples
         return tuples
 
+    def partitions(self, *, sent: bool) -> list[int]:
+        """Return the tuples of each partition of the input; if they were sent, by where they came from."""
+        tuples: dict[int, int] = {}
+        for task in self.tasks:
+            for partition, count in task.partitions if sent else ((task.slot, task.arrivals.tuples),):
+                tuples[partition] = tuples.get(partition, 0) + count
+        return list(tuples.values())
+
     def uses(self, slots: Iterable[int]) -> list[SlotUse]:
         """Return what each slot did: in a batch all that was sent to a slot is done when it ends."""
         tuples: dict[int, int] = {}
@@ -191,6 +204,13 @@ class WindowReport:
     busy_s: float
     of_parts: dict[int, float] = field(default_factory=dict)
     """How long each part took, where rows are many; the time of a slot is divided by rows."""
+    others_s: float = 0.0
+    """By how much all slots together took longer than the slowest of them."""
+
+    @property
+    def slowest_s(self) -> float:
+        """How long the slowest slot took."""
+        return self.busy_s - self.others_s
 
     @staticmethod
     def together(reports: "Sequence[WindowReport]") -> "WindowReport":
@@ -213,7 +233,9 @@ class WindowReport:
         )
         results = tuple(name for report in reports for name in report.results)
         of_parts = {part: busy_s for report in reports for part, busy_s in report.of_parts.items()}
-        return WindowReport(tuple(windows), results, run or None, sum(report.busy_s for report in reports), of_parts)
+        busy_s = sum(report.busy_s for report in reports)
+        others_s = busy_s - max(report.slowest_s for report in reports)
+        return WindowReport(tuple(windows), results, run or None, busy_s, of_parts, others_s)
 
     def to_text(self) -> str:
         """Return the report as it travels."""
@@ -231,6 +253,7 @@ class WindowReport:
             fields["run"] and Run.from_json(fields["run"]),
             fields["busy_s"],
             dict(zip(*fields["of_parts"], strict=True)),
+            fields.get("others_s", 0.0),
         )
 
 

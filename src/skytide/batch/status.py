@@ -7,6 +7,7 @@ from skytide.batch.keying import names_of
 from skytide.batch.reports import PaneReport
 from skytide.batch.rules import BatchRules
 from skytide.batch.state import State
+from skytide.control.models.micro_batch import USED, level_utilisations
 from skytide.keyed import SlotReport, slot_loads
 from skytide.records import Status
 from skytide.records.printing import LIVE_S
@@ -37,10 +38,28 @@ def with_state(status: Status, rules: BatchRules, state: State) -> Status:
 
 
 def with_load(
-    status: Status, rules: BatchRules, report: PaneReport, router: Router, *, took_s: float, period_s: float, at_s: float
+    status: Status,
+    rules: BatchRules,
+    report: PaneReport,
+    router: Router,
+    *,
+    took_s: float,
+    period_s: float,
+    windows_s: float,
+    at_s: float,
 ) -> Status:
-    """Return the status with how busy a batch kept the query: it took `took_s`, and began `period_s` after the one before."""
+    """Return the status with how busy a batch kept the query: it took `took_s`, and began `period_s` after the one before.
+
+    Of that, the slowest slot of the window level worked for `windows_s`. Levels run one after the other, and share the interval; what
+    counts is how long they take for what comes in one.
+    """
     tuples = sum(task.arrivals.tuples for task in report.tasks)
+    windows_s = min(windows_s, took_s)
+    panes_s = min(max((use.busy_s for use in report.uses({task.slot for task in report.tasks})), default=0.0), took_s - windows_s)
+    interval_s = rules.trigger_s or took_s / USED
+    share = min(1.0, interval_s / period_s)  # a batch after a long one has more tuples than those of its interval
+    later_s = took_s - (1 - share) * (panes_s + windows_s)
+    levels = level_utilisations(panes_s * share, windows_s * share, later_s, interval_s)
     return replace(
         status,
         input_rate_hz=tuples / period_s,
@@ -48,7 +67,9 @@ def with_load(
         trigger_share=took_s / (rules.trigger_s or took_s),
         backlog_s=_backlog_s(status.newest_us, at_s),
         pane_slots=len({task.slot for task in report.tasks}),
-        splitting_factor=router.splitting_factor,
+        pane_utilisation=levels[0],
+        window_utilisation=levels[1],
+        splitting_factor=router.latest_factor,
         threshold=router.threshold,
     )
 

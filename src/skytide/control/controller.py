@@ -34,6 +34,8 @@ class Controller(ABC):
     More in [scaling.md](scaling.md).
     """
 
+    follows_load: ClassVar[bool] = True
+    """Whether an idle query goes to the minimum; not with a controller that keeps its size whatever comes."""
     former_name: ClassVar[str] = ""
     """What its class was called when it first learned something; empty if that is its present name."""
 

@@ -145,7 +145,7 @@ class GuardLogic:
             self.forget()
             return _stay(decided, requested, f"no changes during maintenance until {until} (UTC)")
         limit, why = self._helpful(wanted, seen, now_s)
-        limit = self._persistent(limit, base, now_s, seen.seen.interval_s)
+        limit = self._persistent(limit, base, max(base, requested.workers), now_s, seen.seen.interval_s)
         if limit > wanted:
             why.append(f"scaling down only after {config.scale_down_after_s:g} s of lower demand")
         coming = max(base, requested.workers)
@@ -180,6 +180,10 @@ class GuardLogic:
     def _helpful(self, wanted: int, seen: Evaluation, now_s: float) -> tuple[int, list[str]]:
         """Return the wanted number of workers, at most as many as helped before, and the reasons."""
         verdict = self._judge_trial(seen, now_s)
+        most = seen.batch.most_workers if seen.batch and self.config.notice_no_help else None
+        if most is not None and wanted > most:
+            wanted, has = most, f"{seen.batch and seen.batch.tasks} tasks at once"
+            verdict = "; ".join(filter(None, [verdict, f"more than {most} would have nothing to do ({has})"]))
         if self._useless:
             limit, rate_hz, since_s = self._useless
             if abs(seen.seen.arrival_rate_hz - rate_hz) > CHANGED * rate_hz or not 0 <= now_s - since_s < FORGET_S:
@@ -188,8 +192,8 @@ class GuardLogic:
                 return int(limit), [verdict or f"more than {int(limit)} workers did not help before"]
         return wanted, [verdict] if verdict else []
 
-    def _persistent(self, wanted: int, present: int, now_s: float, interval_s: float) -> int:
-        """Return the highest number of workers that was wanted recently; after a gap in time this begins anew."""
+    def _persistent(self, wanted: int, present: int, coming: int, now_s: float, interval_s: float) -> int:
+        """Return the highest number of workers that was wanted recently, of those that came; after a gap in time this begins anew."""
         keep_s = self.config.scale_down_after_s
         gap_s = max(keep_s, self.config.stale_after_s, 3 * interval_s)
         if self._wanted and not 0 <= now_s - self._wanted[-1][0] <= gap_s:
@@ -199,7 +203,7 @@ class GuardLogic:
         self._wanted.append((now_s, wanted))
         while len(self._wanted) > 1 and self._wanted[0][0] <= now_s - keep_s:
             self._wanted.popleft()
-        return max(n for _, n in self._wanted)
+        return max(wanted, min(coming, max(n for _, n in self._wanted)))
 
     def _begin_trial(self, seen: Evaluation, base: int, limit: int) -> None:
         overloaded = seen.demand_ratio > 1 and limit > base

@@ -2,13 +2,14 @@
 
 from collections import deque
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from skytide.control.controller import Controller, ControllerLogic
 from skytide.control.guard import Guard
 from skytide.errors.checks import is_integer, refused
-from skytide.loop.evaluate import RECENT, evaluate
+from skytide.loop.evaluate import RECENT, evaluate, is_idle, is_odd
 from skytide.loop.lead_time import patience_s
 from skytide.loop.ports import OnEvent, Plant, StateStore
 from skytide.records import Allocation, Decision, Evaluation, Observation, Outcome, ScalingEvent
@@ -51,9 +52,12 @@ class Loop:
         """Continue from what the store holds; unless it `acts`, it only recommends."""
         saved = store.load() if store else {}
         self._plant, self._store, self._on_event, self.acts = plant, store, on_event, acts
-        self._identity, self._others = controller.identity(), saved.get("controllers", {})
-        self._logic = self._resumed(controller.build, self._others.get(self._identity))
-        self._guard = self._resumed((guard or Guard()).build, saved.get("guard"))
+        self._identity, self._others, self._follows = controller.identity(), saved.get("controllers", {}), controller.follows_load
+        self._build, self._build_guard = controller.build, (guard or Guard()).build
+        self._logic = self._resumed(self._build, self._others.get(self._identity))
+        self._guard = self._resumed(self._build_guard, saved.get("guard"))
+        self._odd: tuple[Any, Any, int] | None = None  # if the latest interval was odd: what was known before it, and the size then
+        self._undone: int | None = None  # the size to go back to after an odd interval
         self._stale_s, self._last_size = self._guard.config.stale_after_s, saved.get("size")
         self._history: deque[Observation] = deque(maxlen=RECENT)
         self._awaited: tuple[Allocation, float] | None = None  # what was requested and is not there yet, and since when
@@ -80,13 +84,16 @@ class Loop:
             stay = self._blind(present, now_s)
             return self._end(Cycle(now_s, None, stay, stay, Outcome("kept")))
         self._seen_s = seen.at_s
-        self._history.append(seen)
+        self._remember(seen)
         evaluation = evaluate(list(self._history), lead_s=self._plant.lead_s, settled=self._settled(seen, now_s))
         decided = self._logic.decide(evaluation, now_s=now_s)
         if not (isinstance(decided, Decision) and is_integer(decided.allocation.workers)):
             raise refused(
                 "decide()", decided, f"{self._identity} returned no decision for a whole number of workers", "return a Decision"
             )
+        decided = self._as_before(decided, seen)
+        if self._follows and decided.allocation.workers > 1 and is_idle(self._history):
+            decided = Decision(decided.allocation.with_workers(1), f"{decided.reason}; nothing comes: as few as possible")
         requested = self._awaited[0] if self._awaited else present
         if paused:
             self._guard.forget()
@@ -120,6 +127,30 @@ class Loop:
         except (TypeError, KeyError, ValueError, AttributeError) as error:
             self._report(0.0, f"cannot restore the saved state, starting from scratch: {error}")
             return build(None)
+
+    def _remember(self, seen: Observation) -> None:
+        """Note what was observed; one odd interval before it was no trend, and is forgotten: by the controller, too."""
+        if self._odd is not None:
+            if not is_odd(seen, list(self._history)[:-1]):
+                self._history.pop()
+                self._logic, self._guard = self._build(self._odd[0]), self._build_guard(self._odd[1])
+                self._undone = self._odd[2]
+            self._odd = None
+        elif is_odd(seen, self._history):
+            size = (self._awaited[0] if self._awaited else self._plant.size()).workers
+            self._odd = deepcopy(self._logic.snapshot()), deepcopy(self._guard.snapshot()), size
+        self._history.append(seen)
+
+    def _as_before(self, decided: Decision, seen: Observation) -> Decision:
+        """Return the decision to go back to the size before an odd interval, unless more is wanted than there is, or something waits."""
+        present = seen.allocation.workers
+        if self._undone is None or seen.backlog or decided.allocation.workers > present or present <= self._undone:
+            self._undone = None
+            return decided
+        if decided.allocation.workers <= self._undone:
+            return decided
+        why = f"{decided.reason}; one odd interval is no trend: back to {self._undone}"
+        return Decision(decided.allocation.with_workers(self._undone), why, decided.expected)
 
     def _blind(self, present: Allocation, now_s: float) -> Decision:
         since = "yet" if self._seen_s == float("-inf") else f"for {now_s - self._seen_s:.0f} s"

@@ -9,18 +9,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from skytide.errors import InvalidInput
-from skytide.records import Allocation, Observation
+from skytide.records import Allocation, MicroBatch, Observation
 
 _LOADS = pa.list_(pa.struct([("worker", pa.string()), ("load", pa.float64())]))
+_BATCH = pa.struct([(field.name, pa.int64() if field.name == "tasks" else pa.float64()) for field in fields(MicroBatch)])
 _WHOLE = ("workers", "pane_slots", "window_slots")
 _PARTS = tuple(field.name for field in fields(Allocation))
 _OWN = tuple(field.name for field in fields(Observation) if field.name != "allocation")
 
 
 def _type(name: str) -> pa.DataType:
-    if name == "frequencies_ghz":
-        return pa.list_(pa.float64())
-    return _LOADS if name == "loads" else pa.int64() if name in _WHOLE else pa.float64()
+    nested = {"loads": _LOADS, "batch": _BATCH, "frequencies_ghz": pa.list_(pa.float64()), "shares_workers": pa.bool_()}
+    return nested.get(name) or (pa.int64() if name in _WHOLE else pa.float64())
 
 
 SCHEMA = pa.schema([(name, _type(name)) for name in ("at_s", "interval_s", *_PARTS, *_OWN[2:])])
@@ -78,12 +78,15 @@ def load(path: str | os.PathLike[str]) -> list[Observation]:
 
 def _row(seen: Observation) -> dict[str, Any]:
     row = {name: getattr(seen, name) for name in _OWN}
-    return {**row, **asdict(seen.allocation), "loads": [{"worker": worker, "load": load} for worker, load in seen.loads]}
+    row |= {"loads": [{"worker": worker, "load": load} for worker, load in seen.loads], "batch": seen.batch and asdict(seen.batch)}
+    return {**row, **asdict(seen.allocation)}
 
 
 def _observation(row: dict[str, Any]) -> Observation:
     parts = {name: row[name] for name in _PARTS if name in row}
     own = {name: row[name] for name in _OWN if row.get(name) is not None}
     own["loads"] = tuple((pair["worker"], pair["load"]) for pair in own.get("loads", ()))
+    if own.get("batch"):
+        own["batch"] = MicroBatch(**{name: value for name, value in own["batch"].items() if name in _BATCH.names})
     own["frequencies_ghz"] = tuple(own.get("frequencies_ghz", ()))
     return Observation(allocation=Allocation(**parts), **own)

@@ -101,6 +101,12 @@ def _check_column(attribute: Attribute, rows: pa.Schema) -> None:
             value=repr(attribute), reason="several columns have that name", remedy="rename or drop all but one first"
         )
     kind = rows.field(attribute.what).type
+    if attribute.kind == "diff" and pa.types.is_nested(kind):
+        raise InvalidInput(
+            value=f"{attribute} of type {kind}",
+            reason="rows cannot be grouped by it",
+            remedy="choose fields of it, or cast it to a string first",
+        )
     if attribute.kind != "diff" and not is_ordered(kind):
         raise InvalidInput(
             value=f"{attribute} of type {kind}",

@@ -2,6 +2,7 @@
 
 import time
 from dataclasses import dataclass, field, replace
+from math import ceil
 from typing import Literal
 
 from skytide.errors.deprecation import warn_renamed
@@ -24,19 +25,53 @@ class Allocation:
     """None: the query has no such level."""
     frequency_ghz: float | None = None
     """None: the machine chooses it."""
+    shares_workers: bool = False
+    """Whether both levels use all workers, one after the other; otherwise each has its own."""
 
     def with_workers(self, workers: int) -> "Allocation":
         """Return the same with another number of workers; the slots follow in proportion, and each level keeps at least one.
 
         >>> Allocation(4, pane_slots=1, window_slots=3).with_workers(8)
-        Allocation(workers=8, pane_slots=2, window_slots=6, frequency_ghz=None)
+        Allocation(workers=8, pane_slots=2, window_slots=6, frequency_ghz=None, shares_workers=False)
         """
         if self.pane_slots is None or self.window_slots is None:
             return replace(self, workers=workers)
+        if self.shares_workers:
+            panes = round(self.pane_slots * workers / self.workers)
+            windows = min(max(1, round(self.window_slots * workers / self.workers)), panes)
+            return replace(self, workers=workers, pane_slots=panes, window_slots=windows)
         workers = max(2, workers)
         panes = round(self.pane_slots * workers / max(1, self.pane_slots + self.window_slots))
         panes = min(max(1, panes), workers - 1)
         return replace(self, workers=workers, pane_slots=panes, window_slots=workers - panes)
+
+
+@dataclass(frozen=True)
+class MicroBatch:
+    """What the batches of an interval were like, on average; [its model](scaling.md#the-model) tells what others would be like."""
+
+    rows: float
+    fixed_s: float
+    """The part of a batch that no worker makes shorter: planning, logs, the sink, waiting for the slowest task."""
+    work_s: float
+    """The time of all its tasks, added up."""
+    trigger_s: float | None = None
+    """The interval that was asked for; None: the next batch begins at once."""
+    tasks: int | None = None
+    """How many tasks can run at once: Kafka's partitions, or those of a shuffle; None: not known."""
+    cores: float = 1.0
+    """Tasks that a worker runs at once."""
+    spread_s: float = 0.0
+    """The standard deviation of how long batches take."""
+
+    @property
+    def most_workers(self) -> int | None:
+        """The number of workers beyond which more do nothing, as there are no more tasks; None: not known.
+
+        >>> MicroBatch(900, 0.2, 1.8, tasks=12, cores=4).most_workers
+        3
+        """
+        return None if self.tasks is None else max(1, ceil(self.tasks / self.cores))
 
 
 @dataclass(frozen=True)
@@ -66,12 +101,19 @@ class Observation:
     pane_utilisation: float | None = None
     splitting_factor: float | None = None
     window_utilisation: float | None = None
-    """These three are of the two levels of a continuous query."""
+    """These three are of the two levels of a continuous query: a level above 1 is why batches do not fit into their interval."""
     power_w: float | None = None
     expected_rate_hz: float | None = None
     """Tuples per second that the source itself expects soon; None if it cannot say."""
     frequencies_ghz: tuple[float, ...] = ()
     """The CPU frequencies that can be chosen, slowest first; none if the machine alone chooses."""
+    batch: MicroBatch | None = None
+    """What its batches were like; None where tuples are served one by one."""
+    state_rows: float | None = None
+    state_bytes: float | None = None
+    """What stateful operators of Spark have in memory; None: the query has none."""
+    reload_s: float = 0.0
+    """How much longer the first batches after a change of size take, all together, as state has to be loaded elsewhere: measured at the latest changes."""
 
 
 @dataclass(frozen=True)
@@ -89,6 +131,8 @@ class Evaluation:
     """How long it takes until an added worker works."""
     settled: bool = True
     """False as long as workers that were asked for are not there yet, or have not worked for a whole interval."""
+    batch: MicroBatch | None = None
+    """What batches are like, over the latest intervals; None where tuples are served one by one."""
 
     @property
     def utilisation(self) -> float:
@@ -206,5 +250,15 @@ class ScalerStatus(Printed):
             ("workers", f"{self.workers:,}" + (f", {self.wanted:,} wanted" if self.wanted != self.workers else "")),
             ("why", self.reason),
             ("measured", f"{measured}; a new worker takes {seconds(self.lead_s)}" if measured else ""),
+            ("keeps", _state(seen) if seen is not None else ""),
             ("failure", self.failure),
         ]
+
+
+def _state(seen: Observation) -> str:
+    """Return what a query with state has, in words; nothing for another."""
+    if seen.state_rows is None:
+        return ""
+    size = "" if seen.state_bytes is None else f", {number(seen.state_bytes / 1e6)} MB"
+    reload = f"; after a change of size, loading it takes {seconds(seen.reload_s)}" if seen.reload_s else ""
+    return f"a state of {number(seen.state_rows)} rows{size}{reload}"

@@ -86,11 +86,15 @@ class Status(Printed):
     pane_slots: int = 0
     """Tasks of the pane level."""
     pane_utilisation: float | None = None
-    """What came to the pane slots over what they could have served (SPEC S8); above 1 they are the bottleneck."""
+    """The time of the busiest pane slot in the latest batch, over what the window level leaves of the interval; at least half of it."""
+    window_utilisation: float | None = None
+    """The same of the window level: one of the two is above 1 if a batch does not fit into its interval, and has to become faster."""
     splitting_factor: float = 1.0
-    """How many partitions a pane has on average."""
+    """How many partitions the panes had on average that closed last."""
     threshold: float = float("inf")
     """The number of tuples of a pane that one slot gets before the next one is used."""
+    pane_plan: str = ""
+    """Whether tuples are worked on where they are or are sent to slots, and why."""
     window_slots: int = 1
     """The most tasks of the window level at once, which are used as far as that pays."""
     window_plan: str = ""

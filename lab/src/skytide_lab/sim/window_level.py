@@ -139,7 +139,7 @@ class WindowLevel:
         made = tuple(f"{work.sequence}-memory-{slot}" for slot in range(len(of_slots)))
         run = Run(min(work.panes), max(work.panes), work.level, made, kept) if kept else None
         found = tuple(WindowFound(window, 1, 1) for window in work.ended)
-        return WindowReport(found, ("results",), run, sum(slots_s)), slots_s
+        return WindowReport(found, ("results",), run, sum(slots_s), others_s=sum(slots_s) - max(slots_s)), slots_s
 
     def _pieces(self, work: RunWindows) -> tuple[int, int]:
         """Return the rows of pieces that slots merge, and how many files each slot opens for them."""

@@ -4,7 +4,7 @@ P2's weights combine a priority with a scale that has to be found by experiment.
 same weights work for 5 and for 5,000 workers and for any rate: see `skytide.control.models.objective`.
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from math import exp, isfinite, log
 from typing import TypedDict, Unpack
 
@@ -15,7 +15,7 @@ from skytide.control.models.optimiser import plan
 from skytide.control.models.sizing import rounded_up
 from skytide.errors.checks import check_bool, is_finite, is_integer, refused
 from skytide.forecasting import Forecaster, Holt
-from skytide.records import Allocation, Decision, Evaluation, Expected, Observation
+from skytide.records import Allocation, Decision, Evaluation, Expected, MicroBatch, Observation
 from skytide.windows import Duration, duration_us
 
 CORRECTION_WEIGHT = 0.5  # weight of the latest measurement. P2 uses only that one, with all of its noise
@@ -26,6 +26,7 @@ TRUSTED_LOAD = 0.95  # nearer to 1, a small error in the load is a large error i
 class MpcOptions(TypedDict, total=False):
     """The options of `Mpc` besides the latency bound."""
 
+    percentile: float | None
     power: bool
     horizon: int
     alpha: float
@@ -50,7 +51,9 @@ class Mpc(Controller):
     Parameters
     ----------
     bound_s
-        The latency bound in seconds; None: only keep up with the input.
+        The latency bound in seconds; None: only keep up with the input. If no size can keep it, that is said, and it is as if there were none.
+    percentile
+        Of the latency that is bounded, such as 95; None: the mean.
     power
         Choose a CPU frequency as well, and save watts instead of workers. Where none can be set, it chooses workers only, and says so.
     horizon
@@ -92,6 +95,7 @@ class Mpc(Controller):
     """
 
     bound_s: float | None = None
+    percentile: float | None = None
     power: bool = False
     horizon: int = 3
     alpha: float = 100.0
@@ -112,7 +116,10 @@ class Mpc(Controller):
 
     @staticmethod
     def latency(bound: Duration, **options: Unpack[MpcOptions]) -> "Mpc":
-        """Return a controller that keeps a mean latency, such as "2 s": P2's Lat-Node, or Lat-Power with `power=True`; `options` are those of `Mpc`."""
+        """Return a controller that keeps a latency, such as "2 s", with the fewest workers; `options` are those of `Mpc`.
+
+        It is the mean latency, or a percentile with `percentile=95`: P2's Lat-Node, or Lat-Power with `power=True`.
+        """
         return Mpc(bound_s=duration_us(bound, "bound") / 1e6, **options)
 
     def __post_init__(self) -> None:
@@ -128,6 +135,13 @@ class Mpc(Controller):
         self._check(is_integer(self.minimum, 1), "minimum", "nothing would be done", "choose at least 1")
         soon = self.bound_s is None or (is_finite(self.bound_s) and self.bound_s > 0)
         self._check(soon, "bound_s", "no latency is that low", "choose more than 0")
+        share = self.percentile is None or (is_finite(self.percentile) and 50 <= self.percentile < 100)
+        self._check(
+            share,
+            "percentile",
+            "not a percentile that can be predicted",
+            "choose at least 50 and less than 100, or None for the mean",
+        )
         enough = self.maximum is None or is_integer(self.maximum, self.minimum)
         self._check(enough, "maximum", f"below the minimum of {self.minimum}", "choose at least the minimum")
         check_bool("power", self.power)
@@ -157,7 +171,12 @@ class Mpc(Controller):
 
 class _Mpc(ControllerLogic):
     def __init__(
-        self, config: Mpc, forecaster: State | None = None, correction: float | None = None, service_s: float | None = None
+        self,
+        config: Mpc,
+        forecaster: State | None = None,
+        correction: float | None = None,
+        service_s: float | None = None,
+        batch: State | None = None,
     ) -> None:
         self._config = config
         self._objective = Objective(
@@ -171,13 +190,17 @@ class _Mpc(ControllerLogic):
             config.maximum,
             (config.frequencies_ghz or ()) if config.power else (),
             config.scaled,
+            config.percentile,
         )
         self._rates = config.forecaster.build(forecaster)
         self._correction = correction  # None: no latency has been measured yet
         self._service_s = service_s  # the latest measurement: an idle query has none
+        self._batch = MicroBatch(**batch) if batch else None  # the same of batches
 
     def snapshot(self) -> State:
-        return {"forecaster": self._rates.snapshot(), "correction": self._correction, "service_s": self._service_s}
+        batch = asdict(self._batch) if self._batch else None
+        known = {"correction": self._correction, "service_s": self._service_s, "batch": batch}
+        return {"forecaster": self._rates.snapshot(), **known}
 
     def decide(self, seen: Evaluation, *, now_s: float) -> Decision:
         present, rate_hz = seen.seen.allocation, seen.seen.arrival_rate_hz
@@ -189,9 +212,13 @@ class _Mpc(ControllerLogic):
         service_s = self._service_s = _service_s(seen) or self._service_s
         if service_s is None:
             return Decision(present, f"neither the time per tuple nor a load was measured: stays at {present.workers}")
+        self._batch = seen.batch or self._batch
         self._correct(seen, service_s)
         rates_hz = self._demand_hz(seen)
-        demand = Demand(rates_hz, service_s, seen.seen.arrival_cv, seen.seen.service_cv, self._correction or 1.0)
+        planned_s = self._config.horizon * seen.seen.interval_s
+        reload_share = seen.seen.reload_s / planned_s if planned_s > 0 else 0.0
+        cvs = seen.seen.arrival_cv, seen.seen.service_cv
+        demand = Demand(rates_hz, service_s, *cvs, self._correction or 1.0, self._batch, reload_share)
         if (largest := self._objective.overload(present, demand)) is not None:
             chosen, why = largest, ", more than any size can serve"
         else:
@@ -226,7 +253,7 @@ class _Mpc(ControllerLogic):
         """Learn how much longer tuples wait than Kingman's formula predicts, P2 (8)."""
         now = seen.seen
         used = now.arrival_rate_hz * service_s / max(1, now.allocation.workers)
-        if self._config.bound_s is None or now.latency_s is None or not seen.settled or not 0 < used < TRUSTED_LOAD:
+        if self._config.bound_s is None or now.latency_s is None or not seen.settled or not 0 < used < TRUSTED_LOAD or self._batch:
             return
         model_s = float(waiting_s(used, now.arrival_cv, now.service_cv, service_s / max(1, now.allocation.workers)))
         measured_s = now.latency_s - service_s
@@ -248,7 +275,9 @@ class _Mpc(ControllerLogic):
             f"modelled: {_sized(present)} would have a utilisation of {used:.0f} %"
         )
         if self._config.bound_s is not None:
-            reason += f" and a latency of {self._objective.latency_s(present, demand):.3g} s (bound {self._config.bound_s:g} s)"
+            latency_s = self._objective.latency_s(present, demand)
+            most = "" if demand.batch is None else f", 95 % within {self._objective.latency_s(present, demand, 95):.3g} s"
+            reason += f" and a latency of {latency_s:.3g} s{most} ({self._bound(demand)})"
         if self._config.power and not self._objective.frequencies_ghz:
             reason += "; no CPU frequency can be set"
         if chosen == present:
@@ -256,6 +285,16 @@ class _Mpc(ControllerLogic):
         if chosen.frequency_ghz == present.frequency_ghz:
             return f"{reason}: {present.workers} to {chosen.workers}"
         return f"{reason}: to {_sized(chosen)}"
+
+    def _bound(self, demand: Demand) -> str:
+        """Return the bound in words, and whether any size can keep it."""
+        percentile = "" if self._config.percentile is None else f" for {self._config.percentile:g} %"
+        bound = f"bound {self._config.bound_s:g} s{percentile}"
+        floor_s = self._objective.floor_s(demand)
+        if floor_s is None or demand.batch is None:
+            return bound
+        every = f" with a trigger of {demand.batch.trigger_s:g} s" if demand.batch.trigger_s else ""
+        return f"{bound}, unreachable: at least {floor_s:.1f} s{every}"
 
 
 def _measured(now: Observation) -> str:

@@ -1,6 +1,7 @@
 """No controller at all: always the same size, the baseline of every comparison (SPEC E5)."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from skytide.control.controller import Controller, ControllerLogic, State
 from skytide.errors.checks import is_integer, refused
@@ -32,6 +33,7 @@ class Static(Controller):
     """
 
     workers: int
+    follows_load: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         """Refuse sizes below 1."""

@@ -11,12 +11,28 @@ from collections import OrderedDict
 from collections.abc import Callable, Set
 from typing import Any, NamedTuple, TypeVar
 
-CACHE_MB = float(os.environ.get("SKYTIDE_CACHE_MB", "256"))
-"""What a process keeps; files on a disk are read in place, and count only with what is copied of them."""
+from skytide.errors.checks import read_number, refused
+
+CACHE_MB = "256"
+"""What a process keeps, unless SKYTIDE_CACHE_MB says otherwise; files on a disk are read in place, and count only with what is copied of them."""
 MAX_FILES = 512  # so many stay open
 KEPT_S = 60.0
 """How long the files of a query stay after its latest task."""
 Value = TypeVar("Value")
+
+
+def bytes_of(megabytes: str) -> float:
+    """Return the bytes that SKYTIDE_CACHE_MB stands for.
+
+    >>> bytes_of("0.5"), bytes_of("lots")
+    Traceback (most recent call last):
+    ...
+    skytide.errors.InvalidInput: SKYTIDE_CACHE_MB='lots': not a number; write one, for instance 0.5
+    """
+    number = read_number("SKYTIDE_CACHE_MB", megabytes)
+    if not number >= 0:
+        raise refused("SKYTIDE_CACHE_MB", megabytes, "not a size", "give a number of megabytes, 0 or more")
+    return number * 2**20
 
 
 class _Kept(NamedTuple):
@@ -27,9 +43,7 @@ class _Kept(NamedTuple):
 class Cache:
     """What was read from files, by the checkpoint of their query and by name; the latest ones, as many as there is room for."""
 
-    def __init__(
-        self, max_bytes: float = CACHE_MB * 2**20, max_files: int = MAX_FILES, clock_s: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, max_bytes: float, max_files: int = MAX_FILES, clock_s: Callable[[], float] = time.monotonic) -> None:
         """Keep at most so much."""
         self.clock_s = clock_s
         self._max_bytes, self._max_files = max_bytes, max_files
@@ -95,5 +109,5 @@ class Cache:
             self._nbytes -= self._kept.pop(key).nbytes
 
 
-cache = Cache()
+cache = Cache(bytes_of(os.environ.get("SKYTIDE_CACHE_MB") or CACHE_MB))
 """What this process has."""

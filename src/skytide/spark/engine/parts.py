@@ -29,6 +29,8 @@ DIVIDED = (2, 4, 8, 16)
 """Into so many record batches large tables are divided by parts."""
 ALL_PARTS = between(0, PARTS)
 """Parts are a bit each."""
+FIRST_PART = between(0, 1)
+"""The part whose file notes the panes of all."""
 
 
 def parts_of(rows: pa.Table, groups: tuple[str, ...]) -> Indices:
@@ -161,15 +163,14 @@ class Remembered:
     """What runs remember of some parts of the groups; the port that windows are answered through."""
 
     def __init__(self, files: Files, runs: Sequence[Run], some: int, groups: tuple[str, ...]) -> None:
-        """Look at runs, oldest first."""
-        self._some, self._groups = some, groups
+        """Look at runs, oldest first; files are opened when something of them is needed, as there may be thousands."""
+        self._files, self._runs, self._some, self._groups = files, runs, some, groups
         self._found: dict[Place, list[pa.Table] | None] = {}
-        self._runs = [(run, [opened(files, name) for name in run.files_of(some)]) for run in runs]
 
     @cached_property
     def counts(self) -> tuple[Indices, Indices]:
         """The panes with tuples, in order, and how many each has."""
-        noted = [file.panes for _, mine in self._runs for file in mine]
+        noted = [opened(self._files, name).panes for run in self._runs for name in run.files_of(FIRST_PART)]
         every = np.concatenate([np.empty((0, 2), np.int64), *noted])
         panes, places = np.unique(every[:, 0], return_index=True)
         return panes, every[places, 1]
@@ -188,8 +189,9 @@ class Remembered:
     def read(self, place: Place) -> list[pa.Table] | None:
         """Return the same, and do not hold it."""
         first, last = place.panes.start, place.panes.stop - 1
-        for run, files in self._runs:
+        for run in self._runs:
             if run.first <= first and last <= run.last:
+                files = [opened(self._files, name) for name in run.files_of(self._some)]
                 found = [(file, at) for file in files for at in file.places.get(place, ())]
                 if found:
                     return [cut_out(file.read(*at, self._some), self._some, self._groups) for file, at in found if at[1]]
@@ -198,8 +200,8 @@ class Remembered:
     def latest(self, runs: int, needed: int) -> dict[Place, tuple[int, int]]:
         """Return the segments of the latest runs that hold a pane from `needed` on, with their rows, of all parts, and their tuples."""
         noted: dict[Place, tuple[int, int]] = {}
-        for file in (file for _, files in self._runs[len(self._runs) - runs :] for file in files):
-            for level, number, _, _, rows, tuples in file.index.tolist():
+        for name in (name for run in self._runs[len(self._runs) - runs :] for name in run.files_of(self._some)):
+            for level, number, _, _, rows, tuples in opened(self._files, name).index.tolist():
                 place = Place(level, number)
                 if place.panes.stop > needed:
                     noted[place] = (rows + noted.get(place, (0, 0))[0], tuples)

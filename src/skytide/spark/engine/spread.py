@@ -32,14 +32,14 @@ def run_windows(jobs: Jobs, task: WindowTask) -> WindowReport:
     task, spent_s = _merged(jobs, task, len(spreading.of_slots))
     if task.spec.query.skyline_inside() is None:
         report = WindowReport.from_text(jobs.window_task(task.run))
-        return replace(report, busy_s=report.busy_s + spent_s)
+        return _with_steps(report, [spent_s])
     found = [
         StepReport.from_text(text) for text in jobs.window_tasks(spreading.of_slots, lambda some: task.compare(some).to_text())
     ]
     verdicts = {some: step.file for some, step in zip(spreading.of_slots, found, strict=True)}
     of_slots = spreading.of_slots if Incremental(task.spec.query).is_skyline else (ALL_PARTS,)
     report = _together(jobs.window_tasks(of_slots, lambda some: task.assemble(some, verdicts).to_text()))
-    return replace(report, busy_s=report.busy_s + spent_s + sum(step.busy_s for step in found))
+    return _with_steps(report, [step.busy_s for step in found], spent_s)
 
 
 def merge_pieces(jobs: Jobs, task: MergeTask) -> tuple[Piece, ...]:
@@ -70,6 +70,13 @@ def _in_tasks(jobs: Jobs, task: MergeTask) -> tuple[tuple[Piece, ...], float]:
     lots = [(first, min(first + size, count)) for first in range(0, count, size)]
     reports = [json.loads(text) for text in jobs.window_tasks(lots, task.reported)]
     return tuple(Piece(*piece) for pieces, _ in reports for piece in pieces), sum(busy_s for _, busy_s in reports)
+
+
+def _with_steps(report: WindowReport, side_by_side_s: list[float], before_s: float = 0.0) -> WindowReport:
+    """Return a report with the time of steps before it, of which some ran side by side."""
+    all_s = sum(side_by_side_s)
+    others_s = report.others_s + all_s - max(side_by_side_s, default=0.0)
+    return replace(report, busy_s=report.busy_s + before_s + all_s, others_s=others_s)
 
 
 def _together(texts: list[str]) -> WindowReport:

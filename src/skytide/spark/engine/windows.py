@@ -281,11 +281,12 @@ def panes_of_memory(table: pa.Table) -> dict[int, tuple[pa.Table, int]]:
     """Return what a memory of format 4 and before kept of each pane, and the tuples of the pane."""
     panes, tuples = np.frombuffer((table.schema.metadata or {}).get(COUNTS, b""), np.int64).reshape(2, -1)
     rows = table.replace_schema_metadata(None).filter(pc.equal(table["__skytide_level"], 0))
-    numbers = rows[PANE].to_numpy()
+    order = np.argsort(rows[PANE].to_numpy(), kind="stable")
+    rows, numbers = rows.take(pa.array(order)), rows[PANE].to_numpy()[order]
     rows = rows.drop_columns([PANE, "__skytide_last", "__skytide_level"])
-    return {
-        pane: (rows.filter(pa.array(numbers == pane)), count) for pane, count in zip(panes.tolist(), tuples.tolist(), strict=True)
-    }
+    starts, ends = np.searchsorted(numbers, panes), np.searchsorted(numbers, panes, side="right")
+    noted = zip(panes.tolist(), starts.tolist(), ends.tolist(), tuples.tolist(), strict=True)
+    return {pane: (rows.slice(start, end - start), count) for pane, start, end, count in noted}
 
 
 def in_task(work: Callable[[], WindowReport | StepReport]) -> Iterator[pa.RecordBatch]:

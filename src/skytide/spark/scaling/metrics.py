@@ -5,24 +5,27 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
+from statistics import fmean, median
 from typing import Any
 
 import numpy as np
 from pyspark.sql.streaming.listener import QueryStartedEvent, QueryTerminatedEvent
 from pyspark.sql.streaming.query import StreamingQuery
 
-from skytide.records import TASKS, Allocation, Observation, Step
+from skytide.records import TASKS, Allocation, Observation
 from skytide.spark.api.run import Run
 from skytide.spark.clock import Now, steady
 from skytide.spark.compat import JsonListener, progress_since, trigger_s
 from skytide.spark.scaling.gateway import Executor, busy_since_s
-from skytide.spark.scaling.progress import Batch, Means, idle, measure, overdue
+from skytide.spark.scaling.progress import Batch, Means, State, idle, measure, overdue
+from skytide.spark.scaling.reloading import Reloading
 
 KEPT = 1_000  # batches that wait for the next look
 MIN_BATCHES = 3  # of an observation: a single batch says nothing about rates
 MIN_ELAPSED_S = 1e-3
 QUIET_TRIGGERS = 2  # without a batch for this many, nothing comes
 SMOOTHING = 0.5  # the weight of the latest share
+LOOKS = 5  # over which the usual number of tasks is taken
 
 
 class QueryMetrics:
@@ -57,10 +60,18 @@ class QueryMetrics:
             self._recent: list[Batch] = []  # those that were looked at
             self._usual: tuple[Observation, float] | None = None  # the latest observation, and how long it was from batch to batch
             self._share: float | None = None  # of the time with jobs, that executors work
+            self._tasks: deque[int] = deque(maxlen=LOOKS)  # of a batch, in the latest looks
+            self._state: State | None = None  # after the latest batch
+            self._reloading = Reloading()
             self._heard_s = self._looked_s = self._clock()
             self._seen = {executor.id: executor for executor in self._executors()}
             if self._levels is not None:
                 self._levels.worked_s()
+
+    @property
+    def has_state(self) -> bool:
+        """Whether the query has stateful operators of Spark."""
+        return self._state is not None
 
     def feed(self, progress: dict[str, Any]) -> None:
         """Take in Spark's progress report of a batch, unless it is known already, or of another run."""
@@ -82,12 +93,16 @@ class QueryMetrics:
         with self._lock:
             new = list(self._waiting)
             self._waiting.clear()
-        means, interval_s = self._means(executors, sum(batch.work_s for batch in new), present)
+        were_there, looked_s = self._seen, self._looked_s
+        means, interval_s = self._means(executors, new, present)
+        self._state = new[-1].state if new else self._state
+        if self._state is not None:
+            self._reloading.see(new, self._usual[0].batch if self._usual else None, were_there, self._seen, looked_s)
         if not new:
             if not self._nothing_comes():
                 return self._overdue(means, interval_s, now_s)
             self._recent = []  # otherwise the time in which nothing came would count twice
-            return self._complete(idle(means, interval_s=interval_s, now_s=now_s), interval_s)
+            return self._complete(idle(means, interval_s=interval_s, now_s=now_s))
         new = new if self._levels is None else self._levels.counted(new)
         batches = [*self._recent, *new]
         looked = batches[-max(len(new), MIN_BATCHES) :]
@@ -98,7 +113,7 @@ class QueryMetrics:
             return None
         first, last = (before or looked[0]), looked[-1]
         self._usual = (seen, max((last.start_s - first.start_s) / max(1, last.number - first.number), self.trigger_s or 0.0))
-        return self._complete(seen, interval_s)
+        return self._complete(seen)
 
     def _overdue(self, means: Means, interval_s: float, now_s: float) -> Observation | None:
         """Return what is known about a batch that lasts very long."""
@@ -107,10 +122,14 @@ class QueryMetrics:
         latest, usual_s = self._usual
         lasted_s = self._clock() - self._heard_s
         seen = overdue(latest, means, lasted_s=lasted_s, usual_s=usual_s, interval_s=interval_s, now_s=now_s)
-        return seen and self._complete(seen, interval_s)
+        return seen and self._complete(seen)
 
-    def _complete(self, seen: Observation, interval_s: float) -> Observation:
-        return seen if self._levels is None else self._levels.complete(seen, interval_s)
+    def _complete(self, seen: Observation) -> Observation:
+        if (state := self._state) is not None:
+            seen = replace(
+                seen, state_rows=state.rows, state_bytes=state.size_bytes, reload_s=self._reloading.reload_s or seen.reload_s
+            )
+        return seen if self._levels is None else self._levels.complete(seen)
 
     def _nothing_comes(self) -> bool:
         """Return whether the query has no batch because there is nothing to do; between two triggers that is not known."""
@@ -118,8 +137,9 @@ class QueryMetrics:
         quiet_s = self._clock() - self._heard_s
         return not (status["isTriggerActive"] or status["isDataAvailable"]) and quiet_s > QUIET_TRIGGERS * (self.trigger_s or 0.0)
 
-    def _means(self, executors: list[Executor], work_s: float, now: Allocation) -> tuple[Means, float]:
+    def _means(self, executors: list[Executor], batches: list[Batch], now: Allocation) -> tuple[Means, float]:
         """Return what was at work since the last look, and the time since; an executor that came meanwhile counts as half."""
+        work_s = sum(batch.work_s for batch in batches)
         before, self._seen = self._seen, {executor.id: executor for executor in executors}
         since_s, self._looked_s = self._looked_s, self._clock()
         elapsed_s = max(self._looked_s - since_s, MIN_ELAPSED_S)
@@ -135,11 +155,16 @@ class QueryMetrics:
             stayed = sum(executor.id in before for executor in active)  # those that were there all the time
             workers = (stayed + len(active)) / 2
             parallel = workers * cores / max(1, len(active))
-            now = replace(now, workers=max(1, min(now.workers, stayed)))
+            now = now.with_workers(max(1, min(now.workers, stayed)))
+            finished = sum(one.finished_tasks - (before[one.id].finished_tasks if one.id in before else 0) for one in active)
+            if batches and finished > 0 and self._levels is None:  # those of a skytide query become as many as there is room for
+                all_tasks, state = max(1, round(finished / len(batches))), batches[-1].state
+                self._tasks.append(all_tasks if state is None else state.width(all_tasks))
         if work_s > 0:
             share = min(1.0, sum(busy_s.values()) / max(1.0, parallel) / work_s)
             self._share = share if self._share is None else self._share + SMOOTHING * (share - self._share)
-        return Means(now, max(1.0, workers), 1.0 if self._share is None else self._share, loads), elapsed_s
+        share, tasks = 1.0 if self._share is None else self._share, round(median(self._tasks)) if self._tasks else None
+        return Means(now, max(1.0, workers), share, loads, max(1.0, parallel) / max(1.0, workers), tasks), elapsed_s
 
 
 class LevelMetrics:
@@ -149,15 +174,22 @@ class LevelMetrics:
         """Begin with nothing counted."""
         self._run = run
         self._tuples: dict[int, int] = {}
-        self._window_s = self._worked_s = 0.0
+        self._busy: dict[
+            int, tuple[float, float, float]
+        ] = {}  # of each batch since the last look: both levels, and how far panes were split
+        self._worked_s = 0.0
 
     def sample(self) -> None:
         """Note how many tuples came in up to the latest batch."""
         status = self._run.status()
         if status.batch >= 0:
             self._tuples[status.batch] = status.tuples
+            if status.pane_utilisation is not None and status.window_utilisation is not None:
+                self._busy[status.batch] = status.pane_utilisation, status.window_utilisation, status.splitting_factor
         while len(self._tuples) > KEPT:
             self._tuples.pop(next(iter(self._tuples)))
+        while len(self._busy) > KEPT:
+            self._busy.pop(next(iter(self._busy)))
 
     def worked_s(self) -> float:
         """Return how long tasks have worked since the last call."""
@@ -177,19 +209,14 @@ class LevelMetrics:
         taken = [float(np.diff(np.interp([batch.number - 1, batch.number], numbers, counts))[0]) for batch in counted]
         return uncounted[-1:] + [replace(batch, rows=tuples) for batch, tuples in zip(counted, taken, strict=True)]
 
-    def complete(self, seen: Observation, interval_s: float) -> Observation:
-        """Return an observation with how busy the levels are, and what is expected; an operator on keys has one level."""
-        status = self._run.status()
-        if status.slots:
-            return replace(seen, expected_rate_hz=self._run.expected_hz())
-        before_s, self._window_s = self._window_s, self._run.seconds().get(Step.WINDOW_LEVEL, 0.0)
-        return replace(
-            seen,
-            pane_utilisation=status.pane_utilisation,
-            splitting_factor=status.splitting_factor,
-            window_utilisation=(self._window_s - before_s) / interval_s,
-            expected_rate_hz=self._run.expected_hz(),
-        )
+    def complete(self, seen: Observation) -> Observation:
+        """Return an observation with how busy the levels were since the last one, and what is expected; an operator on keys has one level."""
+        busy, self._busy = list(self._busy.values()), {}
+        seen = replace(seen, expected_rate_hz=self._run.expected_hz())
+        if self._run.status().slots or not busy:
+            return seen
+        panes, windows, split = map(fmean, zip(*busy, strict=True))
+        return replace(seen, pane_utilisation=panes, window_utilisation=windows, splitting_factor=split)
 
 
 class ProgressListener(JsonListener):

@@ -1,33 +1,58 @@
 """From the progress of any streaming query to what a controller needs to know. No Spark here: progress is its JSON.
 
-The model. A batch of N tuples takes D = F + A seconds. A is the time in which executors work: their busy seconds over the tasks that
-can run at once, so it shrinks with the number of executors. F is the rest: planning, logs, waiting for the slowest task.
-It does not shrink. A batch comes every P seconds, of which P - F are left for work, and so
-
-    utilisation = arrival rate * A/N / (1 - F/P),    service_s = utilisation * workers / arrival rate.
-
-Then `rate * service_s / workers` is, for any rate and any number of workers, the share of the remaining time that is used, and at 1 a
-batch takes exactly as long as there is until the next one. (The time of batches over elapsed time, D/P, means the same at 1. Below 1,
-F would count as work that more executors can take over, and a query with a large F would never let go of any.)
-
-P is the trigger's interval, or D once batches take longer: then utilisation is 1 if batches stay as long as they are, and more if
-each is longer than the one before. At most four fifths of P count as F, because if F alone fills the interval, no number of
-executors helps. A query without an interval starts the next batch at once, and is always at work, whatever comes: there P is
-twice F, so that at 1 half of each batch is work.
+A batch takes D = F + A seconds. A is the time of its tasks over how many run at once, in waves; F is the rest: planning, logs, the sink,
+waiting for the slowest task. What follows from that is in `skytide.control.models.micro_batch`, for any number of workers. What is
+observed is its utilisation with the present ones, for the interval that was asked for: a query that falls behind takes in more with every
+batch, until batches take as long as what came during them, and would look just full if that were compared.
 """
 
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from statistics import fmean, pstdev
 from typing import Any
 
-from skytide.records import Allocation, Observation
+from skytide.control.models.micro_batch import left_share, time_left, utilisation
+from skytide.records import Allocation, MicroBatch, Observation
 
-MAX_FIXED = 0.8  # of P
-UNTIMED_FIXED = 0.5  # of P, without an interval
 OVERDUE = 2.0  # intervals or usual batches after which a batch counts as longer than before
 MAX_GROWTH = 2.0  # of utilisation that an unfinished batch can show
+
+
+@dataclass(frozen=True)
+class State:
+    """What the stateful operators of a query have at the end of a batch, all together."""
+
+    partitions: int
+    """The tasks of each operator: the state is divided into so many parts, from the first start of the query on."""
+    rows: float
+    size_bytes: float
+    """As much memory as they use."""
+
+    @staticmethod
+    def read(operators: Any) -> "State | None":
+        """Return the state in a progress report; None if there is none, or it is not as expected.
+
+        >>> State.read([{"numShufflePartitions": 8, "numRowsTotal": 30, "memoryUsedBytes": 4_000}] * 2)
+        State(partitions=8, rows=60.0, size_bytes=8000.0)
+        """
+        try:
+            return State(
+                partitions=max(int(operator["numShufflePartitions"]) for operator in operators),
+                rows=float(sum(operator["numRowsTotal"] for operator in operators)),
+                size_bytes=float(sum(operator["memoryUsedBytes"] for operator in operators)),
+            )
+        except (KeyError, TypeError, ValueError):
+            return None
+
+    def width(self, tasks: int) -> int:
+        """Return how many of all tasks of a batch can run at once, at most: those of an operator wait for those before it.
+
+        >>> State(partitions=8, rows=0.0, size_bytes=0.0).width(12)
+        8
+        """
+        return max(self.partitions, tasks - self.partitions)
 
 
 @dataclass(frozen=True)
@@ -44,6 +69,7 @@ class Batch:
     rows: float
     behind: float | None
     """How many batches as large as this one wait at its end, as far as the sources know."""
+    state: State | None = None
 
     @property
     def end_s(self) -> float:
@@ -68,6 +94,7 @@ class Batch:
                 work_s=float(took.get("addBatch", 0)) / 1e3,
                 rows=float(progress["numInputRows"]),
                 behind=_behind(progress.get("sources", [])),
+                state=State.read(progress.get("stateOperators")),
             )
         except (KeyError, TypeError, ValueError, AttributeError):
             return None
@@ -83,6 +110,10 @@ class Means:
     busy_share: float = 1.0
     """The share of the time with jobs in which executors work: their busy seconds over those of all tasks that could run."""
     loads: tuple[tuple[str, float], ...] = ()
+    cores: float = 1.0
+    """Tasks that a worker runs at once."""
+    tasks: int | None = None
+    """How many tasks of a batch can run at once, if that is known."""
 
 
 def measure(
@@ -113,10 +144,8 @@ def measure(
         arrival_hz = max(0.0, tuples + waiting - waited) / elapsed_s
     else:
         arrival_hz = tuples / (last.start_s - before.start_s)
-    lasted_s = sum(batch.duration_s for batch in batches)
-    work_s = sum(batch.work_s for batch in batches) * means.busy_share
-    share = fixed_share((lasted_s - work_s) / len(batches), lasted_s / len(batches), trigger_s)
-    utilisation = arrival_hz * work_s / tuples / (1 - share) if tuples else 0.0
+    usual, lasted_s = _usual(batches, means, trigger_s), fmean(batch.duration_s for batch in batches)
+    used = float(utilisation(usual, arrival_hz, means.workers))
     wait_s = (last.start_s - before.start_s) / len(batches) / 2
     if waiting and tuples:
         wait_s = max(wait_s, waiting * elapsed_s / tuples)
@@ -126,12 +155,22 @@ def measure(
         allocation=means.allocation,
         arrival_rate_hz=arrival_hz,
         processed_rate_hz=tuples / elapsed_s,
-        utilisation=utilisation,
-        service_s=work_s / tuples / (1 - share) * means.workers if tuples else None,
+        utilisation=used,
+        service_s=usual.work_s / usual.rows / time_left(usual) / means.cores if tuples else None,
         backlog=waiting or 0.0,
-        latency_s=wait_s + lasted_s / len(batches) if tuples else None,
+        latency_s=wait_s + lasted_s if tuples else None,
         loads=means.loads,
+        batch=usual if tuples else None,
     )
+
+
+def _usual(batches: Sequence[Batch], means: Means, trigger_s: float | None) -> MicroBatch:
+    """Return the mean of batches, with their time divided into that of tasks and the rest."""
+    rows, lasted_s = fmean(batch.rows for batch in batches), [batch.duration_s for batch in batches]
+    work_s = fmean(batch.work_s for batch in batches) * means.busy_share * means.workers * means.cores
+    usual = MicroBatch(rows, 0.0, work_s, trigger_s, means.tasks, means.cores, pstdev(lasted_s))
+    taken_s = work_s * float(left_share(usual, means.workers))
+    return replace(usual, fixed_s=max(0.0, fmean(lasted_s) - taken_s))
 
 
 def overdue(
@@ -164,19 +203,6 @@ def overdue(
 def idle(means: Means, *, interval_s: float, now_s: float) -> Observation:
     """Return the observation of an interval in which nothing came."""
     return Observation(now_s, interval_s, means.allocation, 0.0, 0.0, utilisation=0.0, loads=means.loads)
-
-
-def fixed_share(fixed_s: float, batch_s: float, trigger_s: float | None) -> float:
-    """Return the share of the time from batch to batch that is not left for work.
-
-    >>> fixed_share(0.2, 0.5, trigger_s=1.0), fixed_share(0.2, 4.0, trigger_s=1.0), fixed_share(1.0, 1.0, trigger_s=0.5)
-    (0.2, 0.05, 0.8)
-    >>> fixed_share(0.2, 0.5, trigger_s=None)
-    0.5
-    """
-    if fixed_s <= 0:
-        return 0.0
-    return min(fixed_s / max(trigger_s, batch_s), MAX_FIXED) if trigger_s else UNTIMED_FIXED
 
 
 def _behind(sources: Sequence[Mapping[str, Any]]) -> float | None:

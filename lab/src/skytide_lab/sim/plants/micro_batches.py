@@ -1,4 +1,4 @@
-"""What the simulator expects of a controller: the same load on a query of micro-batches in virtual time, with costs measured on the cluster."""
+"""A query of micro-batches in virtual time: executors that come and go, and the tasks of each batch, which wait for a free one."""
 
 import heapq
 from collections.abc import Sequence
@@ -46,7 +46,7 @@ class MicroBatches(VirtualPlant):
 
     >>> costs = Costs(row_s=0.01, task_s=0.0, batch_s=0.2, lead_s=3.0, cold_s=2.0)
     >>> query = MicroBatches([100.0] * 60, costs, executors=2, partitions=2, trigger_s=1.0)
-    >>> query.observe(10.0).utilisation
+    >>> round(query.observe(10.0).utilisation, 3)
     0.625
     """
 
@@ -79,6 +79,11 @@ class MicroBatches(VirtualPlant):
     def lead_s(self) -> float:
         """How long it takes until an added executor works."""
         return self.costs.lead_s + self.costs.cold_s
+
+    @property
+    def worker_s(self) -> float:
+        """The time of all executors up to the latest look."""
+        return self.executor_s(self._looked_s)
 
     def executor_s(self, until_s: float) -> float:
         """Return the time of all executors."""
@@ -116,7 +121,8 @@ class MicroBatches(VirtualPlant):
         present = self.size()
         busy_s, self._busy_s = self._busy_s, 0.0
         work_s = sum(batch.work_s for batch in new)
-        means = Means(present, present.workers, min(1.0, busy_s / present.workers / work_s) if work_s else 1.0)
+        share = min(1.0, busy_s / present.workers / work_s) if work_s else 1.0
+        means = Means(present, present.workers, share, tasks=self.partitions)
         return measure(looked, before, means, trigger_s=self.trigger_s, now_s=now_s, interval_s=now_s - since_s)
 
     def _play(self) -> None:
