@@ -228,6 +228,12 @@ def test_groups_by_what_has_no_order_are_refused(kind: pa.DataType) -> None:
         Skyline(low("x") * diff("g")).check(pa.schema([("x", pa.int64()), ("g", kind)]))
 
 
+@pytest.mark.parametrize("query", [Skyline(low("x") * diff("g")), TopK(low("x") * diff("g"), k=1)], ids=["skyline", "top k"])
+def test_both_zeros_are_one_group(query: Query) -> None:
+    rows = pa.table({"x": [2, 1, 3], "g": [0.0, -0.0, 1.5]})
+    assert sorted(query.window(query.pane(rows))["x"].to_pylist()) == [1, 3]
+
+
 def test_booleans_are_ordered() -> None:
     assert Skyline(high("v")).window(pa.table({"v": [False, True]}))["v"].to_pylist() == [True]
 

@@ -10,12 +10,12 @@ import pyarrow as pa
 
 from skytide.errors import InvalidInput
 from skytide.queries.arithmetic import NoResult
-from skytide.queries.columns import missing_column, named_twice
+from skytide.queries.columns import missing_column, named_twice, normalised
 from skytide.queries.described import described
 from skytide.queries.extremes import has_order
 from skytide.queries.formula import Formula, evaluate
 from skytide.queries.functions import Parts, Reduction
-from skytide.queries.groups import Groups, normalised
+from skytide.queries.groups import Groups
 from skytide.queries.identity import Identity
 from skytide.queries.measure import Measure
 from skytide.queries.query import Query

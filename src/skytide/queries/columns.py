@@ -1,6 +1,7 @@
 """Turns Arrow columns into the matrix that a kernel takes: smaller is better, and every comparison is as in the original values."""
 
 import difflib
+import math
 import os
 from collections.abc import Iterable
 from typing import Any, Literal
@@ -66,7 +67,7 @@ def matrix(rows: pa.Table, chains: tuple[Chain, ...]) -> Points:
 
 
 def group_numbers(rows: pa.Table, columns: tuple[Any, ...]) -> Indices:
-    """Return for each row the number of its combination of values in some columns, from 0 in order of appearance. NULL is a value here.
+    """Return for each row the number of its combination of values in some columns, from 0 in order of appearance. NULL is a value here, and NaN.
 
     >>> group_numbers(pa.table({"a": ["x", "y", "x", None], "b": [1, 1, 2, 1]}), ("a", "b")).tolist()
     [0, 1, 2, 3]
@@ -78,8 +79,19 @@ def group_numbers(rows: pa.Table, columns: tuple[Any, ...]) -> Indices:
     return numbers
 
 
+def normalised(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return values with one NaN and one zero, as in Spark.
+
+    >>> normalised(pa.chunked_array([[-0.0, 1.0]])).to_pylist()
+    [0.0, 1.0]
+    """
+    if not pa.types.is_floating(column.type):
+        return column
+    return pc.if_else(pc.is_nan(column), pa.scalar(math.nan, column.type), pc.add(column, pa.scalar(0.0, column.type)))
+
+
 def _encoded(column: pa.ChunkedArray) -> tuple[Indices, int]:
-    encoded = pc.dictionary_encode(column.combine_chunks(), null_encoding="encode")
+    encoded = pc.dictionary_encode(normalised(column).combine_chunks(), null_encoding="encode")
     return encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64), len(encoded.dictionary)
 
 

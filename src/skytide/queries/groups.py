@@ -1,6 +1,5 @@
 """Groups rows by the values of their keys, and reduces each group to one value."""
 
-import math
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -102,14 +101,3 @@ def _of(found: pa.Table, columns: Reduced) -> Columns:
 def can_group(key: pa.DataType) -> bool:
     """Return whether Arrow groups rows by keys of a type, whatever the chunks they come in."""
     return not (pa.types.is_nested(key) or pa.types.is_dictionary(key) or pa.types.is_null(key))
-
-
-def normalised(key: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return keys with one NaN and one zero, as in Spark.
-
-    >>> normalised(pa.chunked_array([[-0.0, 1.0]])).to_pylist()
-    [0.0, 1.0]
-    """
-    if not pa.types.is_floating(key.type):
-        return key
-    return pc.if_else(pc.is_nan(key), pa.scalar(math.nan, key.type), pc.add(key, pa.scalar(0.0, key.type)))

@@ -14,8 +14,8 @@ from datasketches import hll_sketch, hll_union, kll_doubles_sketch, tgt_hll_type
 from skytide.errors import InvalidInput
 from skytide.errors.checks import check_integer, is_finite
 from skytide.errors.limits import MAX_ACCURACY
+from skytide.queries.columns import normalised
 from skytide.queries.extremes import has_order
-from skytide.queries.groups import normalised
 from skytide.queries.mergeable import Mergeable
 from skytide.queries.sums import MAX_DIGITS
 

@@ -39,6 +39,8 @@ class Pid:
     high: float = 100.0
     relay_step: float = 0.3
     relay_samples: int = 12
+    adds: bool = False
+    """Whether changes are added to the factor, as P3 prints its law (eq. 3)."""
 
     def __post_init__(self) -> None:
         """Refuse values that cannot regulate anything."""
@@ -95,7 +97,10 @@ class PidLogic:
         if self.gains is None:
             return self._experiment(error)
         change = self._change(error, self.gains)
-        wanted = self.factor * math.exp(max(-1.0, min(change, 1.0)))  # as far up as down, so that errors cancel out
+        near = max(-1.0, min(change, 1.0))
+        wanted = (
+            self.factor + near if self.config.adds else self.factor * math.exp(near)
+        )  # as far up as down, so that errors cancel out
         self.factor = min(max(wanted, self.config.low, low), self.config.high, max(high, self.config.low))
         # Anti-windup: errors that no factor can correct must not add up, and their sum must not outlive its cause.
         if self.factor == wanted:
