@@ -121,6 +121,21 @@ def scheduling_mode(spark: SparkSession) -> str:
     return str(scala_context(spark).getSchedulingMode().toString())
 
 
+def scheduler_setting(spark: SparkSession, key: str) -> str | None:
+    """Return a setting as the scheduler reads it; None if nobody has set it."""
+    settings = scala_context(spark).conf()
+    return str(settings.get(key)) if settings.contains(key) else None
+
+
+def set_scheduler_setting(spark: SparkSession, key: str, value: str | None) -> None:
+    """Change a setting that the scheduler reads again for every stage; None: as if nobody had set it."""
+    settings = scala_context(spark).conf()
+    if value is None:
+        settings.remove(key)
+    else:
+        settings.set(key, value)
+
+
 def set_weight(spark: SparkSession, pool: str, weight: int) -> None:
     """Set the weight of a pool of the scheduler, which is made if there is none of that name; its own jobs are served first come, first served."""
     root = scala_context(spark).taskScheduler().rootPool()

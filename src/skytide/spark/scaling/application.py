@@ -244,6 +244,10 @@ class ApplicationPlant(PoolMember, Plant):
         self._leave()
         self._application.close()
 
+    @property
+    def _has_state(self) -> bool:
+        return any(live.metrics.has_state for live in self._application.look().values())
+
     def _joined(self, names: list[str]) -> None:
         """Let queries that have come use all executors, in their own pool of Spark's scheduler."""
         with self._pool.lock:

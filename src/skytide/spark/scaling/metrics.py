@@ -22,7 +22,8 @@ from skytide.spark.api.run import Run
 from skytide.spark.clock import Now, steady
 from skytide.spark.compat import trigger_s
 from skytide.spark.scaling.gateway import Executor, busy_since_s
-from skytide.spark.scaling.progress import Batch, Dating, Means, idle, measure, overdue
+from skytide.spark.scaling.progress import Batch, Dating, Means, State, idle, measure, overdue
+from skytide.spark.scaling.reloading import Reloading
 from skytide.spark.scaling.tasks import StageRun, work_of
 
 KEPT = 1_000  # batches that wait for the next look
@@ -73,10 +74,17 @@ class QueryMetrics:
             self._usual: tuple[Observation, float] | None = None  # the latest observation, and how long it was from batch to batch
             self._share: float | None = None  # of the time with jobs, that executors work
             self._tasks: deque[int] = deque(maxlen=LOOKS)  # of a batch, in the latest looks
+            self._state: State | None = None  # after the latest batch
+            self._reloading = Reloading()
             self._heard_s = self._looked_s = self._clock()
             self._seen = {executor.id: executor for executor in self._executors()}
             if self._levels is not None:
                 self._levels.worked_s()
+
+    @property
+    def has_state(self) -> bool:
+        """Whether the query has stateful operators of Spark."""
+        return self._state is not None
 
     def feed(self, progress: dict[str, Any]) -> None:
         """Take in Spark's progress report of a batch, unless it is known already, or of another run."""
@@ -101,7 +109,11 @@ class QueryMetrics:
             new = list(self._waiting)
             self._waiting.clear()
         new = self._with_own_tasks(new)
+        were_there, looked_s = self._seen, self._looked_s
         means, interval_s = self._means(executors, new, present)
+        self._state = new[-1].state if new else self._state
+        if self._state is not None:
+            self._reloading.see(new, self._usual[0].batch if self._usual else None, were_there, self._seen, looked_s)
         if not new:
             if not self._nothing_comes():
                 return self._overdue(means, interval_s, now_s)
@@ -129,6 +141,10 @@ class QueryMetrics:
         return seen and self._complete(seen)
 
     def _complete(self, seen: Observation) -> Observation:
+        if (state := self._state) is not None:
+            seen = replace(
+                seen, state_rows=state.rows, state_bytes=state.size_bytes, reload_s=self._reloading.reload_s or seen.reload_s
+            )
         return seen if self._levels is None else self._levels.complete(seen)
 
     def _nothing_comes(self) -> bool:
@@ -167,12 +183,12 @@ class QueryMetrics:
             stayed = sum(executor.id in before for executor in active)  # those that were there all the time
             workers = (stayed + len(active)) / 2
             parallel = workers * cores / max(1, len(active))
-            now = replace(now, workers=max(1, min(now.workers, stayed)))
+            now = now.with_workers(max(1, min(now.workers, stayed)))
             finished = sum(one.finished_tasks - (before[one.id].finished_tasks if one.id in before else 0) for one in active)
-            if (
-                batches and finished > 0 and self._levels is None and self._stages is None
-            ):  # those of a skytide query become as many as there is room for
-                self._tasks.append(max(1, round(finished / len(batches))))
+            if batches and finished > 0 and self._levels is None and batches[-1].busy_s is None:
+                # those of a skytide query become as many as there is room for
+                all_tasks, state = max(1, round(finished / len(batches))), batches[-1].state
+                self._tasks.append(all_tasks if state is None else state.width(all_tasks))
         if work_s > 0:
             share = min(1.0, sum(busy_s.values()) / max(1.0, parallel) / work_s)
             self._share = share if self._share is None else self._share + SMOOTHING * (share - self._share)

@@ -21,6 +21,41 @@ MAX_GROWTH = 2.0  # of utilisation that an unfinished batch can show
 
 
 @dataclass(frozen=True)
+class State:
+    """What the stateful operators of a query have at the end of a batch, all together."""
+
+    partitions: int
+    """The tasks of each operator: the state is divided into so many parts, from the first start of the query on."""
+    rows: float
+    size_bytes: float
+    """As much memory as they use."""
+
+    @staticmethod
+    def read(operators: Any) -> "State | None":
+        """Return the state in a progress report; None if there is none, or it is not as expected.
+
+        >>> State.read([{"numShufflePartitions": 8, "numRowsTotal": 30, "memoryUsedBytes": 4_000}] * 2)
+        State(partitions=8, rows=60.0, size_bytes=8000.0)
+        """
+        try:
+            return State(
+                partitions=max(int(operator["numShufflePartitions"]) for operator in operators),
+                rows=float(sum(operator["numRowsTotal"] for operator in operators)),
+                size_bytes=float(sum(operator["memoryUsedBytes"] for operator in operators)),
+            )
+        except (KeyError, TypeError, ValueError):
+            return None
+
+    def width(self, tasks: int) -> int:
+        """Return how many of all tasks of a batch can run at once, at most: those of an operator wait for those before it.
+
+        >>> State(partitions=8, rows=0.0, size_bytes=0.0).width(12)
+        8
+        """
+        return max(self.partitions, tasks - self.partitions)
+
+
+@dataclass(frozen=True)
 class Batch:
     """A batch that has ended."""
 
@@ -34,6 +69,7 @@ class Batch:
     rows: float
     behind: float | None
     """How many batches as large as this one wait at its end, as far as the sources know."""
+    state: State | None = None
     busy_s: float | None = None
     """The time of its own tasks, added up; None: not known."""
     others_s: float = 0.0
@@ -62,6 +98,7 @@ class Batch:
                 work_s=float(took.get("addBatch", 0)) / 1e3,
                 rows=float(progress["numInputRows"]),
                 behind=_behind(progress.get("sources", [])),
+                state=State.read(progress.get("stateOperators")),
             )
         except (KeyError, TypeError, ValueError, AttributeError):
             return None
