@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from pyspark.sql import SparkSession
-from pyspark.sql.streaming.listener import QueryProgressEvent, QueryStartedEvent, QueryTerminatedEvent, StreamingQueryListener
+from pyspark.sql.streaming.listener import QueryStartedEvent, QueryTerminatedEvent
 from pyspark.sql.streaming.query import StreamingQuery
 
 from skytide.errors import InvalidInput
@@ -18,7 +18,7 @@ from skytide.records import Observation
 from skytide.records.application import ApplicationObservation
 from skytide.spark.api.run import run_of
 from skytide.spark.clock import Now
-from skytide.spark.compat import active_queries, queries_of_session, session_key, spark_stopped
+from skytide.spark.compat import JsonListener, active_queries, queries_of_session, session_key, spark_stopped
 from skytide.spark.scaling.executors import PoolMember
 from skytide.spark.scaling.gateway import Executor, SparkCluster
 from skytide.spark.scaling.live import LiveQuery, claim, release
@@ -141,12 +141,12 @@ class Application:
             self.members.clear()
         release(self)
 
-    def feed(self, event: QueryProgressEvent) -> None:
+    def feed(self, progress: dict[str, Any]) -> None:
         """Take in the progress of a query."""
         with self._lock:
-            live = next((one for one in self.members.values() if one.id == str(event.progress.id)), None)
+            live = next((one for one in self.members.values() if one.id == progress["id"]), None)
         if live is not None:
-            live.metrics.feed(json.loads(event.progress.json))
+            live.metrics.feed(progress)
 
     def changed(self) -> None:
         """Note that a query has begun or ended."""
@@ -166,7 +166,7 @@ class Application:
             manager.addListener(self._listeners[key][1])
 
 
-class _Listener(StreamingQueryListener):
+class _Listener(JsonListener):
     """Passes on what happens to the queries of a session."""
 
     def __init__(self, application: Application) -> None:
@@ -175,11 +175,8 @@ class _Listener(StreamingQueryListener):
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
         self._application.changed()
 
-    def onQueryProgress(self, event: QueryProgressEvent) -> None:
-        self._application.feed(event)
-
-    def onQueryIdle(self, event: Any) -> None:
-        pass
+    def progressed(self, text: str) -> None:
+        self._application.feed(json.loads(text))
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
         self._application.changed()
