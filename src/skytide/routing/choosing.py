@@ -24,6 +24,9 @@ LARGEST = 64
 SLOW_WEIGHT, MOST_TIMES = 0.2, 5.0
 """What sending costs is learned slowly, and never as more than this many times what it costs usually: the first jobs of a program are slow."""
 
+FORGOTTEN = 0.01
+"""How much of what was learned of sending is forgotten with each batch that is not sent: so it is tried again, seldom."""
+
 
 @dataclass(frozen=True)
 class Costs:
@@ -141,6 +144,8 @@ class Chooser:
         known = self.costs.tuple_s
         self.costs = replace(self.costs, tuple_s=known + WEIGHT * (tuple_s - known) if known else tuple_s)
         if not seen.sent:
+            forgotten_s = FORGOTTEN * (self.usual.send_s - self.costs.send_s)  # whatever made it slow may have passed
+            self.costs = replace(self.costs, send_s=self.costs.send_s + forgotten_s)
             self._input_s += (WEIGHT if self._largest else 1.0) * (seen.input_s / total - self._input_s)
         self._learn_rest(seen, seen.took_s - seen.slowest_s)
         sizes = sorted(seen.partitions, reverse=True)  # it is their sizes that count, not their numbers
