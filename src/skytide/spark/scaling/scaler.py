@@ -62,6 +62,7 @@ class Scaler(Printed):
         self._lock = threading.Lock()
         self._wake = threading.Event()
         self._stopped = False
+        self._label = "auto-scaler"  # until it is known what it watches
         self._away_s: float | None = None  # since when the query has been gone
         self._latest: Cycle | None = None
         self._failures: dict[str, str] = {}  # of each step that failed the last time
@@ -81,7 +82,7 @@ class Scaler(Printed):
         acts: bool = True,
     ) -> None:
         """Begin to watch a query, or all of an application, and to scale what it runs on."""
-        self._live, self._plant, self._interval_s = live, plant, interval_s
+        self._live, self._plant, self._interval_s, self._label = live, plant, interval_s, live.label
         guard = guard.patient(STALE_INTERVALS * self.interval_s)
         self._loop = Loop(plant, controller, guard, store, self._record, acts=acts)
         limits = f"{guard.minimum} to {guard.maximum} {plant.what}"
@@ -234,7 +235,7 @@ class Scaler(Printed):
 
     def _record(self, event: ScalingEvent, level: int = logging.INFO) -> None:
         """Note an event, log it, and pass it on."""
-        _log.log(level, "%s: %s", self._live.label, event.text)
+        _log.log(level, "%s: %s", self._label, event.text)
         with self._lock:
             self._events.append(event)
         if self._on_event is not None:

@@ -107,9 +107,9 @@ class TaskTimes:
                     self._latest = _number(job)
                     for stage in set(map(int, job.get("stageIds", []))).difference(self._ended):
                         self._pending.setdefault(stage, (str(job.get("jobGroup") or ""), batch_of(job.get("description"))))
-            for stage in reversed(stages):
-                self._take(stage)
-            newest = max((int(stage["stageId"]) for stage in stages), default=0)
+            for row in reversed(stages):
+                self._take(row)
+            newest = max((int(row["stageId"]) for row in stages), default=0)
             for old in [stage for stage in self._pending if stage < newest - PENDING]:  # skipped, or as good as endless
                 del self._pending[old]
             self._failed = {attempt for attempt in self._failed if attempt[0] in self._pending}
