@@ -54,8 +54,9 @@ docs: $(READY) ## the documentation as a site, in out/site, without network
 bench: $(READY) ## queries on arrays and DataFrames against their peers
 	@$(BIN)/python -m benchmarks
 
-bench-bursts: $(READY) ## a bursty stream with every way to split panes (about ten minutes)
+bench-bursts: $(READY) ## bursty streams with every way to split panes (about twenty minutes)
 	@$(BIN)/python -m benchmarks.stream.bursts
+	@$(BIN)/python -m benchmarks.stream.carried
 
 bench-keyed: $(READY) ## operators on keys against Spark's own keyed state (about a quarter of an hour)
 	@$(BIN)/python -m benchmarks.keyed

@@ -19,7 +19,7 @@ from rich.console import Console
 
 import skytide
 from benchmarks.scaling.__main__ import CLASSES, archive_classes, settings
-from benchmarks.scaling.job import ask_service, tasks_of
+from benchmarks.scaling.job import ask_service
 from benchmarks.timing import Limit, announce, show
 from skytide.control import Controller, ControllerLogic, Guard
 from skytide.control.models.micro_batch import latency_s, utilisation
@@ -28,11 +28,12 @@ from skytide.spark.scaling.gateway import SparkCluster
 from skytide.spark.session.cluster import LocalCluster
 
 OUT = Path(__file__).resolve().parents[2] / "out"
-PEAK, RATE_HZ = 6, 700.0
-TRIGGERS_S = (1.0, 2.0, 4.0)
-KNOWN = 4  # executors from which the model predicts the rest
-LOOKS = 4  # intervals with each size, of which the first is not used
-INTERVAL_TRIGGERS = 5
+PEAK, RATE_HZ = 6, 400.0
+TASKS = 6  # each costs some 50 ms of the two cores of the machine, and the more so the more executors share them, which is not the model's
+TRIGGERS_S = (2.0, 3.0, 4.0)
+KNOWN = 3  # executors from which the model predicts the rest
+LOOKS = 3  # intervals with each size, of which the first is not used
+INTERVAL_TRIGGERS = 3
 ALLOWED = 0.15
 
 
@@ -63,7 +64,7 @@ class _Stairs(ControllerLogic):
 
 def measured(spark: SparkSession, trigger_s: float, peak: int, rate_hz: float) -> dict[int, list[Observation]]:
     """Return what was observed with each size, without the first look at it."""
-    source = skytide.workload(rate=rate_hz, arrivals="constant", dimensions=2, partitions=tasks_of(peak))
+    source = skytide.workload(rate=rate_hz, arrivals="constant", dimensions=2, partitions=TASKS)
     arriving = source.load(spark)
     with tempfile.TemporaryDirectory() as folder:
         writer = arriving.mapInArrow(ask_service, arriving.schema).writeStream.format("noop").option("checkpointLocation", folder)

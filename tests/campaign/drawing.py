@@ -31,7 +31,7 @@ SUBJECTS = {"windows": 5, "keys": 3, "fleet": 2, "hours": 3}
 SLIDES_US = (100_000, 200_000, 250_000, 333_000, 1_000_000)
 SCALES = (1.0, 1.0, 1.0, 1.0, 1.0, 0.001, 3_600.0, 30 * 86_400.0)
 """How fast time passes in a stream: from tuples that are microseconds apart to tuples that are months apart."""
-SPLITTINGS = (None, None, "EVEN", "PB_RR", "TB_RR", "AS", "AS_PID", "RATE")
+SPLITTINGS = (None, "EAGER", "IN_PLACE", "EVEN", "PB_RR", "TB_RR", "AS", "AS_PID", "RATE")
 NUMBERS = ("a", "b", "c")
 ORDERS = ((), (), ("c",), ("d", "b"))
 

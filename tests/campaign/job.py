@@ -24,11 +24,16 @@ from pyspark.sql import SparkSession
 import skytide
 from campaign import cases, inputs, operators, sinks
 from campaign.drawing import draw
+from skytide.routing import Auto, Costs
 from skytide.spark.api.query import ContinuousQuery
 from skytide.spark.engine.spec import QuerySpec
 from skytide.spark.session.local import local_session
 
 SIDES = ("late", "windows", "invalid")
+
+
+EAGER = Auto(costs=Costs(send_s=0.0, stage_s=0.0))
+"""Sends tuples to slots as soon as partitions are not balanced, however few there are."""
 
 
 def sides() -> tuple[str, ...]:
@@ -136,7 +141,13 @@ def start(spark: SparkSession, case: cases.Case, life: cases.Life, folder: Path,
     else:
         asked = query(stream, case, life.wording or case.ask.wording)
         # A fleet's streams are read in its own splits, unless they are sent elsewhere.
-        outputs |= {"splitting": life.splitting, "pane_slots": life.pane_slots[0], "window_slots": life.window_slots[0]}
+        in_place = life.splitting == "IN_PLACE" or isinstance(given, skytide.Fleet)
+        slots = {} if in_place else {"pane_slots": life.pane_slots[0]}
+        outputs |= {
+            "splitting": EAGER if life.splitting == "EAGER" else life.splitting,
+            "window_slots": life.window_slots[0],
+            **slots,
+        }
     with divided(life):
         return asked.start(results, checkpoint=str(folder / "checkpoint"), **outputs)
 

@@ -106,13 +106,16 @@ OURS = re.compile(r"\bskytide(?:\.\w+)*\.(\w+)")
 INSIDE = {
     *("ControllerLogic", "SlackLogic", "Judge", "MpcOptions", "ColumnLike", "Groups"),  # of those who write controllers and slacks
     *(
+        "Chooser",
         "Delivery",
         "Files",
         "FleetReader",
         "LiveQuery",
+        "PanePlan",
         "Plant",
         "Slots",
         "StateStore",
+        "Watched",
         "Store",
         "FrequencyAware",
         "PidLogic",

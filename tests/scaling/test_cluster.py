@@ -10,6 +10,10 @@ from typing import Any
 import pytest
 from support import autoscale_job
 
+from skytide.control import CONTROLLERS
+from skytide.loop.evaluate import evaluate
+from skytide.loop.recording import load
+
 pytestmark = [
     pytest.mark.long,
     pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="finds processes in /proc"),
@@ -25,7 +29,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Found:
     script = Path(autoscale_job.__file__)
     with (folder / "log").open("w") as log:
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(script.parents[1]), os.environ.get("PYTHONPATH", "")])}
-        command = [sys.executable, script, folder, "step", "levels"]
+        command = [sys.executable, script, folder, "step", "levels", "overload"]
         job = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=environment)
         try:
             status = job.wait(DEADLINE_S)
@@ -87,3 +91,17 @@ def test_an_executor_that_dies_while_another_is_let_go_is_told_and_survived(foun
 
 def test_sparks_own_allocation_at_work_is_refused_and_stopped_it_is_not(found: Found) -> None:
     assert "Spark's own allocation would undo" in found["refused"]
+
+
+@pytest.mark.parametrize("name", [name for name in CONTROLLERS if name != "static"])
+def test_an_overloaded_query_would_get_more_under_every_controller(found: Found, name: str) -> None:
+    seen = load(found["overload"]["history"])
+    logic = CONTROLLERS[name]().build()
+    wanted = [logic.decide(evaluate(seen[: at + 1], lead_s=6.0), now_s=one.at_s).allocation.workers for at, one in enumerate(seen)]
+    assert {one.allocation.workers for one in seen} == {1} and wanted[-1] > 1
+
+
+def test_the_former_signal_would_not_show_it(found: Found) -> None:
+    """The guilty specimen: what a slot gets, it finishes, so its own utilisation is never above 1, however late batches are."""
+    latest = load(found["overload"]["history"])[-1]
+    assert found["overload"]["old"] <= 1 < max(latest.pane_utilisation or 0, latest.window_utilisation or 0)

@@ -208,3 +208,19 @@ def test_there_is_nothing_to_remember() -> None:
     logic = Fuzzy().build()
     logic.decide(one_level(3, 1.2), now_s=10)
     assert logic.snapshot() == {}
+
+
+@given(st.integers(1, 20), st.sampled_from((1, 2, 4)), st.floats(0, 5), st.floats(0, 5), st.integers(1, 80))
+def test_levels_that_share_workers_get_as_many_as_the_one_that_needs_more(
+    workers: int, cores: int, panes: float, windows: float, window_slots: int
+) -> None:
+    slots = workers * cores
+    present = Allocation(workers, slots, min(window_slots, slots), shares_workers=True)
+    seen = Observation(60, 10, present, 900, 900, utilisation=1.0, pane_utilisation=panes, window_utilisation=windows)
+    decided = Fuzzy().build().decide(Evaluation(seen, 900, None, 1.0, lead_s=6), now_s=60).allocation
+    assert decided.pane_slots == decided.workers * cores
+    assert 1 <= (decided.window_slots or 0) <= (decided.pane_slots or 0)
+    if panes > 1.3:
+        assert decided.workers > workers
+    if panes < 0.5 and windows < 0.5:
+        assert decided.workers < workers or workers == 1

@@ -2,6 +2,7 @@
 
 import contextlib
 import threading
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -14,6 +15,23 @@ from skytide.loop.lead_time import patience_s
 from skytide.records import Allocation, Outcome
 from skytide.spark.scaling.executors import ExecutorPlant
 from skytide.spark.scaling.pool import DRAIN_S, FIRST_LEAD_S, Pool
+
+
+class OwnSlots:
+    """The slots of a query: those of the pane level that were asked for, and the present ones of the window level."""
+
+    of_keys = False
+
+    def __init__(self, windows: int) -> None:
+        self.sizes: tuple[int, ...] = ()
+        self.windows = windows
+
+    def window_slots(self) -> int:
+        return self.windows
+
+    def resize(self, pane_slots: int | None, window_slots: int | None) -> None:
+        self.sizes += () if pane_slots is None else (pane_slots,)
+        self.windows = window_slots or self.windows
 
 
 class TestExecutors:
@@ -264,13 +282,7 @@ class TestExecutors:
         assert free == [True], "the executors were locked meanwhile"
 
     def test_pane_slots_follow_the_executors_that_are_there(self) -> None:
-        class Slots:
-            sizes: tuple[int, ...] = ()
-
-            def resize(self, pane_slots: int, window_slots: None) -> None:
-                self.sizes += (pane_slots,)
-
-        cluster, slots = FakeCluster(0, room=3), Slots()
+        cluster, slots = FakeCluster(0, room=3), OwnSlots(windows=4)
         cluster.give(2, cores=2)
         plant = ExecutorPlant(FakeLive(), Pool(cluster), [].append, slots)  # type: ignore[arg-type]
         plant.request(Allocation(5), 0)
@@ -285,6 +297,18 @@ class TestExecutors:
         cluster.accepts = True
         plant.request(Allocation(1), 4)
         assert slots.sizes == (6, 2)
+
+    def test_window_slots_are_a_second_output_and_executors_may_stay_as_they_are(self) -> None:
+        cluster, slots = FakeCluster(0, room=3), OwnSlots(windows=4)
+        cluster.give(2, cores=2)
+        plant = ExecutorPlant(FakeLive(), Pool(cluster), [].append, slots)  # type: ignore[arg-type]
+        present = plant.size()
+        assert present == Allocation(2, 4, 4, shares_workers=True)
+        outcome = plant.request(replace(present, window_slots=3), 0)
+        assert (outcome.kind, plant.size(), slots.sizes) == ("done", replace(present, window_slots=3), ())
+        assert "window slots from 4 to 3" in outcome.text
+        plant.request(plant.size().with_workers(1), 1)
+        assert plant.size() == Allocation(1, 2, 2, shares_workers=True) and slots.sizes == (2,)
 
     def test_who_comes_after_a_while_without_queries_looks_anew(self) -> None:
         cluster = FakeCluster(3)

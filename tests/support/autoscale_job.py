@@ -23,7 +23,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 import skytide
 from skytide.control import Controller, ControllerLogic, Guard
-from skytide.records import Decision, Evaluation
+from skytide.records import Decision, Evaluation, Observation, Step
+from skytide.routing import SlotUse, slot_utilisation
 from skytide.spark.scaling import Scaler
 from skytide.spark.scaling.gateway import Executor, SparkCluster
 from skytide.spark.scaling.warm import warm
@@ -122,11 +123,13 @@ class Site:
         self.spark, self.local, self.cluster = spark, local, SparkCluster(spark)
         self.began_s = time.time()
 
-    def until(self, what: Callable[[], Any], why: str) -> float:
+    deadline_s = DEADLINE_S
+
+    def until(self, what: Callable[[], Any], why: str, deadline_s: float = DEADLINE_S) -> float:
         """Wait for something, and return the seconds it took."""
         began = time.monotonic()
         while not what():
-            if time.monotonic() - began > DEADLINE_S:
+            if time.monotonic() - began > deadline_s:
                 raise TimeoutError(f"it never came that {why}")
             time.sleep(0.05)
         return time.monotonic() - began
@@ -150,7 +153,8 @@ class Site:
     def scale(self, query: Any, **options: Any) -> Scaler:
         limits = Guard(scale_down_after=f"{2 * INTERVAL_S:g} s", notice_no_help=False)
         options = {"executors": (1, MAX_EXECUTORS), "guard": limits, "on_event": self.note, **options}
-        return skytide.autoscale(query, Cautious(), interval=f"{INTERVAL_S:g} s", **options)
+        controller = options.pop("controller", Cautious())
+        return skytide.autoscale(query, controller, interval=f"{INTERVAL_S:g} s", **options)
 
 
 def step(site: Site, folder: Path) -> dict[str, Any]:
@@ -259,6 +263,30 @@ def levels(site: Site, folder: Path) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def overload(site: Site, folder: Path) -> dict[str, Any]:
+    """A skytide query that is half as fast as its load, with one executor and a controller that keeps it: what there is to see."""
+    site.resize(1)
+    run = patient(f"10000:{HIGH_HZ}", folder, ROW_S, int(time.time()) * 1_000_000, batch="60 s", trigger="2 s", pane_slots=1)
+    site.until(lambda: run.status().batch > 0, "the query runs")
+    scaler = site.scale(run, controller=skytide.controllers.Static(1))
+    busy_s, batches = run.seconds()[Step.PANE_TASKS], run.status().batch
+    site.until(lambda: len(above(scaler)) >= 3, "a level was seen to be too slow three times")
+    busy_s, batches = run.seconds()[Step.PANE_TASKS] - busy_s, run.status().batch - batches
+    seen = scaler.history()
+    seen.save(folder / "history.parquet")
+    scaler.stop()
+    run.stop()
+    tuples = 1_000  # of a batch, of which all that is sent to a slot is also processed, however many there are
+    period_s = 1 / seen[-1].processed_rate_hz * seen[-1].batch.rows if seen[-1].batch else 0.0
+    old = slot_utilisation([SlotUse(tuples, tuples, busy_s / max(1, batches))], period_s)
+    return {"history": str(folder / "history.parquet"), "old": old}
+
+
+def above(scaler: Scaler) -> list[Observation]:
+    """Return the observations that show a level that is too slow."""
+    return [seen for seen in scaler.history() if max(seen.pane_utilisation or 0, seen.window_utilisation or 0) > 1]
+
+
 def windows(out: Path) -> dict[int, list[str]]:
     """Return the results of each window, by the time it starts."""
     rows = pq.read_table([str(file) for file in out.glob("batch=*/*.parquet")], partitioning=None).to_pylist()
@@ -317,7 +345,7 @@ def refusal(site: Site) -> str:
     return ""
 
 
-SCENARIOS = {scenario.__name__: scenario for scenario in (step, levels, warmth)}
+SCENARIOS = {scenario.__name__: scenario for scenario in (step, levels, overload, warmth)}
 
 
 def main(folder: str, *names: str) -> None:

@@ -58,6 +58,7 @@ class FakeLive:
     """A query, and metrics that say what they are told to say."""
 
     run, query, name, trigger_s, utilisation = None, None, "made-up", 0.5, 1.0  # type: tuple[None, Any, str, float, float | None]
+    has_state = False
     closed, kind, label, id, run_id, comes_back, runs_python, is_active = (
         False,
         "query",

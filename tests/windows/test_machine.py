@@ -88,7 +88,9 @@ def play(machine: Machine, batch: int, times: list[int], before: State, **more: 
 
 def test_a_batch_reads_as_a_story() -> None:
     machine = Machine(RULES, State(), at_s=0.0)
-    assert machine.on(BatchStarted(0, State(), at_s=1.0)) == [RunPanes(0, None, None, LEAP_US, slots=2, router=None)]
+    assert machine.on(BatchStarted(0, State(), at_s=1.0)) == [
+        RunPanes(0, None, None, LEAP_US, slots=2, router=None, reason="in place, as asked")
+    ]
     [run] = machine.on(PanesReported(reported([0, 100, 300, 1_200], State()), at_s=1.1))
     assert run == RunWindows(
         sequence=0,

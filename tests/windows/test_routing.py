@@ -130,7 +130,9 @@ def test_where_all_slots_have_their_share_tuples_go_to_the_shortest_queue() -> N
 
 
 def test_an_unknown_strategy_is_refused() -> None:
-    with pytest.raises(InvalidInput, match="splitting='BEST': not known; choose one of PB_RR, TB_RR, EVEN, RATE, KEYS, AS, AS_PID"):
+    with pytest.raises(
+        InvalidInput, match="splitting='BEST': not known; choose one of auto, IN_PLACE, PB_RR, TB_RR, EVEN, RATE, KEYS, AS, AS_PID"
+    ):
         strategy_of("BEST")
     with pytest.raises(InvalidInput, match="none would be left"):
         TB_RR.build(2).remove([0, 1], {})

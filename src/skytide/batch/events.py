@@ -8,6 +8,7 @@ from skytide.batch.reports import PaneReport, Piece, Run, WindowReport
 from skytide.batch.spreading import Spreading
 from skytide.batch.state import Output, State
 from skytide.keyed import KeyedState, SlotReport
+from skytide.routing import Owners
 
 
 @dataclass(frozen=True)
@@ -97,6 +98,10 @@ class RunPanes:
     slots: int
     router: dict[str, Any] | None = field(default=None, repr=False)
     """What the router knew when the batch started."""
+    owners: Owners | None = field(default=None, repr=False)
+    """The slots to which tuples are sent, pane by pane; None if they stay where they are, or are sent by their keys."""
+    reason: str = ""
+    """Why tuples are sent, or are not."""
     out_us: tuple[tuple[int, int], ...] = ()
     """Times ahead of the stream whose windows have come out."""
 

@@ -27,6 +27,7 @@ from skytide.batch.events import (
     ReadAgain,
     Record,
     Restarted,
+    RunPanes,
     RunWindows,
     StreamEnded,
     WindowsReported,
@@ -34,7 +35,7 @@ from skytide.batch.events import (
 from skytide.batch.merging import changes_to_replace, pieces_to_merge, runs_to_replace
 from skytide.batch.open_panes import reached_us, rows_of, windows_ahead, with_merged, with_parts, within_bounds
 from skytide.batch.reports import PaneReport, Run, WindowReport
-from skytide.batch.rules import BatchRules
+from skytide.batch.rules import BatchRules, measured_panes
 from skytide.batch.spreading import Spreader, rows_read
 from skytide.batch.state import OpenPane, Output, State
 from skytide.batch.status import with_keys, with_load, with_state
@@ -60,6 +61,8 @@ class _Batch:
     ahead: tuple[range, ...] = ()
     """Windows ahead of the stream that a flush lets out: the stream may still continue behind them."""
     report: PaneReport | None = None
+    panes: RunPanes | None = None
+    """What the pane level does, or did."""
     windows_s: float = 0.0
     """How long the slowest slot of the window level worked."""
 
@@ -82,6 +85,7 @@ class Machine:
         )
         self._follows = rules.slots_follow_cores
         self.window_plan = ""
+        self._cores = 1
         self.key_slots = rules.keying.slots if rules.keying else 0
         self.rebalance_now = False
         self.status = Status()
@@ -99,6 +103,7 @@ class Machine:
 
     def cores(self, count: int) -> None:
         """Note how many cores there are now: on a cluster, executors come and go."""
+        self._cores = count
         if self._follows:
             self.spreader.slots = count
 
@@ -133,8 +138,9 @@ class Machine:
         period_s = max(event.at_s - self._began_s, self.rules.trigger_s or 0.0, MIN_PERIOD_S)
         self._began_s = event.at_s
         state = replace(event.before, batch=event.batch, sequence=event.before.sequence + 1, flushed=False)
-        self._batch = _Batch(event.at_s, period_s, state)
-        return [self.rules.run_panes(event.before)]
+        panes = self.rules.run_panes(event.before)
+        self._batch = _Batch(event.at_s, period_s, state, panes=panes)
+        return [panes]
 
     def _decide(self, event: PanesReported) -> list[Instruction]:
         """Move the clock, and return what to do for the windows that have ended."""
@@ -289,9 +295,15 @@ class Machine:
         assert self._batch is not None
         report, windows = event.report, self.rules.windows
         router.renumber(self.rules.delivery.slots_of(report, len(router.slots)))
+        panes: Counter[int] = Counter()
         for (pane, slot), tuples in sorted(report.sent().items()):
             if not state.clock.is_ahead(pane, windows):  # a few tuples far ahead, which say nothing about the sizes of panes
                 router.record(pane, slot, tuples)
+                panes[pane] += tuples
+        router.recent_panes.learn(panes)
+        if router.chooser and self._batch.panes:
+            took_s = event.at_s - self._batch.began_s
+            router.chooser.learn(measured_panes(report, self.rules, self._batch.panes, took_s, self._cores))
         if state.clock.punctuation_us is not None:
             router.close(windows.pane_of(state.clock.punctuation_us))
         router.sample(self.status.pane_utilisation)
@@ -303,6 +315,8 @@ class Machine:
         """Bring the status up to date."""
         state = event.state
         status = replace(self.status, window_slots=self.spreader.slots, window_plan=self.window_plan)
+        if self._batch is not None and self._batch.panes is not None:
+            status = replace(status, pane_plan=self._batch.panes.reason)
         status = with_keys(with_state(status, self.rules, state), state, self.key_slots, self._slots)
         if self._batch is not None and self._batch.state is state and self._seen is not None:
             report, router = self._seen

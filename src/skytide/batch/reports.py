@@ -77,6 +77,10 @@ class PaneTaskReport:
     arrivals: Arrivals = field(default_factory=Arrivals)
     parts: tuple[PanePart, ...] = ()
     busy_s: float = 0.0
+    input_s: float = 0.0
+    """The part of this time in which the task waited for its tuples, or made them."""
+    partitions: tuple[tuple[int, int], ...] = ()
+    """The partitions of the input that the tuples were sent from, each with how many; nothing if they were not sent."""
     invalid: int = 0
     """Tuples that belong to no window: without a time, or with values that the query refuses."""
     late_file: str | None = None
@@ -101,6 +105,7 @@ class PaneTaskReport:
         fields["arrivals"] = arrivals_from_json(fields["arrivals"])
         fields["parts"] = tuple([PanePart(pane, tuples, Piece(*piece)) for pane, tuples, *piece in fields["parts"]])
         fields["keys"] = PackedFrequencies(*fields["keys"])
+        fields["partitions"] = tuple([(partition, tuples) for partition, tuples in fields["partitions"]])
         return PaneTaskReport(**fields)
 
 
@@ -160,6 +165,14 @@ class PaneReport:
             for part in task.parts:
                 tuples[part.pane, task.slot] = tuples.get((part.pane, task.slot), 0) + part.tuples
         return tuples
+
+    def partitions(self, *, sent: bool) -> list[int]:
+        """Return the tuples of each partition of the input; if they were sent, by where they came from."""
+        tuples: dict[int, int] = {}
+        for task in self.tasks:
+            for partition, count in task.partitions if sent else ((task.slot, task.arrivals.tuples),):
+                tuples[partition] = tuples.get(partition, 0) + count
+        return list(tuples.values())
 
     def uses(self, slots: Iterable[int]) -> list[SlotUse]:
         """Return what each slot did: in a batch all that was sent to a slot is done when it ends."""

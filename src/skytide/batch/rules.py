@@ -5,10 +5,11 @@ from dataclasses import dataclass, field
 from skytide.batch.delivery import Delivery, InPlace, InSource
 from skytide.batch.events import RunPanes
 from skytide.batch.keying import Keying
+from skytide.batch.reports import PaneReport
 from skytide.batch.spreading import DRIVER_S, WORTH_S
 from skytide.batch.state import State
 from skytide.lateness import Slack, SlackLogic
-from skytide.routing import Router
+from skytide.routing import Measured, Router
 from skytide.windows import Windows
 
 
@@ -54,6 +55,7 @@ class BatchRules:
 
     def run_panes(self, before: State) -> RunPanes:
         """Return what the pane level does in a batch that starts from a state; a source of our own asks this, too."""
+        plan = self.delivery.plan_panes(self.router(before))
         return RunPanes(
             sequence=before.sequence + 1,
             newest_us=before.clock.newest_us,
@@ -62,4 +64,20 @@ class BatchRules:
             out_us=before.clock.out_us(self.windows),
             slots=before.pane_slots or self.pane_slots,
             router=before.router.get(self.delivery.splitting.name),
+            owners=plan.owners,
+            reason=plan.reason,
         )
+
+
+def measured_panes(report: PaneReport, rules: BatchRules, panes: RunPanes, took_s: float, cores: int) -> Measured:
+    """Return what a batch says about working on tuples where they are, and about sending them; a source of our own makes them in its tasks."""
+    sent, made = panes.owners is not None, isinstance(rules.delivery, InSource)
+    return Measured(
+        partitions=report.partitions(sent=sent),
+        work_s=sum(task.busy_s - (0.0 if made else task.input_s) for task in report.tasks),
+        input_s=0.0 if made else sum(task.input_s for task in report.tasks),
+        took_s=took_s,
+        slowest_s=max((task.busy_s for task in report.tasks), default=0.0),
+        cores=cores,
+        sent=sent,
+    )

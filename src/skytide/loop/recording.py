@@ -19,7 +19,7 @@ _OWN = tuple(field.name for field in fields(Observation) if field.name != "alloc
 
 
 def _type(name: str) -> pa.DataType:
-    nested = {"loads": _LOADS, "batch": _BATCH, "frequencies_ghz": pa.list_(pa.float64())}
+    nested = {"loads": _LOADS, "batch": _BATCH, "frequencies_ghz": pa.list_(pa.float64()), "shares_workers": pa.bool_()}
     return nested.get(name) or (pa.int64() if name in _WHOLE else pa.float64())
 
 

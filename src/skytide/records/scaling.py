@@ -25,15 +25,21 @@ class Allocation:
     """None: the query has no such level."""
     frequency_ghz: float | None = None
     """None: the machine chooses it."""
+    shares_workers: bool = False
+    """Whether both levels use all workers, one after the other; otherwise each has its own."""
 
     def with_workers(self, workers: int) -> "Allocation":
         """Return the same with another number of workers; the slots follow in proportion, and each level keeps at least one.
 
         >>> Allocation(4, pane_slots=1, window_slots=3).with_workers(8)
-        Allocation(workers=8, pane_slots=2, window_slots=6, frequency_ghz=None)
+        Allocation(workers=8, pane_slots=2, window_slots=6, frequency_ghz=None, shares_workers=False)
         """
         if self.pane_slots is None or self.window_slots is None:
             return replace(self, workers=workers)
+        if self.shares_workers:
+            panes = round(self.pane_slots * workers / self.workers)
+            windows = min(max(1, round(self.window_slots * workers / self.workers)), panes)
+            return replace(self, workers=workers, pane_slots=panes, window_slots=windows)
         workers = max(2, workers)
         panes = round(self.pane_slots * workers / max(1, self.pane_slots + self.window_slots))
         panes = min(max(1, panes), workers - 1)
@@ -103,6 +109,11 @@ class Observation:
     """The CPU frequencies that can be chosen, slowest first; none if the machine alone chooses."""
     batch: MicroBatch | None = None
     """What its batches were like; None where tuples are served one by one."""
+    state_rows: float | None = None
+    state_bytes: float | None = None
+    """What stateful operators of Spark have in memory; None: the query has none."""
+    reload_s: float = 0.0
+    """How much longer the first batches after a change of size take, all together, as state has to be loaded elsewhere: measured at the latest changes."""
 
 
 @dataclass(frozen=True)
@@ -239,5 +250,15 @@ class ScalerStatus(Printed):
             ("workers", f"{self.workers:,}" + (f", {self.wanted:,} wanted" if self.wanted != self.workers else "")),
             ("why", self.reason),
             ("measured", f"{measured}; a new worker takes {seconds(self.lead_s)}" if measured else ""),
+            ("keeps", _state(seen) if seen is not None else ""),
             ("failure", self.failure),
         ]
+
+
+def _state(seen: Observation) -> str:
+    """Return what a query with state has, in words; nothing for another."""
+    if seen.state_rows is None:
+        return ""
+    size = "" if seen.state_bytes is None else f", {number(seen.state_bytes / 1e6)} MB"
+    reload = f"; after a change of size, loading it takes {seconds(seen.reload_s)}" if seen.reload_s else ""
+    return f"a state of {number(seen.state_rows)} rows{size}{reload}"

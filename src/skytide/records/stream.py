@@ -93,6 +93,8 @@ class Status(Printed):
     """How many partitions the panes had on average that closed last."""
     threshold: float = float("inf")
     """The number of tuples of a pane that one slot gets before the next one is used."""
+    pane_plan: str = ""
+    """Whether tuples are worked on where they are or are sent to slots, and why."""
     window_slots: int = 1
     """The most tasks of the window level at once, which are used as far as that pays."""
     window_plan: str = ""

@@ -1,13 +1,15 @@
 """The ways to assign the tuples of a pane to slots (P3 §4.1.2, P1 §4, SPEC S1 to S5, A7)."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isinf
 
 from skytide.errors.checks import check_choice, check_type
+from skytide.routing.choosing import Chooser, Costs
 from skytide.routing.frequency import FrequencyAware
+from skytide.routing.owners import MOST_PANES, Owners, PanePlan, Shares, grains_for, just_enough
 from skytide.routing.pid import Pid, PidLogic
-from skytide.routing.router import Given, Queued, Router, Splitting
+from skytide.routing.router import FEWEST_PANES, Given, Queued, Router, Splitting
 
 
 @dataclass(frozen=True)
@@ -20,6 +22,10 @@ class PanesInTurn(Splitting):
         """Send all tuples to one slot, and return it with their number."""
         opened = router.open.get(pane)
         return router.give(pane, {opened.owner if opened else router.slots[pane % len(router.slots)]: tuples}, queued)
+
+    def shares(self, router: "Router") -> Mapping[int, Shares]:
+        """Return slot after slot for pane after pane."""
+        return {pane: {slot: 1.0} for pane, slot in enumerate(router.slots)}
 
 
 @dataclass(frozen=True)
@@ -37,9 +43,9 @@ class TuplesInTurn(Splitting):
         shares = [share + (1 if (place - first) % n < more else 0) for place in range(n)]
         return router.give(pane, {slot: share for slot, share in zip(router.slots, shares, strict=True) if share}, queued)
 
-    def shares(self, router: "Router", pane: int, tuples: int) -> Given:
-        """Return equal shares, however few the tuples are."""
-        return dict.fromkeys(router.slots, 1)
+    def shares(self, router: "Router") -> Mapping[int, Shares]:
+        """Return equal shares of any pane."""
+        return {0: dict.fromkeys(router.slots, 1.0)}
 
     def slot_for(self, router: "Router", pane: int, tuples: int, queued: Queued) -> int:
         """Return the next slot in turn."""
@@ -58,12 +64,42 @@ class EqualParts(TuplesInTurn):
 
     def plan(self, router: "Router", runs: Sequence[tuple[int, int]]) -> list[int]:
         """Return the slot of each run: the part of the batch that its middle falls into."""
-        total, n, before = max(1, sum(tuples for _, tuples in runs)), len(router.slots), 0
-        slots = []
+        return self.in_parts(runs, router.slots)
+
+    @staticmethod
+    def in_parts(runs: Sequence[tuple[int, int]], slots: Sequence[int]) -> list[int]:
+        """Return the slot of each run, if they are cut into as many equal parts as there are slots."""
+        total, n, before = max(1, sum(tuples for _, tuples in runs)), len(slots), 0
+        parts = []
         for _, tuples in runs:
-            slots.append(router.slots[min(n - 1, (2 * before + tuples) * n // (2 * total))])
+            parts.append(slots[min(n - 1, (2 * before + tuples) * n // (2 * total))])
             before += tuples
-        return slots
+        return parts
+
+    def shares(self, router: "Router") -> Mapping[int, Shares]:
+        """Return the slots between whose ends each pane lies, if those that are expected lie side by side; others are divided evenly."""
+        expected, n, before = router.recent_panes.expected(), len(router.slots), 0
+        total = sum(tuples for _, tuples in expected)
+        lying: dict[int, dict[int, float]] = {}
+        for pane, tuples in expected:
+            begin, end = before * n, (before + tuples) * n
+            first, last = begin // total, min(n - 1, (end - 1) // total)
+            lying[pane] = {
+                router.slots[place]: min(end, (place + 1) * total) - max(begin, place * total) for place in range(first, last + 1)
+            }
+            before += tuples
+        return consecutive(lying, dict.fromkeys(router.slots, 1.0))
+
+
+@dataclass(frozen=True)
+class WhereTheyAre(EqualParts):
+    """IN_PLACE: tuples are worked on where they are: in the partitions of a DataFrame, or in equal parts in a source of our own."""
+
+    name = "IN_PLACE"
+
+    def plan_panes(self, router: "Router") -> PanePlan:
+        """Return that they stay."""
+        return PanePlan(None, "in place, as asked")
 
 
 @dataclass(frozen=True)
@@ -166,7 +202,59 @@ class LeastLoaded(Splitting):
         return opened.owner if has_room else router.least_loaded(queued)
 
 
-PB_RR, TB_RR, EVEN, RATE, KEYS, AS, AS_PID = (
+@dataclass(frozen=True)
+class Auto(EqualParts):
+    """auto: tuples are worked on where they are, unless sending them pays; then to just enough slots, and panes are divided as little as balance allows.
+
+    `costs` are those of the first batch that is sent; they are learned from then on.
+    """
+
+    name = "auto"
+    costs: Costs = field(default_factory=Costs)
+
+    def __post_init__(self) -> None:
+        """Refuse what are not costs."""
+        check_type("costs", self.costs, Costs, reason="not costs", remedy="pass Costs(), or leave it out")
+
+    def chooser(self) -> Chooser:
+        """Return what chooses, as it starts."""
+        return Chooser(self.costs)
+
+    def plan_panes(self, router: "Router") -> PanePlan:
+        """Return where the tuples of the next batch are worked on: sent to slots only if that pays."""
+        assert router.chooser is not None
+        choice = router.chooser.choose(len(router.slots))
+        if not choice.slots:
+            return PanePlan(None, choice.reason)
+        slots = router.slots[: choice.slots]
+        shares = consecutive(
+            just_enough(router.recent_panes.expected(), slots, router.recent_panes.spread)
+            if router.recent_panes.expected()
+            else {},
+            dict.fromkeys(slots, 1.0),
+        )
+        return PanePlan(Owners.of(shares, grains_for(len(slots), len(shares))), choice.reason)
+
+    def plan(self, router: "Router", runs: Sequence[tuple[int, int]]) -> list[int]:
+        """Return the slot of each run: equal parts, in just enough slots."""
+        assert router.chooser is not None
+        slots = router.chooser.slots_to_make(sum(tuples for _, tuples in runs), len(router.slots))
+        return self.in_parts(runs, router.slots[:slots])
+
+
+def consecutive(shares: Mapping[int, Shares], other: Shares) -> dict[int, Shares]:
+    """Return the shares of some panes and of those between and after them.
+
+    >>> consecutive({7: {0: 1.0}, 9: {1: 1.0}}, {0: 1.0, 1: 1.0})[8]
+    {0: 1.0, 1: 1.0}
+    """
+    last = max(shares, default=0)
+    first = max(min(shares, default=0), last + 1 - MOST_PANES)
+    count = min(MOST_PANES, max(FEWEST_PANES, last + 1 - first))
+    return {pane: shares.get(pane, other) for pane in range(first, first + count)}
+
+
+PB_RR, TB_RR, EVEN, RATE, KEYS, AS, AS_PID, IN_PLACE, AUTO = (
     PanesInTurn(),
     TuplesInTurn(),
     EqualParts(),
@@ -174,8 +262,10 @@ PB_RR, TB_RR, EVEN, RATE, KEYS, AS, AS_PID = (
     ByKey(),
     LeastLoaded(pid=None),
     LeastLoaded(),
+    WhereTheyAre(),
+    Auto(),
 )
-STRATEGIES = {strategy.name: strategy for strategy in (PB_RR, TB_RR, EVEN, RATE, KEYS, AS, AS_PID)}
+STRATEGIES = {strategy.name: strategy for strategy in (AUTO, IN_PLACE, PB_RR, TB_RR, EVEN, RATE, KEYS, AS, AS_PID)}
 
 
 def strategy_of(name: object) -> Splitting:

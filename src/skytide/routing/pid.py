@@ -28,7 +28,8 @@ class Gains:
 class Pid:
     """Moves a factor so that the utilisation approaches a setpoint: a utilisation below it lets the factor grow.
 
-    The factor is multiplied with a size, from a few tuples to whole panes, so what the papers add to it is taken as a share of it.
+    Changes are added to the factor, as P3 prints its law (eq. 3); with `adds=False` they multiply it, so that a small factor changes little.
+    Added, they hold the setpoint better, or as well, on the recording of F17 (`python -m benchmarks.pid_laws`).
     Without gains, a relay experiment during the first samples finds them (Åström and Hägglund 1984): the factor jumps up and down with
     the sign of the error; the swing of the utilisation shows how strongly the level responds, and its period how fast.
     """
@@ -39,6 +40,8 @@ class Pid:
     high: float = 100.0
     relay_step: float = 0.3
     relay_samples: int = 12
+    adds: bool = True
+    """Whether changes are added to the factor, or multiply it."""
 
     def __post_init__(self) -> None:
         """Refuse values that cannot regulate anything."""
@@ -95,7 +98,10 @@ class PidLogic:
         if self.gains is None:
             return self._experiment(error)
         change = self._change(error, self.gains)
-        wanted = self.factor * math.exp(max(-1.0, min(change, 1.0)))  # as far up as down, so that errors cancel out
+        near = max(-1.0, min(change, 1.0))
+        wanted = (
+            self.factor + near if self.config.adds else self.factor * math.exp(near)
+        )  # as far up as down, so that errors cancel out
         self.factor = min(max(wanted, self.config.low, low), self.config.high, max(high, self.config.low))
         # Anti-windup: errors that no factor can correct must not add up, and their sum must not outlive its cause.
         if self.factor == wanted:

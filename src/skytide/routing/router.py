@@ -5,18 +5,17 @@ knows the partitions of every open pane, so each result can tell how many partit
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from typing import Any, ClassVar
 
-import numpy as np
-
 from skytide.errors import InvalidInput
+from skytide.routing.choosing import Chooser
 from skytide.routing.frequency import FrequencyAware
-from skytide.routing.hashing import Codes, Hashes
+from skytide.routing.owners import MOST_PANES, Owners, PanePlan, Shares, grains_for
 from skytide.routing.pid import PidLogic
-from skytide.routing.ring import Nodes
+from skytide.routing.recent import RecentPanes
 from skytide.routing.sizes import RecentSizes
 
 Queued = dict[int, int]
@@ -26,6 +25,8 @@ Given = dict[int, int]
 Choice = Callable[[int | None], int]
 """Returns the next owner of a pane, given the one so far."""
 State = dict[str, Any]
+FEWEST_PANES = 8
+"""So many panes have slots of their own at least, as more may come than are expected."""
 
 
 @dataclass
@@ -74,13 +75,26 @@ class Splitting(ABC):
     def send(self, router: "Router", pane: int, tuples: int, queued: Queued) -> Given:
         """Send tuples of a pane, and return how many each slot gets."""
 
-    def shares(self, router: "Router", pane: int, tuples: int) -> Given:
-        """Return how many tuples of a pane each slot would get if so many came, and nothing were known of other panes."""
-        n = len(router.slots)
-        queued = {
-            router.slots[(pane + turn) % n]: turn for turn in range(n)
-        }  # each pane begins with the slot after that of the pane before
-        return self.send(router.afresh(turn=pane), pane, tuples, queued)
+    def shares(self, router: "Router") -> Mapping[int, Shares]:
+        """Return how much of each of some consecutive panes each slot gets in the next batch: as if they came one after the other.
+
+        The panes are those that are expected, and some after them, which have the usual size.
+        """
+        expected = dict(router.recent_panes.expected())
+        usual, first = max(1, round(router.whole.mean() or 0)), min(expected, default=0)
+        count = min(MOST_PANES, max(FEWEST_PANES, max(expected, default=0) + 1 - first))
+        queued: Queued = {}
+        return {pane: self.send(router, pane, expected.get(pane, usual), queued) for pane in range(first, first + count)}
+
+    def plan_panes(self, router: "Router") -> PanePlan:
+        """Return where the tuples of the next batch are worked on. The router is used up by that: it takes them for sent."""
+        shares = self.shares(router)
+        owners = Owners.of(shares, grains_for(len(router.slots), len(shares)))
+        return PanePlan(owners, f"sent to {owners.slots} slots by {self.name}")
+
+    def chooser(self) -> Chooser | None:
+        """Return what chooses whether tuples are sent at all, or None if they always are."""
+        return None
 
     def recorded(self, router: "Router", tuples: int) -> None:
         """Note that others have sent tuples."""
@@ -111,6 +125,7 @@ class Router:
         self.open: dict[int, OpenPane] = {}
         self.turn = self.filled = 0
         self.sizes, self.whole = RecentSizes(self.recent), RecentSizes(self.recent)
+        self.recent_panes, self.chooser = RecentPanes(), strategy.chooser()
         self.pid = strategy.regulator()
         by_key = strategy.key_routing()
         self.keys = by_key.build(self.slots) if by_key else None
@@ -141,33 +156,6 @@ class Router:
         """Note that others have sent tuples of a pane to a slot."""
         self._note(pane, slot, tuples)
         self.strategy.recorded(self, tuples)
-
-    def afresh(self, turn: int) -> "Router":
-        """Return a router with the same thresholds that has sent nothing yet."""
-        router = Router(self.strategy, self.slots)
-        router.threshold, router.base_threshold, router.turn = self.threshold, self.base_threshold, turn
-        return router
-
-    def slots_of(self, panes: Codes, rows: Hashes) -> Nodes:
-        """Return the slot of each tuple by its pane and the hash of its row.
-
-        Whoever sends the tuples, in whatever order, sends them there: nothing else would let Spark repeat a task. Since nobody counts
-        them before they are sent, a pane is divided as one of the usual size would be, or, once that is less, of twice what has come of it.
-        """
-        slots = np.empty(len(panes), np.int32)
-        order = np.argsort(panes, kind="stable")
-        numbers, starts = np.unique(panes[order], return_index=True)
-        uniform = (rows >> np.uint64(11)) / 2.0**53
-        for pane, places in zip(numbers.tolist(), np.split(order, starts[1:]), strict=True):
-            shares = self.strategy.shares(self, pane, self._expected(pane))
-            ends = np.cumsum(list(shares.values()))
-            slots[places] = np.array(list(shares), np.int32)[np.searchsorted(ends / ends[-1], uniform[places], side="right")]
-        return slots
-
-    def _expected(self, pane: int) -> int:
-        opened = self.open.get(pane)
-        come = sum((*opened.sent.values(), *opened.given_up)) if opened else 0
-        return max(1, round(self.whole.mean() or 0), 2 * come)
 
     def _note(self, pane: int, slot: int, tuples: int) -> None:
         opened = self.open.setdefault(pane, OpenPane(slot))
@@ -279,10 +267,21 @@ class Router:
         """Return the state, as plain values."""
         panes = {pane: vars(opened) for pane, opened in self.open.items()}
         closed = [self._closed_panes, self._closed_partitions]
-        regulated = {name: logic.snapshot() if logic else None for name, logic in (("pid", self.pid), ("keys", self.keys))}
+        regulated = {
+            name: logic.snapshot() if logic else None
+            for name, logic in (("pid", self.pid), ("keys", self.keys), ("chooser", self.chooser))
+        }
         sizes = {"sizes": self.sizes.snapshot(), "whole": self.whole.snapshot()}
         turns = {"turn": self.turn, "filled": self.filled, "chosen": self._chosen}
-        return {"slots": self.slots, "open": panes, "closed": closed, **turns, **sizes, **regulated}
+        return {
+            "slots": self.slots,
+            "open": panes,
+            "closed": closed,
+            "recent": self.recent_panes.snapshot(),
+            **turns,
+            **sizes,
+            **regulated,
+        }
 
     def restore(self, state: State) -> None:
         """Continue from a snapshot."""
@@ -295,6 +294,10 @@ class Router:
         self._chosen = {int(slot): times for slot, times in state["chosen"].items()}
         if self.pid and state["pid"]:
             self.pid.restore(state["pid"])
+        if state.get("recent"):
+            self.recent_panes.restore(state["recent"])
+        if self.chooser and state.get("chooser"):
+            self.chooser.restore(state["chooser"])
         if self.keys and state.get("keys"):
             self.keys.restore(state["keys"])
         self._use(list(state["slots"]))

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 from skytide.control.controller import Controller
 from skytide.control.guard import Guard
@@ -9,7 +10,7 @@ from skytide.control.saso import KEEPS_UP, Saso, Step, saso
 from skytide.errors import InvalidInput
 from skytide.loop.cycle import Cycle
 from skytide.records import Observation
-from skytide.sim.drive import drive
+from skytide.sim.drive import VirtualPlant, drive
 from skytide.sim.operator import Operator
 
 
@@ -23,13 +24,21 @@ class Played:
     cycles: list[Cycle]
 
 
-def play(plant: Operator, controller: Controller, guard: Guard, *, interval_s: float, bound_s: float | None = None) -> Played:
+class PaidPlant(VirtualPlant, Protocol):
+    """A plant that tells what its workers cost."""
+
+    @property
+    def worker_s(self) -> float:
+        """Return the time of all workers so far, as it is paid for."""
+
+
+def play(plant: PaidPlant, controller: Controller, guard: Guard, *, interval_s: float, bound_s: float | None = None) -> Played:
     """Let a controller steer a plant to its end, and return the run; a latency above `bound_s`, or without it falling behind, is a violation."""
     guard = guard.patient(3 * interval_s)
     cycles = drive(plant, controller, guard, interval_s=interval_s)
     seen = [cycle.evaluation.seen for cycle in cycles if cycle.evaluation is not None]
     steps = [Step(now.allocation, violated(now, bound_s), now.interval_s, now.power_w) for now in seen]
-    paid = replace(saso(steps), worker_seconds=plant.worker_s)  # from the moment they were requested
+    paid = replace(saso(steps), worker_seconds=plant.worker_s)  # also while there was nothing to see
     return Played(paid, steps, seen, cycles)
 
 

@@ -12,7 +12,7 @@ from skytide.spark.checkpoint import Files
 from skytide.spark.engine.answers import read_results
 from skytide.spark.engine.jobs import Lot
 from skytide.spark.engine.keys import KeyTask
-from skytide.spark.engine.panes import REPORT, ROUTED, SLOT, PaneTask, read_reports
+from skytide.spark.engine.panes import PARTITION, REPORT, ROUTED, SLOT, PaneTask, read_reports
 
 CHUNK_ROWS = 3  # of the batches that tasks get: Spark's are small, too, compared with a partition
 
@@ -26,7 +26,7 @@ class InProcess:
 
     def panes(self, batch: list[pa.Table], task: PaneTask, delivery: Delivery) -> PaneReport:
         """Run the pane level, one partition after the other, and return its report."""
-        if isinstance(delivery, Sent):
+        if isinstance(delivery, Sent) and (task.by_key(delivery.splitting) or task.instruction.owners):
             return self._sent(batch, task, delivery)
         partitions = [table.to_batches(max_chunksize=CHUNK_ROWS) for table in batch]
         reports = [report for slot, rows in enumerate(partitions) for report in task.run_partition(rows, slot)]
@@ -35,11 +35,12 @@ class InProcess:
     def _sent(self, batch: list[pa.Table], task: PaneTask, delivery: Sent) -> PaneReport:
         slots, state = task.instruction.slots, json.loads(json.dumps(task.instruction.router))
         split: list[pa.RecordBatch] = []
-        for table in batch:
+        for number, table in enumerate(batch):
             router = delivery.splitting.build(slots, state)
             router.renumber(slots)
-            split += task.split(table.to_batches(max_chunksize=CHUNK_ROWS), router)
-        sent = pa.Table.from_batches(split, pa.schema([*batch[0].schema, *ROUTED]))
+            routed = task.split(table.to_batches(max_chunksize=CHUNK_ROWS), router)
+            split += [some.append_column(PARTITION, pa.array([number] * some.num_rows, pa.int32())) for some in routed]
+        sent = pa.Table.from_batches(split, pa.schema([*batch[0].schema, *ROUTED, (PARTITION, pa.int32())]))
         by_slot = [sent.filter(pc.equal(sent[SLOT], slot)).to_batches(max_chunksize=CHUNK_ROWS) for slot in range(slots)]
         reports = [report for slot, rows in enumerate(by_slot) for report in task.run_routed(rows, slot, delivery.splitting)]
         return read_reports(pa.Table.from_batches(reports))

@@ -36,6 +36,11 @@ class Delays(ABC):
         delays[late] = np.ceil(self.late(random, len(late)))
         return delays
 
+    @property
+    def longest_us(self) -> int | None:
+        """Return a delay that none exceeds, or None if there is no such bound."""
+        return None
+
     @abstractmethod
     def late(self, random: np.random.Generator, n: int) -> Floats:
         """Return random delays of `n` late tuples."""
@@ -43,6 +48,8 @@ class Delays(ABC):
 
 class InOrder(Delays):
     """No tuple is late."""
+
+    longest_us = 0
 
     def late(self, random: np.random.Generator, n: int) -> Floats:
         """Return zeros."""
@@ -52,6 +59,11 @@ class InOrder(Delays):
 class Uniform(Delays):
     """Any delay up to `delay_us`, as in the papers: half of it on average."""
 
+    @property
+    def longest_us(self) -> int:
+        """Return the longest delay."""
+        return self.delay_us
+
     def late(self, random: np.random.Generator, n: int) -> Floats:
         """Return uniform delays."""
         return random.random(n) * self.delay_us
@@ -59,6 +71,11 @@ class Uniform(Delays):
 
 class Exponential(Delays):
     """Exponential delays of `delay_us` on average."""
+
+    @property
+    def longest_us(self) -> int:
+        """Return a delay that one tuple in a hundred millions would exceed."""
+        return 19 * self.delay_us
 
     def late(self, random: np.random.Generator, n: int) -> Floats:
         """Return exponential delays."""

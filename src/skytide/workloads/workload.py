@@ -19,15 +19,19 @@ from skytide.errors.checks import (
     positive_us,
     read_integer,
     read_number,
+    refused,
 )
 from skytide.errors.limits import MAX_DELAY_US, MAX_DIMENSIONS, MAX_SEED, MAX_STREAMS
+from skytide.workloads import events
 from skytide.workloads.arrivals import SECOND_US, Arrivals, Counts
 from skytide.workloads.delays import DELAYS, Delays
+from skytide.workloads.events import MOST_BACK_US
 from skytide.workloads.fleet import Fleet
 from skytide.workloads.identity import derive
 from skytide.workloads.kinds import ARRIVALS
 from skytide.workloads.points import CLOUDS, DRIFTING, Points, cloud_at, columns
 
+BURSTS = (EVENTS, ARRIVING) = ("events", "arrivals")
 BATCH_ROWS = 65_536
 ID_BITS = 24  # bits of an id that number the tuples of a tick; the others number the ticks
 MAX_PER_TICK = 2 ** (ID_BITS - 2)  # on average, so that random ticks do not run out of numbers
@@ -43,7 +47,8 @@ class Workload:
     `on_us` and `off_us` on average), or P1's `streams` "constw", "psfcw", "ptfcw", "sfvar", "tfvar", all at `rate` tuples per second;
     "steps", which are given in `steps` as "seconds:rate, seconds:rate, ..."; or "replay" of a recorded `series`. `delays`:
     "uniform" up to `delay_us`, or "exponential" or "pareto" with that mean, of the `late_share` of the tuples; "replay" of a
-    recorded `delay_series`; "none" unless there is a delay. `points`: see `skytide.workloads.points`; "drifting" between them.
+    recorded `delay_series`; "none" unless there is a delay. `bursts`: whether `arrivals` describes when tuples arrive ("arrivals"), or
+    when their events are ("events"), to which delays are added. `points`: see `skytide.workloads.points`; "drifting" between them.
 
     >>> stream = Workload(rate=1_000, dimensions=2)
     >>> [batch.num_rows for batch in stream.tuples(0, 100, start_us=0)]
@@ -65,6 +70,7 @@ class Workload:
     delay_us: int | None = None
     delay_series: str | None = None
     late_share: float = 1.0
+    bursts: str = "arrivals"
     points: str = "independent"
     dimensions: int = 8
     seed: int = 0
@@ -83,6 +89,7 @@ class Workload:
         positive_us("tick", self.tick_us, 3600 * SECOND_US)
         self._check_arrivals()
         self._check_delays()
+        self._check_bursts()
 
     def _check_arrivals(self) -> None:
         _, needed = ARRIVALS[self.arrivals]
@@ -128,6 +135,22 @@ class Workload:
             )
         _ = self.lateness.draw(derive(self.seed, "check"), 0)  # a recording that cannot be read is refused now
 
+    def _check_bursts(self) -> None:
+        check_choice("bursts", self.bursts, BURSTS)
+        if self.bursts == EVENTS and not self.can_delay_events:
+            raise refused(
+                "bursts",
+                self.bursts,
+                f"delays of this kind may be longer than {MOST_BACK_US // SECOND_US} s, and each task would make the stream from there on",
+                'leave it out, or choose "arrivals"',
+            )
+
+    @property
+    def can_delay_events(self) -> bool:
+        """Return whether delays are bounded, so that a stretch of the stream can be made from the events before it."""
+        longest_us = self.lateness.longest_us
+        return longest_us is not None and longest_us <= MOST_BACK_US
+
     @cached_property
     def process(self) -> Arrivals:
         """Return the arrival process."""
@@ -150,11 +173,23 @@ class Workload:
         """Return the number of tuples of each tick of [first, last)."""
         return self.process.counts(first, last, tick_us=self.tick_us, seed=self.seed)
 
+    def arriving(self, first: int, last: int) -> Counts:
+        """Return how many tuples arrive in each tick of [first, last)."""
+        return events.counts(self, first, last) if self.delays_events else self.counts(first, last)
+
+    @property
+    def delays_events(self) -> bool:
+        """Return whether events have the bursts, and delays are added to them."""
+        return self.bursts == EVENTS and self.delays != "none"
+
     def tuples(self, first: int, last: int, start_us: int) -> Iterator[pa.RecordBatch]:
         """Return the tuples that arrive in the ticks of [first, last), in order of arrival; tick 0 begins at `start_us`.
 
         The law: however [0, n) is divided, and wherever the parts are generated, together they are the same tuples.
         """
+        if self.delays_events:
+            yield from self._of_events(first, last, start_us)
+            return
         counts = self.counts(first, last)
         ends = np.cumsum(counts)
         at = 0
@@ -177,6 +212,9 @@ class Workload:
 
         No event is later than its arrival, so it is found by looking back from the end, seldom further than a tick or two.
         """
+        if self.delays_events:
+            found = events.newest_us(self, first, last)
+            return None if found is None else found + start_us
         newest: int | None = None
         counts = self.counts(first, last).tolist()
         for tick in reversed(range(first, last)):
@@ -187,7 +225,23 @@ class Workload:
                 newest = here if newest is None else max(newest, here)
         return newest
 
-    def _batch(self, first: int, counts: Counts, start_us: int) -> pa.RecordBatch:
+    def _of_events(self, first: int, last: int, start_us: int) -> Iterator[pa.RecordBatch]:
+        """Return the tuples of some ticks of arrivals, made from the events before."""
+        for ticks, times, come in events.arrivals(self, first, last):
+            counts = np.bincount(come // self.tick_us - ticks.start, minlength=len(ticks))
+            ends = np.cumsum(counts)
+            at = 0
+            while at < len(counts):
+                before = int(ends[at - 1]) if at else 0
+                after = max(at + 1, int(np.searchsorted(ends, before + BATCH_ROWS, side="right")))
+                here = slice(before, int(ends[after - 1]))
+                if here.start < here.stop:
+                    batch = self._batch(ticks.start + at, counts[at:after], start_us, (times[here], come[here]))
+                    yield from (batch.slice(row, BATCH_ROWS) for row in range(0, batch.num_rows, BATCH_ROWS))
+                at = after
+
+    def _batch(self, first: int, counts: Counts, start_us: int, given: tuple[Counts, Counts] | None = None) -> pa.RecordBatch:
+        """Return the tuples of some ticks; `given` are their times from the beginning of the stream, if they are known."""
         rows = int(counts.sum())
         ids, arrival, ts = np.empty((3, rows), np.int64)
         points = np.empty((self.dimensions, rows))
@@ -198,8 +252,11 @@ class Workload:
             begin, end = end, end + n
             here = slice(begin, end)
             ids[here] = np.arange(tick << ID_BITS, (tick << ID_BITS) + n)
-            ts[here], arrival[here] = self.times_us(tick, n, start_us)
+            if given is None:
+                ts[here], arrival[here] = self.times_us(tick, n, start_us)
             points[:, here] = self._points(tick, n)
+        if given is not None:
+            ts, arrival = (times + start_us for times in given)
         times = [pa.array(time).view(TIME) for time in (ts, arrival)]
         streams = [self._streams(first, counts)] if isinstance(self.process, Fleet) else []
         return pa.RecordBatch.from_arrays([pa.array(ids), *times, *streams, *map(pa.array, points)], schema=self.schema)

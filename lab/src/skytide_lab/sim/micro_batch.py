@@ -2,7 +2,7 @@
 
 from collections import defaultdict, deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -47,6 +47,7 @@ from skytide.windows import Windows
 from skytide.workloads.arrivals import SECOND_US
 from skytide.workloads.workload import Workload
 from skytide_lab.sim.key_level import Hashes, KeyLevel, Numbers, ZipfKeys
+from skytide_lab.sim.partitions import Partitions
 from skytide_lab.sim.pipelining import Levels, makespan
 from skytide_lab.sim.window_level import WindowLevel
 
@@ -107,8 +108,12 @@ class BatchPlant:
         cores: int,
         keys: ZipfKeys | None = None,
         windows: WindowLevel | None = None,
+        partitions: Partitions | None = None,
     ) -> None:
-        """Start at time 0 without tuples; with `keys`, the query is an operator on keys, with `windows` it has groups, and slots for their parts."""
+        """Start at time 0 without tuples; with `keys`, the query is an operator on keys, with `windows` it has groups, and slots for their parts.
+
+        With `partitions` the tuples come from elsewhere, and lie there.
+        """
         if (keys is None) != (rules.keying is None):
             raise InvalidInput(
                 value=f"keys={keys!r}",
@@ -117,7 +122,7 @@ class BatchPlant:
             )
         self._workload, self._costs, self._rules, self.cores = workload, costs, rules, cores
         self._level = None if keys is None else KeyLevel(keys, costs.task_s, costs.key_tuple_s)
-        self.windows = windows
+        self.windows, self._partitions = windows, partitions
         self.machine = Machine(rules, State(), 0.0)
         self._ticks = range(0)
         self.state = State()
@@ -133,6 +138,7 @@ class BatchPlant:
     def run_batch(self, ticks: range) -> float:
         """Play a batch with all tuples of some ticks, and return how long it took."""
         began_s, self._ticks = self.now_s, ticks
+        self.machine.cores(self.cores)
         self.now_s += self._costs.batch_s
         events: deque[BatchEvent] = deque([BatchStarted(self.state.batch + 1, self.state, began_s)])
         while events:
@@ -183,12 +189,16 @@ class BatchPlant:
 
     def _spend(self, step: str, tasks_s: Sequence[float], *, on_driver: bool = False) -> None:
         """Let a job with these tasks pass, or the same work on the driver."""
-        job_s = 0.0 if step in ("panes", "keys") else self._costs.job_s  # the time of a batch without work has that of one job
+        job_s = (
+            0.0 if step in ("panes", "sending", "keys") else self._costs.job_s
+        )  # the time of a batch without work has that of one job
         took_s = sum(tasks_s) if on_driver else job_s + makespan(tasks_s, self.cores, self._costs.driver_task_s)
         self.seconds[step] += took_s
         self.now_s += took_s
 
     def _panes(self, plan: RunPanes) -> PaneReport:
+        if self._partitions is not None:
+            return self._of_partitions(plan, self._partitions)
         workload, windows, splitting = self._workload, self._rules.windows, self._rules.delivery.splitting
         router = splitting.build(plan.slots, plan.router)
         router.renumber(plan.slots)
@@ -199,9 +209,24 @@ class BatchPlant:
             ticks.setdefault(slot, []).append((tick, n))
         return PaneReport(tuple(self._task(plan, slot, mine) for slot, mine in sorted(ticks.items())))
 
-    def _task(self, plan: RunPanes, slot: int, ticks: list[tuple[int, int]]) -> PaneTaskReport:
-        """Return the report of a task of the pane level on the tuples of some ticks: each tick, and how many it has."""
-        times = np.concatenate([self._workload.times_us(tick, n)[0] for tick, n in ticks])
+    def _of_partitions(self, plan: RunPanes, partitions: Partitions) -> PaneReport:
+        """Return the report on tuples that lie in partitions, after they were sent to slots if that is the plan."""
+        counts = self._workload.counts(self._ticks.start, self._ticks.stop).tolist()
+        lying = partitions.tuples(self._workload, self._ticks.start, counts)
+        if plan.owners is None:
+            return PaneReport(tuple(self._task(plan, number, [], times) for number, times in enumerate(lying)))
+        self._spend("sending", [partitions.stage_s / len(lying) + partitions.send_s * len(times) for times in lying])
+        sent = partitions.sent(lying, plan.owners, self._rules.windows, self._workload.seed)
+        return PaneReport(
+            tuple(
+                replace(self._task(plan, slot, [], times), partitions=tuple(enumerate(origins)))
+                for slot, (times, origins) in enumerate(sent)
+            )
+        )
+
+    def _task(self, plan: RunPanes, slot: int, ticks: list[tuple[int, int]], given: Numbers | None = None) -> PaneTaskReport:
+        """Return the report of a task of the pane level on the tuples of some ticks, each tick and how many it has, or of given times."""
+        times = np.concatenate([self._workload.times_us(tick, n)[0] for tick, n in ticks]) if given is None else given
         is_in_time = np.ones(len(times), np.bool_) if plan.punctuation_us is None else times >= plan.punctuation_us
         of_tuples = self._rules.windows.pane_of(times[is_in_time])
         panes, tuples = np.unique(of_tuples, return_counts=True)

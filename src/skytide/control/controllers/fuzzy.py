@@ -1,9 +1,10 @@
 """Fuzzy rules that scale both levels of a continuous query together, or any query by one number (P0 §4.2, SPEC E1)."""
 
 from dataclasses import dataclass, replace
-from math import floor
+from math import ceil, floor
 
 from skytide.control.controller import Controller, ControllerLogic, State
+from skytide.control.models.sizing import ROUNDING
 from skytide.errors.checks import is_integer, refused
 from skytide.records import Allocation, Decision, Evaluation
 
@@ -169,16 +170,24 @@ class FuzzyLogic(ControllerLogic):
     ) -> Decision:
         factor = factors(utilisation[0], splitting_factor, utilisation[1])
         panes, windows = (scaled(*level) for level in zip(slots, factor, utilisation, strict=True))
+        if present.shares_workers:
+            return self._shared(present, (panes, windows), _levels(slots, (panes, windows), utilisation, splitting_factor))
         limited = within(panes, windows, self.config.maximum or panes + windows)
-        reason = (
-            f"pane level {_term(utilisation[0])} (utilisation {utilisation[0]:.2f}, panes split {splitting_factor:.1f} ways), "
-            f"window level {_term(utilisation[1])} ({utilisation[1]:.2f}): "
-            f"pane slots {_change(slots[0], limited[0])}, window slots {_change(slots[1], limited[1])}"
-        )
+        reason = _levels(slots, limited, utilisation, splitting_factor)
         if limited != (panes, windows):
             reason += f"; {panes} and {windows} would be more than {self.config.maximum} together"
         allocation = replace(present, workers=sum(limited), pane_slots=limited[0], window_slots=limited[1])
         return Decision(allocation, reason)
+
+    def _shared(self, present: Allocation, wanted: tuple[int, int], reason: str) -> Decision:
+        """Return a decision where both levels use the same workers: as many as the level needs that needs more."""
+        each = (present.pane_slots or 1) / max(1, present.workers)
+        workers = max(1, ceil(max(wanted) / each - ROUNDING))
+        allowed = min(workers, self.config.maximum or workers)
+        panes = round(allowed * each)
+        allocation = replace(present, workers=allowed, pane_slots=panes, window_slots=min(wanted[1], panes))
+        reason += f": workers {_change(present.workers, allowed)}"
+        return Decision(allocation, reason + (f"; {workers} would be more than {allowed}" if workers > allowed else ""))
 
     def _one_level(self, seen: Evaluation) -> Decision:
         """Return a decision by the pane level's part of the rules, as if the window level were at its setpoint; without splitting, the factor is 1."""
@@ -195,6 +204,15 @@ class FuzzyLogic(ControllerLogic):
         return Decision(
             present.with_workers(workers), reason + (f"; {wanted} would be more than {workers}" if wanted > workers else "")
         )
+
+
+def _levels(slots: tuple[int, int], wanted: tuple[int, int], utilisation: tuple[float, float], splitting_factor: float) -> str:
+    """Return how fast both levels are, and what becomes of their slots, in words."""
+    return (
+        f"pane level {_term(utilisation[0])} (utilisation {utilisation[0]:.2f}, panes split {splitting_factor:.1f} ways), "
+        f"window level {_term(utilisation[1])} ({utilisation[1]:.2f}): "
+        f"pane slots {_change(slots[0], wanted[0])}, window slots {_change(slots[1], wanted[1])}"
+    )
 
 
 def _term(utilisation: float) -> str:

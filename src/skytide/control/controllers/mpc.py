@@ -215,7 +215,10 @@ class _Mpc(ControllerLogic):
         self._batch = seen.batch or self._batch
         self._correct(seen, service_s)
         rates_hz = self._demand_hz(seen)
-        demand = Demand(rates_hz, service_s, seen.seen.arrival_cv, seen.seen.service_cv, self._correction or 1.0, self._batch)
+        planned_s = self._config.horizon * seen.seen.interval_s
+        reload_share = seen.seen.reload_s / planned_s if planned_s > 0 else 0.0
+        cvs = seen.seen.arrival_cv, seen.seen.service_cv
+        demand = Demand(rates_hz, service_s, *cvs, self._correction or 1.0, self._batch, reload_share)
         if (largest := self._objective.overload(present, demand)) is not None:
             chosen, why = largest, ", more than any size can serve"
         else:

@@ -7,7 +7,7 @@
 - Resources: beta times workers (or watts), relative to those of now or of the highest need, whichever is more.
 - Changes: gamma times the square of the change on the same scale. P2's balance of beta and gamma was found with about 5 replicas, so
   the scale is a fifth of the workers. A change of any size has a small cost of its own: the thousandth worker is not worth a
-  reconfiguration.
+  reconfiguration. It is higher by the share of the planned time in which state has to be loaded again.
 """
 
 from dataclasses import dataclass
@@ -24,6 +24,7 @@ from skytide.records import Allocation, MicroBatch
 Floats = NDArray[np.float64]
 P2_REPLICAS = 5
 ANY_CHANGE = 0.1
+MAX_RELOAD = 0.4  # of the planned time: otherwise one of two workers would stay for ever
 MAX_WORKERS = 1e6  # a higher need is an error of measurement, and the guard has the last word
 STEEPEST = 20.0  # exponent beyond which a latency is just far too long
 ALL = 128  # up to this range, every number of workers is considered; beyond, only some
@@ -42,6 +43,8 @@ class Demand:
     correction: float
     batch: MicroBatch | None = None
     """What batches are like; None where tuples are served one by one."""
+    reload_share: float = 0.0
+    """The time that state takes to be loaded again after a change, over that of the planned steps."""
 
 
 @dataclass(frozen=True)
@@ -106,8 +109,8 @@ class Objective:
         scale = max(float(needs.max()), present.workers * now_ghz / fastest, 1.0)
         used = self._used(needs, workers, ghz, now_ghz, fastest, demand)
         step = self._quality(used, workers, ghz, now_ghz, demand) + self._resources(workers, ghz, scale, fastest)
-        between = self._changes(workers[:, None] - workers, ghz[:, None] - ghz, scale, fastest)
-        first = self._changes(workers - present.workers, ghz - now_ghz, scale, fastest)
+        between = self._changes(workers[:, None] - workers, ghz[:, None] - ghz, scale, fastest, demand.reload_share)
+        first = self._changes(workers - present.workers, ghz - now_ghz, scale, fastest, demand.reload_share)
         chosen_ghz = ghz.tolist() if self.frequencies_ghz else [None] * len(workers)
         options = [self._allocation(present, int(n), f) for n, f in zip(workers.tolist(), chosen_ghz, strict=True)]
         return options, Problem(step, first, between)
@@ -163,12 +166,14 @@ class Objective:
             return self.beta * power_w(workers, ghz) / power_w(scale if self.scaled else 1.0, fastest)
         return self.beta * (workers / scale if self.scaled else workers)
 
-    def _changes(self, workers: Floats, ghz: Floats, scale: float, fastest: float) -> Floats:
+    def _changes(self, workers: Floats, ghz: Floats, scale: float, fastest: float, reload_share: float) -> Floats:
         if not self.scaled:
             step_ghz = float(np.diff(np.sort(self.frequencies_ghz)).min()) if len(self.frequencies_ghz) > 1 else 1.0
             return self.gamma * (workers**2 + (ghz / step_ghz) ** 2)  # P2 (15), frequencies as steps: section 5.3.4
         far = (workers / scale) ** 2 + (ghz / fastest) ** 2
-        return self.gamma * (P2_REPLICAS * far + ANY_CHANGE * (far > 0))
+        reload = min(reload_share, MAX_RELOAD) * (workers != 0)
+        cost: Floats = self.gamma * (P2_REPLICAS * far + ANY_CHANGE * (far > 0) + reload)
+        return cost
 
     def _frequency(self, present: Allocation) -> float:
         return present.frequency_ghz or max(self.frequencies_ghz, default=1.0)

@@ -24,7 +24,7 @@ from skytide.windows import Duration, Windows, duration_us
 
 AVAILABLE_NOW, AUTO = "availableNow", "auto"
 Trigger = Literal["auto", "availableNow"] | Duration
-SplittingName = Literal["PB_RR", "TB_RR", "RATE", "AS", "AS_PID", "EVEN", "KEYS"]
+SplittingName = Literal["auto", "IN_PLACE", "PB_RR", "TB_RR", "RATE", "AS", "AS_PID", "EVEN", "KEYS"]
 UNREAD = "the fleet's invalid"
 BATCH = "batch"  # the column that readers make of the folders of batches, which would hide another of that name
 Group = TypeVar("Group", "Sides", "Parallelism")
@@ -47,9 +47,9 @@ class Parallelism:
     """How many tasks work at the same time, and how tuples get to them."""
 
     splitting: SplittingName | Splitting | None = None
-    """How tuples get to the slots of the pane level; without it they are processed where they are."""
+    """How tuples get to the slots of the pane level (default: "auto")."""
     pane_slots: int | None = None
-    """The tasks of the pane level."""
+    """The tasks of the pane level; with "auto" the most of them."""
     window_slots: int | None = None
     """The most tasks of the window level at once, used as far as that pays (default: as many as there are cores)."""
     slots: int | None = None

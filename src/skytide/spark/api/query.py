@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from skytide.batch import DRIVER_S, POLL_US, BatchRules, Delivery, InPlace, InSource, Sent
+from skytide.batch import DRIVER_S, POLL_US, BatchRules, Delivery, InPlace, InSource, InSplits, Sent
+from skytide.errors.checks import refused
 from skytide.errors.deprecation import warn_renamed
 from skytide.lateness import Slack
 from skytide.queries import Aggregate, Query, Queryable
-from skytide.routing import EVEN, TB_RR, Splitting
+from skytide.routing import AUTO, IN_PLACE, Splitting
 from skytide.spark.api.binding import bind
 from skytide.spark.api.chain import aggregated_frame, asked_over
 from skytide.spark.api.checks import check_asked, check_streamed
@@ -131,11 +132,12 @@ class ContinuousQuery(Queryable["ContinuousQuery"]):
         name
             What Spark's pages call the query.
         splitting
-            How tuples get to the `pane_slots`: "PB_RR", "TB_RR", "RATE", "AS" or "AS_PID", as the papers name them, "EVEN", or, for a
-            query with keys, "KEYS", which divides the most frequent ones. Without it, tuples are processed where they are: in the
-            partitions of the DataFrame, or spread evenly if the source is a workload.
+            How tuples get to the `pane_slots`: "auto", the default, works on them where they are, and sends them to slots where that
+            takes less time, as when one partition has most of them; "IN_PLACE" never sends them; "PB_RR", "TB_RR", "RATE", "AS" and
+            "AS_PID", as the papers name them, "EVEN", and, for a query with keys, "KEYS", which divides the most frequent ones, always
+            do, unless the source is a workload, which makes its tuples in the slots.
         pane_slots
-            The tasks of the pane level.
+            The tasks of the pane level (default: one per core), with "auto" the most of them.
         window_slots
             The most tasks of the window level at once, used as far as that pays (default: as many as there are cores, also when
             executors come or go). While it is little, its work is done on the driver, in up to 4 threads, or `window_slots` if that is more.
@@ -267,10 +269,16 @@ class ContinuousQuery(Queryable["ContinuousQuery"]):
         return SparkJobs(spark, fields, pins)
 
     def _delivery(self, tasks: Parallelism) -> Delivery:
-        """Return how tuples reach slots: with expressions, Spark has to compute them first; by turns or in equal parts, no shuffle is needed."""
-        given = tasks.splitting if isinstance(tasks.splitting, Splitting) else None
+        """Return how tuples reach slots: with expressions, Spark has to compute them first, so a source of our own is like any other."""
+        given = tasks.splitting if isinstance(tasks.splitting, Splitting) else AUTO if self.spec.step is None else IN_PLACE
         inside = self.source.delivery(given) if self.source is not None and not self.spec.helpers else None
-        if inside is not None:
-            return inside
-        strategy = given or TB_RR
-        return InPlace() if strategy in (TB_RR, EVEN) else Sent(strategy)
+        delivery = inside or (InPlace() if given.name == IN_PLACE.name else Sent(given))
+        if tasks.pane_slots is not None and isinstance(delivery, InPlace | InSplits):
+            where = "in place" if isinstance(delivery, InPlace) else "in the splits of the fleet"
+            remedy = "leave it out" + (
+                ', or choose splitting="auto"' if isinstance(delivery, InPlace) else ", and pass splits=... to skytide.fleet"
+            )
+            raise refused(
+                "pane_slots", tasks.pane_slots, f"tuples are worked on {where}, so their number is that of the tasks", remedy
+            )
+        return delivery

@@ -161,7 +161,8 @@ class Run(Printed):
     def resize(self, pane_slots: int | None = None, window_slots: int | None = None, *, slots: int | None = None) -> None:
         """Change the number of slots of either level, or of an operator on keys, from the next batch on; results do not depend on it.
 
-        Until `window_slots` are given, here or at the start, there are as many as cores, also when executors come or go.
+        Until `window_slots` are given, here or at the start, there are as many as cores, also when executors come or go. Where tuples are
+        worked on in place there are as many tasks of the pane level as partitions, whatever `pane_slots` are: `status().pane_plan` says so.
         """
         check_slots("pane_slots", pane_slots)
         check_slots("window_slots", window_slots)

@@ -18,6 +18,7 @@ from skytide.spark.engine.answers import read_results
 from skytide.spark.engine.keys import KeyTask
 from skytide.spark.engine.panes import REPORT, ROUTED, SLOT, PaneTask, read_reports
 from skytide.spark.engine.pinning import Pins
+from skytide.spark.engine.sending import with_slots
 from skytide.spark.engine.tasks import one_task, tasks
 from skytide.spark.engine.windows import in_task
 
@@ -76,7 +77,7 @@ class SparkJobs:
         """Run the pane level, one task per slot, and return its report."""
         if isinstance(delivery, InSource):
             reports = batch  # the source has run the pane level already
-        elif isinstance(delivery, Sent):
+        elif isinstance(delivery, Sent) and (task.by_key(delivery.splitting) or task.instruction.owners):
             reports = self._sent(batch, task, delivery)
         else:
 
@@ -87,8 +88,10 @@ class SparkJobs:
         return read_reports(reports.toArrow())
 
     def _sent(self, batch: DataFrame, task: PaneTask, delivery: Sent) -> DataFrame:
-        """Return the reports of one task per partition of the batch, which sends tuples to slots, followed by one per slot."""
+        """Return the reports of one task per slot, after tasks that send tuples there: by their keys, or inside the JVM as it was planned."""
         slots, splitting, state = task.instruction.slots, delivery.splitting, task.instruction.router
+        by_key = task.by_key(splitting) is not None
+        owners = None if by_key else task.instruction.owners
 
         def split(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             router = splitting.build(slots, state)
@@ -98,8 +101,11 @@ class SparkJobs:
         def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             yield from task.run_routed(batches, _partition(), splitting)
 
-        marks = spark_schema(StructType([]), ROUTED)
-        routed = map_in_arrow(batch, split, StructType([*batch.schema.fields, *marks.fields]))
+        if owners is not None:
+            routed, slots = with_slots(batch, owners, task.spec.time, task.spec.windows), owners.slots
+        else:
+            marks = spark_schema(StructType([]), ROUTED)
+            routed = map_in_arrow(batch, split, StructType([*batch.schema.fields, *marks.fields]))
         sent = routed.repartitionById(slots, SLOT)
         return map_in_arrow(sent, run, spark_schema(StructType([]), REPORT))
 

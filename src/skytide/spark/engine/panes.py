@@ -1,12 +1,14 @@
 """The pane level: tasks that turn tuples into partial results of panes, and report only what they did."""
 
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from skytide.batch import PanePart, PaneReport, PaneTaskReport, Piece, RunPanes
@@ -24,8 +26,11 @@ from skytide.windows import Windows
 
 REPORT = pa.schema([("report", pa.string())])
 SLOT = "__skytide_slot"
+PARTITION = "__skytide_partition"
 ROUTED = pa.schema([(SLOT, pa.int32())])
-"""What a split task adds to tuples."""
+"""What is added to tuples that are sent."""
+MOST_PARTITIONS = 256
+"""So many partitions are told apart in the report of a task to which tuples were sent."""
 IN_TIME, SUSPECT, LATE, INVALID = range(4)
 """The kinds of tuples. Suspects are in time, but so far ahead that the stream may never get there."""
 
@@ -57,7 +62,7 @@ class PaneTask:
         """Reduce tuples pane by pane, write what is kept, and yield a report; with `by_key` it tells the most frequent keys, too."""
         work, watch, counter = _Work(self, slot), _Watch(self), KeyCounter()
         holds = []
-        for some in tuples:
+        for some in work.waiting_for(tuples):
             rows, times, kinds = watch.judge(some.rows, some.newest_us, some.order)
             work.add(rows, times, kinds)
             if by_key is not None:
@@ -72,7 +77,7 @@ class PaneTask:
         yield from self.run((Tuples(batch, order=Order.TOGETHER) for batch in gathered(batches)), slot)
 
     def split(self, batches: Iterable[pa.RecordBatch], router: Router) -> Iterator[pa.RecordBatch]:
-        """Yield tuples with their slots, by the plan of the driver's router: a tuple has the same in every task, and whenever one is repeated."""
+        """Yield tuples with their slots, by their keys or the plan of the driver: a tuple has the same in every task, and whenever one is repeated."""
         by_key = router.keys if self.spec.query.routed_by() else None
         for batch in gathered(batches):
             rows = pa.Table.from_batches([batch])
@@ -80,14 +85,18 @@ class PaneTask:
             if by_key is not None:
                 slots = by_key.route(self._keys(rows), hashes)
             else:
-                slots = router.slots_of(self.spec.windows.pane_of(times_us(rows, self.spec.time)), hashes)
-            yield from rows.append_column(SLOT, pa.array(slots)).to_batches()
+                assert self.instruction.owners is not None
+                slots = self.instruction.owners.slots_of(self.spec.windows.pane_of(times_us(rows, self.spec.time)), hashes)
+            yield from rows.append_column(SLOT, pa.array(slots, pa.int32())).to_batches()
 
     def run_routed(self, batches: Iterable[pa.RecordBatch], slot: int, splitting: Splitting) -> Iterator[pa.RecordBatch]:
         """Reduce tuples that split tasks sent here, and yield a report."""
-        by_key = splitting.key_routing() if self.spec.query.routed_by() else None
-        sent = (Tuples(batch.drop_columns([SLOT]), order=Order.TOGETHER) for batch in gathered(batches))
-        yield from self.run(sent, slot, by_key=by_key)
+        sent = (Tuples(batch, order=Order.TOGETHER) for batch in gathered(batches))
+        yield from self.run(sent, slot, by_key=self.by_key(splitting))
+
+    def by_key(self, splitting: Splitting) -> FrequencyAware | None:
+        """Return how tuples are sent by their keys; None if they are not, or have none."""
+        return splitting.key_routing() if self.spec.query.routed_by() else None
 
     def _keys(self, rows: pa.Table) -> Keys:
         return Keys.of(rows.select(list(self.spec.query.routed_by())).columns)
@@ -150,7 +159,23 @@ class _Work:
         self._panes: dict[int, Reducer] = {}
         self._aside: dict[int, list[pa.Table]] = {SUSPECT: [], LATE: [], INVALID: []}
         self._invalid = 0
+        self._input_s = 0.0
+        self._partitions: Counter[int] = Counter()
         cache.forget_ended()  # here, as tasks of all queries come by
+
+    def waiting_for(self, tuples: Iterable[Tuples]) -> Iterator[Tuples]:
+        """Yield tuples without what was added to send them, and note where they came from, and how long it took."""
+        coming, began = iter(tuples), time.perf_counter()
+        while (some := next(coming, None)) is not None:
+            added = [name for name in (SLOT, PARTITION) if name in some.rows.schema.names]
+            if PARTITION in added:
+                numbers = pc.value_counts(some.rows[PARTITION])
+                for number, count in zip(*(field.to_pylist() for field in numbers.flatten()), strict=True):
+                    self._partitions[number] += count
+            self._input_s += time.perf_counter() - began
+            yield some._replace(rows=some.rows.drop_columns(added)) if added else some
+            began = time.perf_counter()
+        self._input_s += time.perf_counter() - began
 
     def add(self, rows: pa.Table, times: Times, kinds: NDArray[np.int8]) -> None:
         if kinds.any():
@@ -187,6 +212,8 @@ class _Work:
             arrivals=arrivals,
             parts=tuple(parts),
             busy_s=time.perf_counter() - self._began,
+            input_s=self._input_s,
+            partitions=tuple(sorted(together(self._partitions).items())),
             invalid=self._invalid,
             late_file=names.get(LATE),
             invalid_file=names.get(INVALID),
@@ -210,6 +237,20 @@ class _Work:
         if parts:
             self._task.files.write_batches(file, kept.schema, batches)
         return parts
+
+
+def together(partitions: Counter[int]) -> Counter[int]:
+    """Return the tuples of partitions, of several together if they are many: every slot may have some of each of thousands.
+
+    >>> together(Counter({7: 3, 8: 1})), len(together(Counter(range(3_000))))
+    (Counter({7: 3, 8: 1}), 188)
+    """
+    if len(partitions) <= MOST_PARTITIONS:
+        return partitions
+    bits, fewer = (len(partitions) // MOST_PARTITIONS).bit_length(), Counter[int]()
+    for partition, tuples in partitions.items():
+        fewer[partition >> bits] += tuples
+    return fewer
 
 
 def read_reports(reports: pa.Table) -> PaneReport:

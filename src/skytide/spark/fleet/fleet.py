@@ -19,7 +19,7 @@ from skytide.errors.checks import check_text, check_type, refused
 from skytide.records.fleet import FleetStatus, SplitStatus
 from skytide.records.printing import Printed
 from skytide.records.secret import Address
-from skytide.routing import Splitting
+from skytide.routing import AUTO, IN_PLACE, Splitting
 from skytide.spark.checkpoint import Files
 from skytide.spark.checkpoint.folder import OwnedFolder
 from skytide.spark.fleet.channel import Channel, Control
@@ -110,9 +110,9 @@ class Fleet(Printed):
         """The maximum number of splits, if one was given."""
         return self.settings.splits
 
-    def delivery(self, splitting: Splitting | None) -> Delivery | None:
-        """Return how tuples reach slots inside the source: each stream is read in its split. Any other splitting needs a shuffle."""
-        return InSplits() if splitting is None else None
+    def delivery(self, splitting: Splitting) -> Delivery | None:
+        """Return how tuples reach slots inside the source: each stream is read in its split, which its planner balances. Any other splitting needs a shuffle."""
+        return InSplits() if splitting.name in (AUTO.name, IN_PLACE.name) else None
 
     def expected_hz(self) -> float | None:
         """Return how many tuples per second are expected of all streams together, by forecasts and declarations."""

@@ -3,9 +3,11 @@
 import threading
 import weakref
 
-from skytide.records import Allocation, Outcome
+from skytide.loop.application import shares_among
+from skytide.records import Allocation, Observation, Outcome
 from skytide.spark.scaling.gateway import Executor
 from skytide.spark.scaling.live import LiveQuery, QueryPlant, Watched
+from skytide.spark.scaling.locality import Locality
 from skytide.spark.scaling.pool import DRAIN_S, Pool, Report
 from skytide.spark.scaling.slots import RunSlots
 from skytide.spark.scaling.warm import warm_behind
@@ -65,8 +67,14 @@ class PoolMember:
     def track(self, now_s: float) -> None:
         """Look after executors that come and go."""
         with self._pool.lock:
+            self._pool.with_state[self] = self._has_state
             self._pool.track(now_s)
         self._follow()
+
+    @property
+    def _has_state(self) -> bool:
+        """Whether tasks with state of Spark's run on the executors."""
+        return False
 
     def _follow(self) -> None:
         """Let slots follow the executors that are there, and report what happened."""
@@ -90,7 +98,8 @@ class PoolMember:
 class ExecutorPlant(PoolMember, QueryPlant):
     """The plant of one query on a pool of executors.
 
-    Both levels of a skytide query use all executors, one after the other: its pane slots follow them.
+    Both levels of a skytide query use all executors, one after the other: its pane slots follow them, and so do its window slots, unless
+    other numbers of these are requested.
     """
 
     def __init__(
@@ -101,13 +110,43 @@ class ExecutorPlant(PoolMember, QueryPlant):
         slots: RunSlots | None = None,
         *,
         drain_s: float = DRAIN_S,
+        bound_s: float | None = None,
     ) -> None:
         """Join the other queries."""
         QueryPlant.__init__(self, live)
         PoolMember.__init__(self, pool, report, drain_s)
-        self._slots = slots
+        self._slots, self._bound_s = slots, bound_s
         with pool.lock:
             pool.with_python[self] = live.runs_python
+
+    def observe(self, now_s: float) -> Observation | None:
+        """Return what the query did since the last look, among the other queries that are scaled."""
+        seen = self._live.metrics.observe(now_s, self.size())
+        with self._pool.lock:
+            if seen is not None:
+                self._pool.seen[self], self._pool.bounds_s[self] = seen, self._bound_s
+            return seen and shares_among(self._pool.seen, bounds_s=self._pool.bounds_s)[self]
+
+    @property
+    def _has_state(self) -> bool:
+        return self._live.metrics.has_state
+
+    def size(self) -> Allocation:
+        """Return the executors of the application, and the slots of a query with two levels."""
+        with self._pool.lock:
+            workers, cores = self._pool.size(), self._pool.cores
+        if self._slots is None or self._slots.of_keys or not workers:
+            return Allocation(workers)
+        return Allocation(workers, workers * cores, min(self._slots.window_slots(), workers * cores), shares_workers=True)
+
+    def request(self, wanted: Allocation, now_s: float) -> Outcome:
+        """Request executors, or decommission some, and set the window slots; other queries may need more executors."""
+        before, outcome = self.size().window_slots, super().request(wanted, now_s)
+        if self._slots is None or before is None or wanted.window_slots in (None, before):
+            return outcome
+        self._slots.resize(None, wanted.window_slots)
+        text = f"{outcome.text}; changing window slots from {before} to {wanted.window_slots} with the next batch"
+        return Outcome("done" if outcome.kind == "kept" else outcome.kind, text)
 
     def _resize(self, slots: int) -> None:
         if self._slots is not None:
@@ -130,6 +169,7 @@ def pool_of(live: Watched, *, warm: bool) -> Pool:
         pool = _pools.get(name)
         if pool is None:
             pool = _pools[name] = Pool(live.cluster)
+            pool.spread = Locality(live.spark).hold
             if warm:
                 spark, followed = live.spark, weakref.ref(pool)
 

@@ -9,20 +9,17 @@ from statistics import fmean, median
 from typing import Any
 
 import numpy as np
-from pyspark.sql.streaming.listener import (
-    QueryProgressEvent,
-    QueryStartedEvent,
-    QueryTerminatedEvent,
-    StreamingQueryListener,
-)
+from pyspark.sql.streaming.listener import QueryStartedEvent, QueryTerminatedEvent
 from pyspark.sql.streaming.query import StreamingQuery
 
 from skytide.records import TASKS, Allocation, Observation
 from skytide.spark.api.run import Run
 from skytide.spark.clock import Now, steady
-from skytide.spark.compat import trigger_s
+from skytide.spark.compat import JsonListener, progress_since, trigger_s
 from skytide.spark.scaling.gateway import Executor, busy_since_s
-from skytide.spark.scaling.progress import Batch, Means, idle, measure, overdue
+from skytide.spark.scaling.progress import Batch, Dating, Means, State, idle, measure, overdue
+from skytide.spark.scaling.reloading import Reloading
+from skytide.spark.scaling.tasks import StageRun, work_of
 
 KEPT = 1_000  # batches that wait for the next look
 MIN_BATCHES = 3  # of an observation: a single batch says nothing about rates
@@ -46,9 +43,15 @@ class QueryMetrics:
         run: Run | None = None,
         local: bool = False,
         clock: Now = steady,
+        stages: Callable[[], list[StageRun]] | None = None,
+        wall: Now | None = None,
     ) -> None:
-        """Watch a query; `local`: one process does all the work; `clock` measures how long executors are busy."""
-        self._executors, self._local, self._clock = executors, local, clock
+        """Watch a query.
+
+        `local`: one process does all the work; `clock` measures how long executors are busy, and `stages` says for whom. `wall` is the
+        clock of Spark's reports, if that may be set meanwhile.
+        """
+        self._executors, self._local, self._clock, self._stages, self._wall = executors, local, clock, stages, wall
         self._lock = threading.Lock()
         self._levels = None if run is None else LevelMetrics(run)
         self.follow(query)
@@ -60,15 +63,23 @@ class QueryMetrics:
             self.trigger_s = trigger_s(query)
             self._run_id = str(query.runId)
             self._waiting: deque[Batch] = deque(maxlen=KEPT)
+            self._dating = Dating()
             self._latest = -1  # the number of the latest batch that was taken in
             self._recent: list[Batch] = []  # those that were looked at
             self._usual: tuple[Observation, float] | None = None  # the latest observation, and how long it was from batch to batch
             self._share: float | None = None  # of the time with jobs, that executors work
             self._tasks: deque[int] = deque(maxlen=LOOKS)  # of a batch, in the latest looks
+            self._state: State | None = None  # after the latest batch
+            self._reloading = Reloading()
             self._heard_s = self._looked_s = self._clock()
             self._seen = {executor.id: executor for executor in self._executors()}
             if self._levels is not None:
                 self._levels.worked_s()
+
+    @property
+    def has_state(self) -> bool:
+        """Whether the query has stateful operators of Spark."""
+        return self._state is not None
 
     def feed(self, progress: dict[str, Any]) -> None:
         """Take in Spark's progress report of a batch, unless it is known already, or of another run."""
@@ -80,17 +91,24 @@ class QueryMetrics:
                 return
             self._latest = batch.number
             self._heard_s = self._clock()
+            if self._wall is not None:
+                batch = self._dating.dated(batch, heard_s=self._heard_s, ahead_s=self._heard_s - self._wall())
             self._waiting.append(batch)
 
     def observe(self, now_s: float, present: Allocation) -> Observation | None:
         """Return what was measured since the last call, with what is there now; None if nothing was, or Spark does not answer."""
-        for progress in self._query.recentProgress:
-            self.feed(json.loads(progress.json))
+        for progress in progress_since(self._query, self._latest):
+            self.feed(progress)
         executors = self._executors()  # before anything is taken: if Spark does not answer, the next look has it all
         with self._lock:
             new = list(self._waiting)
             self._waiting.clear()
+        new = self._with_own_tasks(new)
+        were_there, looked_s = self._seen, self._looked_s
         means, interval_s = self._means(executors, new, present)
+        self._state = new[-1].state if new else self._state
+        if self._state is not None:
+            self._reloading.see(new, self._usual[0].batch if self._usual else None, were_there, self._seen, looked_s)
         if not new:
             if not self._nothing_comes():
                 return self._overdue(means, interval_s, now_s)
@@ -118,6 +136,10 @@ class QueryMetrics:
         return seen and self._complete(seen)
 
     def _complete(self, seen: Observation) -> Observation:
+        if (state := self._state) is not None:
+            seen = replace(
+                seen, state_rows=state.rows, state_bytes=state.size_bytes, reload_s=self._reloading.reload_s or seen.reload_s
+            )
         return seen if self._levels is None else self._levels.complete(seen)
 
     def _nothing_comes(self) -> bool:
@@ -125,6 +147,18 @@ class QueryMetrics:
         status = self._query.status
         quiet_s = self._clock() - self._heard_s
         return not (status["isTriggerActive"] or status["isDataAvailable"]) and quiet_s > QUIET_TRIGGERS * (self.trigger_s or 0.0)
+
+    def _with_own_tasks(self, batches: list[Batch]) -> list[Batch]:
+        """Return batches with the time of their own tasks, and that of others meanwhile, as far as Spark tells them apart."""
+        if self._stages is None or not batches:
+            return batches
+        stages, found = self._stages(), list[Batch]()
+        for batch in batches:
+            own = work_of(stages, self._run_id, batch.number)
+            found.append(batch if own is None else replace(batch, busy_s=own.busy_s, others_s=own.others_s))
+            if own is not None and self._levels is None:
+                self._tasks.append(own.tasks)
+        return found
 
     def _means(self, executors: list[Executor], batches: list[Batch], now: Allocation) -> tuple[Means, float]:
         """Return what was at work since the last look, and the time since; an executor that came meanwhile counts as half."""
@@ -144,10 +178,12 @@ class QueryMetrics:
             stayed = sum(executor.id in before for executor in active)  # those that were there all the time
             workers = (stayed + len(active)) / 2
             parallel = workers * cores / max(1, len(active))
-            now = replace(now, workers=max(1, min(now.workers, stayed)))
+            now = now.with_workers(max(1, min(now.workers, stayed)))
             finished = sum(one.finished_tasks - (before[one.id].finished_tasks if one.id in before else 0) for one in active)
-            if batches and finished > 0 and self._levels is None:  # those of a skytide query become as many as there is room for
-                self._tasks.append(max(1, round(finished / len(batches))))
+            if batches and finished > 0 and self._levels is None and batches[-1].busy_s is None:
+                # those of a skytide query become as many as there is room for
+                all_tasks, state = max(1, round(finished / len(batches))), batches[-1].state
+                self._tasks.append(all_tasks if state is None else state.width(all_tasks))
         if work_s > 0:
             share = min(1.0, sum(busy_s.values()) / max(1.0, parallel) / work_s)
             self._share = share if self._share is None else self._share + SMOOTHING * (share - self._share)
@@ -207,7 +243,7 @@ class LevelMetrics:
         return replace(seen, pane_utilisation=panes, window_utilisation=windows, splitting_factor=split)
 
 
-class ProgressListener(StreamingQueryListener):
+class ProgressListener(JsonListener):
     """Passes the progress of one query on, and notices when a run of it begins or ends."""
 
     def __init__(self, query_id: str, feed: Callable[[dict[str, Any]], None], changed: Callable[[], None]) -> None:
@@ -219,13 +255,11 @@ class ProgressListener(StreamingQueryListener):
         if str(event.id) == self._query_id:
             self._changed()
 
-    def onQueryProgress(self, event: QueryProgressEvent) -> None:
+    def progressed(self, text: str) -> None:
         """Pass the progress on."""
-        if str(event.progress.id) == self._query_id:
-            self._feed(json.loads(event.progress.json))
-
-    def onQueryIdle(self, event: Any) -> None:
-        """Do nothing: the status of the query shows this, too."""
+        progress = json.loads(text)
+        if progress["id"] == self._query_id:
+            self._feed(progress)
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
         """Report that a run has ended."""

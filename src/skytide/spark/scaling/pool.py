@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Callable
 
 from skytide.loop.lead_time import patience_s
-from skytide.records import Outcome
+from skytide.records import Observation, Outcome
 from skytide.records.printing import seconds
 from skytide.spark.scaling.gateway import Cluster, Executor, busy_since_s
 
@@ -30,8 +30,15 @@ class Pool:
         """Where each query reports what happens unexpectedly."""
         self.drains_s: dict[object, float] = {}
         """How long each query lets an executor finish its tasks: the longest time holds."""
+        self.seen: dict[object, Observation] = {}
+        self.bounds_s: dict[object, float | None] = {}
+        """What each query did lately, as if it were alone, and its latency bound."""
         self.with_python: dict[object, bool] = {}
         """Whether each query has tasks in Python."""
+        self.with_state: dict[object, bool] = {}
+        """Whether each query has stateful operators of Spark."""
+        self.spread: Callable[[bool], str] | None = None
+        """Called with whether tasks with state have to spread to new executors; returns what is to be reported."""
         self.lead_s = FIRST_LEAD_S
         """How long it has taken lately from the request for an executor until it has done its first task."""
         self._leaving: dict[str, float] = {}  # since when
@@ -53,8 +60,9 @@ class Pool:
 
     def leave(self, query: object) -> None:
         """Forget a query: what it wanted counts no more."""
-        for table in (self.wanted, self.reports, self.drains_s, self.with_python):
+        for table in (self.wanted, self.reports, self.drains_s, self.seen, self.bounds_s, self.with_python, self.with_state):
             table.pop(query, None)
+        self._spread()
 
     @property
     def is_changing(self) -> bool:
@@ -143,6 +151,11 @@ class Pool:
         for name in list(self._leaving):
             self._remove(name, now_s)
         self._judge(now_s)
+        self._spread()
+
+    def _spread(self) -> None:
+        if self.spread is not None and (text := self.spread(any(self.with_state.values()))):
+            self._report(text)
 
     def _learn_lead(self, took_s: float) -> None:
         """Learn from an executor how long one takes; one that came very late was not granted at first, and did not take that long."""

@@ -65,7 +65,7 @@ class OwnSource(Protocol):
     def load(self, spark: SparkSession) -> DataFrame:
         """Return its tuples as a DataFrame."""
 
-    def delivery(self, splitting: Splitting | None) -> Delivery | None:
+    def delivery(self, splitting: Splitting) -> Delivery | None:
         """Return how tuples reach slots inside it; None if it cannot split that way."""
 
     def expected_hz(self) -> float | None:

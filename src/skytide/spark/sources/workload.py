@@ -1,7 +1,7 @@
 """Workloads as a streaming source, `spark.readStream.format("skytide-workload")`: generated in the tasks, from identity."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -12,14 +12,14 @@ from pyspark.sql.types import StructType
 
 from skytide.batch import Delivery, InSource
 from skytide.errors.checks import check_choice, is_integer, refused
-from skytide.routing import EVEN, Splitting
+from skytide.routing import Splitting
 from skytide.spark.checkpoint import Files
 from skytide.spark.checkpoint.folder import OwnedFolder
 from skytide.spark.sources.playback import Playback
 from skytide.spark.sources.quiet_end import end_quietly
 from skytide.spark.sources.workload_reader import LATEST_US, WorkloadReader
 from skytide.windows.duration import Duration, duration_us
-from skytide.workloads.workload import Workload, typed
+from skytide.workloads.workload import ARRIVING, EVENTS, Workload, typed
 
 FORMAT = "skytide-workload"
 MAX_DIGITS = 30  # of a time in microseconds
@@ -34,10 +34,9 @@ class WorkloadStream(Playback):
         register_sources(spark)
         return spark.readStream.format(FORMAT).options(**self.options()).load()
 
-    def delivery(self, splitting: Splitting | None) -> Delivery | None:
+    def delivery(self, splitting: Splitting) -> Delivery | None:
         """Return how tuples reach slots inside the source: it generates them in any slot, before anybody knows their keys."""
-        by_key = splitting is not None and splitting.key_routing() is not None
-        return None if by_key else InSource(splitting or EVEN)
+        return None if splitting.key_routing() is not None else InSource(splitting)
 
     def expected_hz(self) -> float | None:
         """Return None: a workload does not say what it expects, as a real stream would not."""
@@ -55,12 +54,14 @@ class WorkloadStream(Playback):
         """Return the options of the source.
 
         >>> workload(rate=1000, delay="300 ms", pace="fast").options()
-        {'rate': '1000', 'delays': 'uniform', 'delay': '300000 us', 'partitions': '2', 'pace': 'fast'}
+        {'rate': '1000', 'delays': 'uniform', 'bursts': 'events', 'delay': '300000 us', 'partitions': '2', 'pace': 'fast'}
         """
         options = self.workload.to_json()
         lengths: dict[str, object] = {"batch": self.batch_us, "duration": self.duration_us}
         lengths |= {name: options.pop(f"{name}_us", None) for name in ("delay", "tick", "on", "off")}
         options |= {name: f"{length} us" for name, length in lengths.items() if length is not None}
+        if self.workload.delays != "none":
+            options["bursts"] = self.workload.bursts
         options |= {"partitions": str(self.partitions), "pace": self.pace}
         return options if self.start_us is None else options | {"start": str(self.start_us)}
 
@@ -94,6 +95,7 @@ def workload(
     delays: str | None = None,
     delay_series: str | None = None,
     late_share: float = 1.0,
+    bursts: str | None = None,
     points: str = "independent",
     dimensions: int = 8,
     seed: int = 0,
@@ -134,6 +136,9 @@ def workload(
         A Parquet file with `ts` and `arrival`.
     late_share
         The share of tuples that are late at all.
+    bursts
+        Whether `arrivals` describes the "events", to which delays are added to get the time of arrival (as in the papers), or the
+        "arrivals" themselves. Without it, that of events, unless delays may be longer than a minute.
     points
         Their values: "independent", "correlated", "anticorrelated" or "drifting" between these.
     dimensions
@@ -166,26 +171,30 @@ def workload(
 
     More in [start.md](start.md).
     """
+    made = Workload(
+        rate=rate,
+        arrivals=arrivals,
+        dispersion=dispersion,
+        steps=steps,
+        hurst=hurst,
+        on_us=None if on is None else duration_us(on, "on"),
+        off_us=None if off is None else duration_us(off, "off"),
+        series=series,
+        streams=streams,
+        delays=delays,
+        delay_series=delay_series,
+        delay_us=None if delay is None else duration_us(delay, "delay"),
+        late_share=late_share,
+        bursts=ARRIVING if bursts is None else bursts,
+        points=points,
+        dimensions=dimensions,
+        seed=seed,
+        tick_us=duration_us(tick, "tick"),
+    )
+    if bursts is None and made.delays != "none" and made.can_delay_events:
+        made = replace(made, bursts=EVENTS)
     return WorkloadStream(
-        workload=Workload(
-            rate=rate,
-            arrivals=arrivals,
-            dispersion=dispersion,
-            steps=steps,
-            hurst=hurst,
-            on_us=None if on is None else duration_us(on, "on"),
-            off_us=None if off is None else duration_us(off, "off"),
-            series=series,
-            streams=streams,
-            delays=delays,
-            delay_series=delay_series,
-            delay_us=None if delay is None else duration_us(delay, "delay"),
-            late_share=late_share,
-            points=points,
-            dimensions=dimensions,
-            seed=seed,
-            tick_us=duration_us(tick, "tick"),
-        ),
+        workload=made,
         partitions=partitions,
         pace=pace,
         batch_us=None if batch is None else duration_us(batch, "batch"),

@@ -1,7 +1,7 @@
 """Plays a workload as a streaming source: which ticks a batch has, and which task generates which of them."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
 
 import numpy as np
@@ -15,12 +15,13 @@ from skytide.spark.clock import now_us
 from skytide.spark.engine.panes import PaneTask, Tuples
 from skytide.spark.sources.playback import Playback
 from skytide.workloads.arrivals import SECOND_US
-from skytide.workloads.workload import Workload
+from skytide.workloads.workload import ARRIVING, EVENTS, Workload
 
 LATEST_US = 8_000 * 365 * 86_400 * SECOND_US
 
 Offset = dict[str, int]
-"""Where a stream stands: "tick" is the next one, "tick_us" their length, "start_us" when tick 0 began, so that a replay has the same times."""
+"""Where a stream stands: "tick" is the next one, "tick_us" their length, "start_us" when tick 0 began, so that a replay has the same times;
+"bursts" is 1 if events have the bursts, as earlier versions had them in arrivals only."""
 
 
 @dataclass(frozen=True)
@@ -53,11 +54,12 @@ class WorkloadReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.stream = stream
         self.clock = clock
         self.start_us: int | None = None  # as in the offset seen last
+        self.bursts = int(stream.workload.delays_events)  # the same
         self.stopped_us: int | None = None  # when the clock was stopped, for a query that takes only what is available now
 
     def initialOffset(self) -> Offset:
         """Return tick 0, at the given start, or at the current second."""
-        start_us = self.stream.start_us
+        start_us, self.bursts = self.stream.start_us, int(self.stream.workload.delays_events)
         if start_us is None:
             start_us = self.clock() // SECOND_US * SECOND_US
         return self._offset(0, start_us)
@@ -70,7 +72,7 @@ class WorkloadReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 reason=f"the checkpoint counts ticks of {start['tick_us']:,}",
                 remedy="start with another checkpoint folder",
             )
-        self.start_us = start["start_us"]
+        self.start_us, self.bursts = start["start_us"], start.get("bursts", 0)
         ends = [self._come(self.start_us), self.stream.batch_ticks and start["tick"] + self.stream.batch_ticks]
         end = min(end for end in ends if end is not None)
         return self._offset(max(end, start["tick"]), self.start_us)
@@ -98,8 +100,8 @@ class WorkloadReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: Offset, end: Offset) -> list[TickRange]:
         """Return ranges of the ticks of a batch with about the same number of tuples: with bursts, equal ranges would be unequal work."""
-        workload, first, last = self.stream.workload, start["tick"], end["tick"]
-        come = np.append(0, np.cumsum(workload.counts(first, last)))
+        workload, first, last = self._workload(end), start["tick"], end["tick"]
+        come = np.append(0, np.cumsum(workload.arriving(first, last)))
         shares = np.linspace(0, come[-1], self.stream.partitions + 1)[1:-1]
         cuts = [first, *(first + np.searchsorted(come, shares)).tolist(), last]
         start_us = end["start_us"]  # as Spark has noted it: without a note, it would ask for the start again
@@ -113,8 +115,8 @@ class WorkloadReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def panes(self, start: Offset, end: Offset, task: PaneTask, router: Router) -> list[tuple[int, InputPartition]]:
         """Return the ticks of a batch that each slot of the pane level generates, as the router's strategy plans it."""
         first, last = start["tick"], end["tick"]
-        workload, start_us = self.stream.workload, end["start_us"]
-        counts = workload.counts(first, last).tolist()
+        workload, start_us = self._workload(end), end["start_us"]
+        counts = workload.arriving(first, last).tolist()
         panes = [task.spec.windows.pane_of(start_us + tick * workload.tick_us) for tick in range(first, last)]
         chosen = router.strategy.plan(router, list(zip(panes, counts, strict=True)))
         pieces: dict[int, list[TickRange]] = {}
@@ -143,7 +145,14 @@ class WorkloadReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return start_us + start["tick"] * tick_us, start_us + (self._come(start_us) or 0) * tick_us
 
     def _offset(self, tick: int, start_us: int) -> Offset:
-        return {"tick": tick, "tick_us": self.stream.workload.tick_us, "start_us": start_us}
+        offset = {"tick": tick, "tick_us": self.stream.workload.tick_us, "start_us": start_us}
+        return offset | {"bursts": 1} if self.bursts else offset
+
+    def _workload(self, offset: Offset) -> Workload:
+        """Return the stream with its bursts where they were when it began: otherwise some of its tuples would come twice, others never."""
+        workload = self.stream.workload
+        bursts = EVENTS if offset.get("bursts") else ARRIVING
+        return workload if workload.bursts == bursts or not workload.can_delay_events else replace(workload, bursts=bursts)
 
     def _come(self, start_us: int) -> int | None:
         """Return the ticks that have come by now, or None if the stream never ends."""

@@ -80,6 +80,11 @@ class MicroBatches(VirtualPlant):
         """How long it takes until an added executor works."""
         return self.costs.lead_s + self.costs.cold_s
 
+    @property
+    def worker_s(self) -> float:
+        """The time of all executors up to the latest look."""
+        return self.executor_s(self._looked_s)
+
     def executor_s(self, until_s: float) -> float:
         """Return the time of all executors."""
         return sum(each.lasted_s(until_s) for each in (*self._there, *self._gone))
