@@ -15,6 +15,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
@@ -152,6 +153,11 @@ def asking(row_s: float) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.Rec
     return run
 
 
+def rows_of(numbers: range, second: int) -> pa.Table:
+    """Return rows with these numbers, which come in the same second."""
+    return pa.table({"number": numbers, "key": [number * 7_919 % KEYS for number in numbers], "second": [second] * len(numbers)})
+
+
 class Feeder:
     """Writes files of rows, at rates that are given second by second."""
 
@@ -178,10 +184,8 @@ class Feeder:
             for part in range(FILES):
                 last = self._fed + int(owed) // (FILES - part)
                 owed -= last - self._fed
-                numbers = range(self._fed, last)
-                keys = [number * 7_919 % KEYS for number in numbers]
                 draft = self.folder / f".{second}-{part}"
-                pq.write_table(pa.table({"number": numbers, "key": keys, "second": [second] * len(numbers)}), draft)
+                pq.write_table(rows_of(range(self._fed, last), second), draft)
                 draft.rename(self.folder / f"{second:05}-{part}.parquet")
                 self._fed = last
             time.sleep(max(0.0, began_s + second + 1 - time.monotonic()))
@@ -207,7 +211,7 @@ def turns(sizes: Sequence[int]) -> int:
     return sum(one != two for one, two in pairwise(ups))
 
 
-def idle_share(seen: Sequence[Observation]) -> float | None:
+def least_share(seen: Sequence[Observation]) -> float | None:
     """Return the load of the executor that did least, over the mean of all, where there were several: half of the looks have less."""
     loads = [[load for _, load in one.loads] for one in seen if len(one.loads) > 1 and one.allocation.workers == len(one.loads)]
     shares = [min(each) / (sum(each) / len(each)) for each in loads if sum(each) > 0]
@@ -226,7 +230,7 @@ def run(spark: SparkSession, name: str, folder: Path, peak: int, length_s: int, 
     writer = asked.writeStream.outputMode("update" if kind.updates else "append").foreachBatch(collected(into, kind.updates))
     query = writer.option("checkpointLocation", str(folder / "checkpoint")).trigger(processingTime=f"{TRIGGER_S:g} seconds").start()
     query.awaitTermination(WARM_UP_S)  # type: ignore[arg-type]
-    guard = Guard(scale_down_after=SCALE_DOWN)
+    guard, warm = Guard(scale_down_after=SCALE_DOWN), datetime.now(UTC).isoformat()
     scaler = skytide.autoscale(
         query, Mpc.throughput(), (1, peak), interval=f"{INTERVAL_S:g} s", guard=guard, on_event=console.print
     )
@@ -240,7 +244,7 @@ def run(spark: SparkSession, name: str, folder: Path, peak: int, length_s: int, 
     query.processAllAvailable()
     query.stop()
     expected = kind.expected(feeder.rows())
-    took_s = [one["durationMs"]["triggerExecution"] / 1e3 for one in batches if one["batchId"] > WARM_UP_S / TRIGGER_S]
+    took_s = [one["durationMs"]["triggerExecution"] / 1e3 for one in batches if one["timestamp"] > warm]
     sizes, reload_s = [one.allocation.workers for one in seen], [one.reload_s for one in seen if one.reload_s]
     return {
         "kind": name, "rows": feeder.rows().num_rows, "results": len(expected), "same": into == expected, "executor_s": meter.executor_s,
@@ -248,7 +252,7 @@ def run(spark: SparkSession, name: str, folder: Path, peak: int, length_s: int, 
         "batches": len(took_s), "late": sum(one > TRIGGER_S for one in took_s), "worst_s": max(took_s, default=0.0),
         "state_rows": max((one.state_rows or 0 for one in seen), default=0), "state_mb": max((one.state_bytes or 0 for one in seen), default=0) / 1e6,
         "reload_s": reload_s[-1] if reload_s else 0.0, "tasks": max((one.batch.tasks or 0 for one in seen if one.batch), default=0),
-        "least": idle_share(seen), "took_s": took_s, "utilisations": [one.utilisation for one in seen], "events": list(map(str, scaler.events())),
+        "least": least_share(seen), "batch_rows": [(one["numInputRows"], one["durationMs"]) for one in batches], "utilisations": [one.utilisation for one in seen], "events": list(map(str, scaler.events())),
     }  # fmt: skip
 
 
