@@ -9,18 +9,13 @@ from statistics import fmean, median
 from typing import Any
 
 import numpy as np
-from pyspark.sql.streaming.listener import (
-    QueryProgressEvent,
-    QueryStartedEvent,
-    QueryTerminatedEvent,
-    StreamingQueryListener,
-)
+from pyspark.sql.streaming.listener import QueryStartedEvent, QueryTerminatedEvent
 from pyspark.sql.streaming.query import StreamingQuery
 
 from skytide.records import TASKS, Allocation, Observation
 from skytide.spark.api.run import Run
 from skytide.spark.clock import Now, steady
-from skytide.spark.compat import trigger_s
+from skytide.spark.compat import JsonListener, progress_since, trigger_s
 from skytide.spark.scaling.gateway import Executor, busy_since_s
 from skytide.spark.scaling.progress import Batch, Means, State, idle, measure, overdue
 from skytide.spark.scaling.reloading import Reloading
@@ -92,8 +87,8 @@ class QueryMetrics:
 
     def observe(self, now_s: float, present: Allocation) -> Observation | None:
         """Return what was measured since the last call, with what is there now; None if nothing was, or Spark does not answer."""
-        for progress in self._query.recentProgress:
-            self.feed(json.loads(progress.json))
+        for progress in progress_since(self._query, self._latest):
+            self.feed(progress)
         executors = self._executors()  # before anything is taken: if Spark does not answer, the next look has it all
         with self._lock:
             new = list(self._waiting)
@@ -224,7 +219,7 @@ class LevelMetrics:
         return replace(seen, pane_utilisation=panes, window_utilisation=windows, splitting_factor=split)
 
 
-class ProgressListener(StreamingQueryListener):
+class ProgressListener(JsonListener):
     """Passes the progress of one query on, and notices when a run of it begins or ends."""
 
     def __init__(self, query_id: str, feed: Callable[[dict[str, Any]], None], changed: Callable[[], None]) -> None:
@@ -236,13 +231,11 @@ class ProgressListener(StreamingQueryListener):
         if str(event.id) == self._query_id:
             self._changed()
 
-    def onQueryProgress(self, event: QueryProgressEvent) -> None:
+    def progressed(self, text: str) -> None:
         """Pass the progress on."""
-        if str(event.progress.id) == self._query_id:
-            self._feed(json.loads(event.progress.json))
-
-    def onQueryIdle(self, event: Any) -> None:
-        """Do nothing: the status of the query shows this, too."""
+        progress = json.loads(text)
+        if progress["id"] == self._query_id:
+            self._feed(progress)
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
         """Report that a run has ended."""

@@ -46,6 +46,11 @@ class Power(Plant):
         return self._plant.is_changing
 
     @property
+    def is_expecting(self) -> bool:
+        """Whether some may come or go at any moment."""
+        return self._plant.is_expecting
+
+    @property
     def frequencies_ghz(self) -> tuple[float, ...]:
         """The frequencies that can be chosen, slowest first; none if that is not possible or not allowed."""
         return self._cpu.choices_ghz
