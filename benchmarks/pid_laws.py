@@ -14,8 +14,8 @@ from skytide_lab.sim.plants.elastic import ElasticPlant, run_elastic
 
 WARM_UP_S = 25.0
 LAWS = {
-    "ours: changes multiply": lambda setpoint: LeastLoaded(pid=Pid(setpoint=setpoint)),
-    "P3 eq. 3: changes are added": lambda setpoint: LeastLoaded(pid=Pid(setpoint=setpoint, adds=True)),
+    "changes multiply": lambda setpoint: LeastLoaded(pid=Pid(setpoint=setpoint, adds=False)),
+    "P3 eq. 3: changes are added": lambda setpoint: LeastLoaded(pid=Pid(setpoint=setpoint)),
     "P0's published gains, added": p0_splitting,
 }
 

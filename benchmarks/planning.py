@@ -33,7 +33,7 @@ def planned(partitions: int, panes: int, slots: int) -> tuple[float, float, int]
     """Return how long it takes to learn from a batch and to plan the next one, and the size of what is remembered."""
     router = STRATEGY.build(slots)
     assert router.chooser is not None
-    sizes = [1_000_000, *[10] * (partitions - 1)]
+    sizes = [100_000_000, *[10] * (partitions - 1)]
     learned_s = 0.0
     for batch in range(4):
         began = time.perf_counter()

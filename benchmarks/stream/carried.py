@@ -4,6 +4,9 @@ import argparse
 import json
 import shutil
 import tempfile
+import time
+from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +19,7 @@ from rich.console import Console
 import skytide
 from benchmarks.stream.bursts import ROOT, Windows, agree, results
 from benchmarks.timing import show
-from skytide.queries import low
+from skytide.queries import Preference, Skyline, low
 from skytide.routing import STRATEGIES
 from skytide.spark import local_session
 from skytide.spark.sources.workload import WorkloadStream
@@ -40,6 +43,9 @@ def main() -> None:
     parser.add_argument("--slots", type=int, default=2)
     parser.add_argument("--partitions", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument(
+        "--wait-us", type=float, default=0.0, help="how long the query waits for each row, as for a service: cores do not count"
+    )
     parser.add_argument("--only", nargs="*", help="only these ways, as auto IN_PLACE")
     options = parser.parse_args()
     console = Console(width=140, highlight=False)
@@ -108,6 +114,23 @@ def source(options: argparse.Namespace) -> WorkloadStream:
     )
 
 
+@dataclass(frozen=True)
+class Waiting(Skyline):
+    """A skyline that waits for each tuple, as if it asked a service about it."""
+
+    wait_s: float = 0.0
+
+    def pane(self, rows: pa.Table) -> pa.Table:
+        """Wait, and return what can still matter."""
+        time.sleep(self.wait_s * rows.num_rows)
+        return super().pane(rows)
+
+
+def preference(dimensions: int) -> Preference:
+    """Return low values of all columns."""
+    return prod((low(f"x{i}") for i in range(1, dimensions)), start=low("x0"))
+
+
 def play(
     spark: SparkSession, folder: Path, name: str, partitions: int, options: argparse.Namespace
 ) -> tuple[dict[str, float], Windows, str]:
@@ -118,7 +141,8 @@ def play(
     slack = skytide.slacks.FixedSlack("100 ms")
     asked = skytide.stream(rows).window(options.window, slide=options.slide, slack=slack)
     slots = {} if name == "IN_PLACE" else {"pane_slots": options.slots}
-    run = asked.skyline(*[low(f"x{i}") for i in range(options.dimensions)]).start(
+    query = Waiting(preference(options.dimensions), wait_s=options.wait_us / 1e6)
+    run = asked.apply(query).start(
         "parquet",
         path=place / "out",
         checkpoint=place / "checkpoint",

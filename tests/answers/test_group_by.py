@@ -99,8 +99,11 @@ def test_groups_can_be_asked_further(trades: DataFrame) -> None:
     ("ask", "message"),
     [
         (lambda w: w.group_by(), r"group_by\(\): no column is named; name one: group_by\(\"symbol\"\), or use .aggregate"),
-        (lambda w: w.group_by(3), "keys=3: not a text"),
-        (lambda w: w.group_by("symbol", ""), "keys='': not a text, or an empty one"),
+        (lambda w: w.group_by(3), "group_by=3: not a text"),
+        (lambda w: w.group_by(["symbol"]), r"group_by=\['symbol'\]: not a text"),
+        (lambda w: w.group_by("symbol", "symbol").agg("count(*)"), "key symbol: named twice; name each column once"),
+        (lambda w: w.group_by("symbol").agg("frobnicate(price)"), "Spark knows no such function; write one of count, sum"),
+        (lambda w: w.group_by("symbol", ""), "group_by='': not a text, or an empty one"),
         (lambda w: w.group_by("nobody").agg("count(*)"), "nobody.*; .*symbol"),
         (lambda w: w.group_by("nobody").agg("avg(price + 1) AS mean"), "nobody"),
         (lambda w: w.group_by("symbol").agg(), r"agg\(\): nothing to aggregate; name some: agg\(\"count\(\*\)\"\)"),

@@ -16,6 +16,7 @@ from skytide import InvalidInput
 from skytide.control import Controller, ControllerLogic, Guard, Static
 from skytide.loop import recording
 from skytide.records import Allocation, Decision, Evaluation, Observation
+from skytide.records.application import ApplicationObservation
 from skytide.spark.scaling import Scaler, ScalingEvent
 from skytide.spark.scaling.json_store import JsonStore
 
@@ -323,6 +324,63 @@ def test_an_interval_has_room_for_two_triggers(spark: SparkSession) -> None:
     try:
         scaler: Scaler = skytide.autoscale(query, mode="recommend")
         assert scaler.interval_s == 40
+        scaler.stop()
+    finally:
+        query.stop()
+
+
+def test_one_auto_scaler_watches_all_queries_of_an_application(spark: SparkSession, tmp_path: Path, heard: Heard) -> None:
+    first = rates(spark, "early")
+    scaler = skytide.autoscale(
+        spark, Static(3), (1, 4), interval="1 s", mode="recommend", guard=FREE, on_event=heard, store=tmp_path / "s.json"
+    )
+    run = later = None
+    try:
+        assert "watching application" in heard.texts[0]
+        with pytest.raises(InvalidInput, match="already has an auto-scaler"):
+            skytide.autoscale(first, Static(2), mode="recommend")
+        later = rates(spark.newSession(), "later")
+        run = skyline(tmp_path, "ours")
+        needed = {"early", "later", "ours"}
+        assert wait(lambda: needed <= {name for name, _ in scaler.lines()}, first), scaler.lines()
+        seen = scaler.history()[-1]
+        assert isinstance(seen, ApplicationObservation) and seen.queries.keys() == needed
+        assert "of 3 needs the most" in scaler.status().reason
+        later.stop()
+        heard.until("query later has ended: what it needed is free")
+        assert wait(lambda: scaler.history()[-1].queries.keys() == {"early", "ours"}, first)  # type: ignore[attr-defined]
+        scaler.history().save(tmp_path / "m.parquet")
+        assert recording.load(tmp_path / "m.parquet")
+    finally:
+        for one in (first, later, run):
+            if one is not None:
+                one.stop()
+        scaler.stop()
+    assert scaler.events()[-1].text == "auto-scaler stopped"
+    saved = json.loads((tmp_path / "s.json").read_text())["controllers"]
+    assert needed <= next(iter(saved.values()))["queries"].keys()
+
+
+def test_options_of_an_application_are_refused_with_a_remedy(spark: SparkSession) -> None:
+    query = rates(spark, "one")
+    try:
+        for asked, options, reason in [
+            (query, {"bounds": {"one": "2 s"}}, "for all queries of an application"),
+            (query, {"priorities": {"one": 2}}, "for all queries of an application"),
+            (spark, {"bounds": {"one": "often"}}, "not a length of time"),
+            (spark, {"bounds": 3}, "not a table of names"),
+            (spark, {"bounds": {"one": "2 s"}, "controller": "fuzzy"}, "knows no latency bound"),
+            (spark, {"priorities": {"one": 0}}, "not a name and a whole number"),
+            (spark, {"priorities": {"one": 2}}, "spark.scheduler.mode=FIFO"),
+            (spark, {}, "in local mode Spark has no executors"),
+            (query, {"drain": "long", "mode": "recommend"}, "not a length of time"),
+        ]:
+            with pytest.raises(InvalidInput, match=reason) as refused:
+                skytide.autoscale(asked, **options)  # type: ignore[arg-type]
+            assert refused.value.remedy
+        scaler = skytide.autoscale(query, mode="recommend")  # nothing was left behind
+        with pytest.raises(InvalidInput, match="already has an auto-scaler"):
+            skytide.autoscale(spark, mode="recommend")
         scaler.stop()
     finally:
         query.stop()

@@ -123,11 +123,13 @@ class Site:
         self.spark, self.local, self.cluster = spark, local, SparkCluster(spark)
         self.began_s = time.time()
 
-    def until(self, what: Callable[[], Any], why: str) -> float:
+    deadline_s = DEADLINE_S
+
+    def until(self, what: Callable[[], Any], why: str, deadline_s: float = DEADLINE_S) -> float:
         """Wait for something, and return the seconds it took."""
         began = time.monotonic()
         while not what():
-            if time.monotonic() - began > DEADLINE_S:
+            if time.monotonic() - began > deadline_s:
                 raise TimeoutError(f"it never came that {why}")
             time.sleep(0.05)
         return time.monotonic() - began

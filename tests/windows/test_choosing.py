@@ -164,7 +164,7 @@ def test_a_partition_with_all_tuples_is_sent_and_balanced_ones_are_not(tmp_path:
     data = tuples(
         [
             [list(range(at, at + 400))] if at < 2_000 else [list(range(at + n, at + 400, 4)) for n in range(4)]
-            for at in range(0, 4_800, 400)
+            for at in range(0, 8_000, 400)
         ]
     )
     for number, batch in enumerate(data):

@@ -7,7 +7,7 @@ import pytest
 from support.engine import QUERIES, InProcess, Outputs, plan_of, tuples
 
 from skytide.batch import Run, merging
-from skytide.batch.merging import FAN_IN, runs_to_replace
+from skytide.batch.merging import FAN_IN, changes_to_replace, runs_to_replace
 from skytide.errors import InvalidInput
 from skytide.lateness import FixedSlack
 from skytide.spark.checkpoint import Files
@@ -51,6 +51,19 @@ def test_of_files_of_many_slots_only_those_are_opened_that_windows_need(tmp_path
     engine.resize(window_slots=1)
     engine.run_batch(InProcess(), data[-1], 150)
     assert len(memory) <= len(set(opened)) < 1.5 * len(memory)
+
+
+@pytest.mark.parametrize("slots", [1, 16])
+def test_candidates_are_written_anew_as_seldom_by_many_slots_as_by_one(slots: int) -> None:
+    runs: list[Run] = []
+    written = most_files = 0
+    for _ in range(500):
+        replaced = changes_to_replace(runs, 1_000)
+        base = Run(0, 0, 0, ("f",) * slots, 100_000)  # as many rows die as come
+        runs = [base] if replaced == len(runs) else [*runs, Run(0, 0, 0, ("f",) * slots, 1_000)]
+        written += runs[-1].rows
+        most_files = max(most_files, sum(len(run.files) for run in runs))
+    assert written <= 500 * 1_000 + 500 / FAN_IN * 100_000 and most_files <= (FAN_IN + 1) * slots
 
 
 @pytest.mark.parametrize("given", ["lots", "nan", "-1", "1 GB"])

@@ -250,7 +250,8 @@ class Machine:
         """Return what is remembered after the window level, without what no later window holds."""
         assert self._batch is not None
         replaced = self._replaced(state, rows_of(_closed(state, self.rules.windows, self._batch.span)))
-        runs = state.memory if report.run is None else (*state.memory[: len(state.memory) - replaced], report.run)
+        kept = state.memory[: len(state.memory) - replaced]  # of the others, what is needed is in the new run, if anything is
+        runs = kept if report.run is None else (*kept, report.run)
         needed = self.rules.windows.panes_of(self._batch.span.stop).start
         return tuple(run for run in runs if run.last >= needed)
 

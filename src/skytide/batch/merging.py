@@ -86,7 +86,7 @@ def changes_to_replace(runs: Sequence[Run], new_rows: int) -> int:
     """Return how many of the latest runs are written once more, where rows of earlier runs die: none, or all.
 
     The first run is the base, the others are changes. All are written once more when the changes have come to be as many as the base:
-    so a row is written twice on average, whatever the number of rows.
+    so a row is written twice on average, whatever the number of rows and of slots, each of which has a file of its own.
 
     >>> base, change = Run(0, 0, 0, ("b",), 50_000), Run(0, 0, 0, ("c",), 9_000)
     >>> [changes_to_replace([base, *[change] * changes], 9_000) for changes in range(6)]
@@ -98,5 +98,4 @@ def changes_to_replace(runs: Sequence[Run], new_rows: int) -> int:
         return 0
     changes = sum(run.rows for run in runs[1:]) + new_rows
     is_small = runs[0].rows + changes <= SMALL_ROWS
-    files = sum(len(run.files) for run in runs)
-    return len(runs) if is_small or changes > runs[0].rows or files > max(FAN_IN, 2 * len(runs[0].files)) else 0
+    return len(runs) if is_small or changes > runs[0].rows or len(runs) > FAN_IN else 0

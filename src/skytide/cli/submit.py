@@ -1,4 +1,6 @@
-"""`skytide submit job.py ...`: runs an unchanged script, with an auto-scaler on every streaming query that it starts.
+"""`skytide submit job.py ...`: runs an unchanged script, with an auto-scaler for all streaming queries that it starts.
+
+In local mode, where there are no executors, each skytide query has one of its own, for its slots.
 
 The script chooses its Spark as usual. Options of `spark-submit` go into PYSPARK_SUBMIT_ARGS, for instance
 `PYSPARK_SUBMIT_ARGS="--master spark://host:7077 --executor-cores 1 pyspark-shell"`.
@@ -6,6 +8,7 @@ The script chooses its Spark as usual. Options of `spark-submit` go into PYSPARK
 
 import contextlib
 import hashlib
+import re
 import runpy
 import signal
 import sys
@@ -25,12 +28,16 @@ from skytide.errors import InvalidInput
 from skytide.loop.recording import is_recording
 from skytide.records import Mode
 from skytide.spark.api.run import Run, stop_after_batch
+from skytide.spark.compat import session_of
 from skytide.spark.scaling import Scaler, ScalingEvent, autoscale
 from skytide.spark.scaling.attach import each_query
+from skytide.spark.scaling.priorities import checked
 from skytide.watch.serving import check_installed
-from skytide.windows import duration_us
+from skytide.windows import duration_s, duration_us
 
 MAX_NAME = 150  # letters of a file's name
+APPLICATION = "application"  # what the auto-scaler of all queries is called
+_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 
 
 def run(
@@ -41,7 +48,10 @@ def run(
     executors: tuple[int, int],
     interval: str | None,
     mode: Mode,
-    store: Path | None,
+    store: str | None,
+    drain: str = "60 s",
+    bounds: dict[str, str] | None = None,
+    priorities: dict[str, Any] | None = None,
     history: Path | None = None,
     serve: Endpoint | None = None,
     metrics: Endpoint | None = None,
@@ -52,7 +62,9 @@ def run(
     controller_of(controller), Guard(*executors)  # refused now, and not when the first query starts
     if interval is not None:
         duration_us(interval, "interval")
-    for folder in (store, history):
+    duration_s(drain, "drain")
+    priorities = checked(priorities) if priorities else None
+    for folder in (None if store is None or _URI.match(store) else Path(store), history):
         if folder is not None:
             writable(folder)
     check_installed(page=serve is not None, metrics=metrics is not None)
@@ -65,13 +77,26 @@ def run(
             show(query)
         if any(scaler.follows(query) for scaler in scalers.values() if scaler.is_active):
             return  # it was started again, and its scaler stays with it
+        spark = session_of(getattr(query, "query", query))
+        alone = not (bounds or priorities) and str(spark.sparkContext.master).startswith("local")
+        name = _file_name(query) if alone else APPLICATION
+        of_all: dict[str, Any] = {} if alone else {"bounds": bounds or None, "priorities": priorities}
         try:
-            kept = store and store / f"{_file_name(query)}.json"
-            scaler = autoscale(query, controller, executors, interval=interval, mode=mode, store=kept, on_event=_Printer(query))
+            scaler = autoscale(
+                query if alone else spark,
+                controller,
+                executors,
+                interval=interval,
+                mode=mode,
+                drain=drain,
+                store=store and f"{store.rstrip('/')}/{name}.json",
+                on_event=_Printer(_name(query) if alone else name),
+                **of_all,
+            )
         except Exception as refused:  # the query belongs to the script, and goes on
             _print(f"not scaled: {refused}")
             return
-        scalers[_file_name(query)] = scaler
+        scalers[name] = scaler
         show(scaler)
 
     with each_query(attach), ctrl_c:
@@ -156,8 +181,8 @@ class _Printer:
 
     lock = threading.Lock()
 
-    def __init__(self, query: Any) -> None:
-        self._name = _name(query)
+    def __init__(self, name: str) -> None:
+        self._name = name
 
     def __call__(self, event: ScalingEvent) -> None:
         with self.lock:

@@ -191,7 +191,7 @@ class Loop:
             else:
                 there = self._plant.size()  # more than is wanted, if another query needs more
                 aim = wanted if there.workers <= wanted.workers else there
-                self._awaited, self._held = (aim, now_s) if outcome.changed or there.workers < aim.workers else None, aim
+                self._awaited, self._held = (aim, now_s) if outcome.changed or there.workers < aim.workers else None, wanted
             if outcome.kind != "kept" and outcome.text != refused:  # a wish that changes nothing is no event
                 self._report(now_s, f"{limited.reason}. {outcome.text}")
         else:

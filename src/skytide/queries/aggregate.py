@@ -113,6 +113,8 @@ class Aggregate(Query):
 
     def check(self, rows: pa.Schema) -> None:
         """Refuse columns that do not exist, or cannot be summed or compared, and duplicate names."""
+        if key := named_twice(self.keys, rows):
+            raise InvalidInput(value=f"key {key}", reason="named twice", remedy="name each column once")
         names = (*(self.written or self.keys), *(result.name for result in self.results or self.measures))
         if name := named_twice(names, rows):
             raise InvalidInput(value=f"result {name}", reason="named twice", remedy='give it another name: "sum(x) AS total"')

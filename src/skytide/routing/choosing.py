@@ -19,10 +19,15 @@ ENOUGH = 1.1
 """Of several numbers of slots, the least is used that takes no more than this many times as long as the best one."""
 WEIGHT = 0.5
 """How much the latest batch counts against all before it."""
+SIZES_WEIGHT = 0.25
+"""How much the partitions of the latest batch count: little enough that a stream with bursts is judged by what all of it takes together."""
 LARGEST = 64
 """So many partitions are remembered one by one, of the others only how many they are, and their tuples."""
 SLOW_WEIGHT, MOST_TIMES = 0.2, 5.0
 """What sending costs is learned slowly, and never as more than this many times what it costs usually: the first jobs of a program are slow."""
+
+FORGOTTEN = 0.01
+"""How much of what was learned of sending is forgotten with each batch that is not sent: so it is tried again, seldom."""
 
 
 @dataclass(frozen=True)
@@ -126,6 +131,7 @@ class Chooser:
         self.usual = self.costs = usual
         self.sending = False
         self._cores = 1
+        self._batches = 0
         self._largest: list[float] = []
         self._others = (0.0, 0.0)  # how many partitions there are beside the largest, and their tuples
         self._batch_s: float | None = None  # what a batch takes beside its tasks
@@ -141,10 +147,13 @@ class Chooser:
         known = self.costs.tuple_s
         self.costs = replace(self.costs, tuple_s=known + WEIGHT * (tuple_s - known) if known else tuple_s)
         if not seen.sent:
+            forgotten_s = FORGOTTEN * (self.usual.send_s - self.costs.send_s)  # whatever made it slow may have passed
+            self.costs = replace(self.costs, send_s=self.costs.send_s + forgotten_s)
             self._input_s += (WEIGHT if self._largest else 1.0) * (seen.input_s / total - self._input_s)
         self._learn_rest(seen, seen.took_s - seen.slowest_s)
         sizes = sorted(seen.partitions, reverse=True)  # it is their sizes that count, not their numbers
-        weight = WEIGHT if self._largest else 1.0
+        self._batches += 1
+        weight = max(SIZES_WEIGHT, 1 / self._batches)
         largest = zip_longest(sizes[:LARGEST], self._largest, fillvalue=0)
         self._largest = [weight * new + (1 - weight) * old for new, old in largest]
         others = len(sizes[LARGEST:]), sum(sizes[LARGEST:])
@@ -182,7 +191,7 @@ class Chooser:
     def snapshot(self) -> dict[str, Any]:
         """Return the state, as plain values."""
         costs = [self.costs.tuple_s, self.costs.send_s, self._input_s]
-        sizes = {"largest": self._largest, "others": list(self._others)}
+        sizes = {"largest": self._largest, "others": list(self._others), "batches": self._batches}
         return {"costs": costs, "sending": self.sending, "cores": self._cores, "batch_s": self._batch_s, **sizes}
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -191,3 +200,4 @@ class Chooser:
         self.costs = replace(self.usual, tuple_s=tuple_s, send_s=send_s)
         self.sending, self._cores, self._batch_s = state["sending"], state["cores"], state["batch_s"]
         self._largest, self._others = list(state["largest"]), (state["others"][0], state["others"][1])
+        self._batches = state["batches"]

@@ -28,7 +28,8 @@ class Gains:
 class Pid:
     """Moves a factor so that the utilisation approaches a setpoint: a utilisation below it lets the factor grow.
 
-    The factor is multiplied with a size, from a few tuples to whole panes, so what the papers add to it is taken as a share of it.
+    Changes are added to the factor, as P3 prints its law (eq. 3); with `adds=False` they multiply it, so that a small factor changes little.
+    Added, they hold the setpoint better, or as well, on the recording of F17 (`python -m benchmarks.pid_laws`).
     Without gains, a relay experiment during the first samples finds them (Åström and Hägglund 1984): the factor jumps up and down with
     the sign of the error; the swing of the utilisation shows how strongly the level responds, and its period how fast.
     """
@@ -39,8 +40,8 @@ class Pid:
     high: float = 100.0
     relay_step: float = 0.3
     relay_samples: int = 12
-    adds: bool = False
-    """Whether changes are added to the factor, as P3 prints its law (eq. 3)."""
+    adds: bool = True
+    """Whether changes are added to the factor, or multiply it."""
 
     def __post_init__(self) -> None:
         """Refuse values that cannot regulate anything."""

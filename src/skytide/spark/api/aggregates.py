@@ -144,6 +144,8 @@ class _Reader:
         except (AnalysisException, ParseException) as error:
             if error.getCondition() in ("MISSING_GROUP_BY", "MISSING_AGGREGATION"):
                 raise self._refused("there is no aggregate in it", f"write one of {', '.join(FUNCTIONS)} of a column") from None
+            if error.getCondition() == "UNRESOLVED_ROUTINE":
+                raise self._refused("Spark knows no such function", f"write one of {', '.join(FUNCTIONS)} of a column") from None
             raise self._refused(str(error).strip().partition("\n")[0], f"use columns of {', '.join(self._df.columns)}") from None
 
     def _measure(self, node: Any) -> Measure:

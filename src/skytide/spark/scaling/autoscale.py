@@ -1,30 +1,35 @@
-"""`autoscale(query, ...)`: a controller on a running query."""
+"""`autoscale(query, ...)`: a controller on a running query; `autoscale(spark, ...)`: one for all queries of an application."""
 
 import os
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any, get_args
 
+from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from skytide.control import Controller, Guard, controller_of
 from skytide.errors.checks import check_bool, check_choice, check_type, is_integer, refused
 from skytide.errors.deprecation import warn_renamed
+from skytide.loop.application import ForAll, bound_of
 from skytide.loop.ports import OnEvent, Plant
 from skytide.records import Mode
 from skytide.spark.api.run import Run
+from skytide.spark.scaling.application import Application, ApplicationPlant
 from skytide.spark.scaling.executors import ExecutorPlant, pool_of
 from skytide.spark.scaling.json_store import store_of
-from skytide.spark.scaling.live import LiveQuery, QueryPlant
+from skytide.spark.scaling.live import LiveQuery, QueryPlant, Watched
 from skytide.spark.scaling.pool import DRAIN_S, Pool, Report
 from skytide.spark.scaling.power import Power
+from skytide.spark.scaling.priorities import Priorities
 from skytide.spark.scaling.scaler import Scaler
 from skytide.spark.scaling.slots import RunSlots, SlotPlant
 from skytide.windows import Duration, duration_s, duration_us
 
 
 def autoscale(
-    query: StreamingQuery | Run,
+    query: StreamingQuery | Run | SparkSession,
     controller: Controller | str = "mpc",
     executors: tuple[int, int] | None = None,
     *,
@@ -34,15 +39,18 @@ def autoscale(
     guard: Guard | None = None,
     warm: bool = True,
     drain: Duration = "60 s",
+    bounds: Mapping[str, Duration] | None = None,
+    priorities: Mapping[str, int] | None = None,
     power: bool = False,
     on_event: OnEvent | None = None,
     tell: OnEvent | None = None,
 ) -> Scaler:
-    """Let a controller choose the number of executors of a running query, Spark's or skytide's.
+    """Let a controller choose the number of executors of a running query, Spark's or skytide's, or of all queries of an application.
 
-    Executors belong to the application: if several of its queries are scaled, the one that needs the most decides. The pane slots of a
-    skytide query follow. In local mode there are no executors; there, a skytide query is scaled by its slots, those of both levels
-    together, and any other is refused.
+    Executors belong to the application. With a session instead of a query, one auto-scaler watches all queries that run in it, and those that
+    start later or are started again: their demands add up, and each decision names the query that needs it. If several queries have auto-scalers of
+    their own, their demands add up, too. The pane slots of a skytide query follow. In local mode there are no executors; there, a skytide query
+    is scaled by its slots, those of both levels together, and any other is refused.
 
     Executors that are no longer needed are decommissioned. With Spark's settings spark.decommission.enabled,
     spark.storage.decommission.enabled and spark.storage.decommission.shuffleBlocks.enabled they finish their tasks and hand over what
@@ -54,7 +62,7 @@ def autoscale(
     Parameters
     ----------
     query
-        A query that runs: what `start()` of a stream returned, Spark's or skytide's.
+        A query that runs: what `start()` of a stream returned, Spark's or skytide's; or a session, for all queries of its application.
     controller
         Who decides: a controller such as `Mpc.latency("2 s")`, or its name as on the command line, such as `"mpc:2 s"`.
     executors
@@ -74,6 +82,11 @@ def autoscale(
     drain
         How long an executor that is no longer needed may finish its tasks, before it is killed and they are run again elsewhere. Half-way,
         an event says that it still has some.
+    bounds
+        Of all queries of an application: the mean latency that some must keep, by name, such as `{"orders": "2 s"}`; others as the controller has it.
+    priorities
+        Of all queries of an application: who is late last if the maximum does not suffice, as whole numbers by name, such as `{"orders": 2}`;
+        others have 1. Spark has to be started with spark.scheduler.mode=FAIR.
     power
         Also set the CPU frequency, and record the power: for a single machine that allows it, and for `Mpc(power=True)`.
     on_event
@@ -84,7 +97,7 @@ def autoscale(
     Returns
     -------
     Scaler
-        The auto-scaler, at work until `stop()` or the end of the query.
+        The auto-scaler, at work until `stop()` or the end of the query; that of an application, until the end of Spark.
 
     Raises
     ------
@@ -97,6 +110,8 @@ def autoscale(
     scaler = skytide.autoscale(query, Mpc.latency("2 s"), executors=(1, 8), on_event=print)
     ...
     print(scaler.status())
+
+    skytide.autoscale(spark, executors=(1, 8), bounds={"orders": "2 s"}, priorities={"orders": 2})
     ```
     """
     if tell is not None:
@@ -120,9 +135,23 @@ def autoscale(
     interval_s = None if interval is None else duration_us(interval, "interval") / 1e6
     scaler, acts = Scaler(on_event), mode == "act"
     with ExitStack() as undo:  # one that cannot begin leaves nothing behind
-        live = LiveQuery(query, scaler.clock)
-        undo.callback(live.close)
-        plant = plant_of(live, acts=acts, warm=warm, report=scaler.report, drain_s=drain_s)
+        live: Watched
+        if isinstance(query, SparkSession):
+            all_queries = ForAll(built, _bounds_s(bounds))
+            live = application = Application(query, scaler.clock)
+            undo.callback(application.close)
+            weights = None if priorities is None else Priorities(query, priorities)
+            plant: Plant = application_plant(
+                application, all_queries, weights, acts=acts, warm=warm, report=scaler.report, drain_s=drain_s
+            )
+            built = all_queries
+        else:
+            if bounds is not None or priorities is not None:
+                reason = "are for all queries of an application"
+                raise refused("bounds, priorities", query, reason, "pass the session instead of a query, or leave them out")
+            live = one = LiveQuery(query, scaler.clock)
+            undo.callback(one.close)
+            plant = plant_of(one, acts=acts, warm=warm, bound_s=bound_of(built), report=scaler.report, drain_s=drain_s)
         undo.callback(plant.close)
         if power:
             plant = powered = Power(plant)
@@ -133,7 +162,27 @@ def autoscale(
     return scaler
 
 
-def plant_of(live: LiveQuery, *, acts: bool, warm: bool, report: Report, drain_s: float = DRAIN_S) -> Plant:
+def application_plant(
+    application: Application,
+    controller: ForAll,
+    priorities: Priorities | None,
+    *,
+    acts: bool,
+    warm: bool,
+    report: Report,
+    drain_s: float = DRAIN_S,
+) -> Plant:
+    """Return what the queries of an application run on; unless they are only watched, what cannot be resized is refused."""
+    if acts:
+        application.cluster.check()
+    pool = pool_of(application, warm=warm) if acts else Pool(application.cluster)
+    chosen = priorities if acts else None
+    return ApplicationPlant(application, pool, report, bound_s=controller.bound_s, priorities=chosen, drain_s=drain_s)
+
+
+def plant_of(
+    live: LiveQuery, *, acts: bool, warm: bool, report: Report, bound_s: float | None = None, drain_s: float = DRAIN_S
+) -> Plant:
     """Return what a query runs on; unless it is only watched, what cannot be resized is refused."""
     slots = RunSlots(live.run) if live.run else None
     if live.cluster.local and slots is not None:
@@ -141,7 +190,15 @@ def plant_of(live: LiveQuery, *, acts: bool, warm: bool, report: Report, drain_s
     if not acts:  # executors that are only watched are shared with nobody
         return QueryPlant(live) if live.cluster.local else ExecutorPlant(live, Pool(live.cluster), report)
     live.cluster.check()
-    return ExecutorPlant(live, pool_of(live, warm=warm), report, slots, drain_s=drain_s)
+    return ExecutorPlant(live, pool_of(live, warm=warm), report, slots, drain_s=drain_s, bound_s=bound_s)
+
+
+def _bounds_s(bounds: Any) -> dict[str, float]:
+    if bounds is None:
+        return {}
+    if not isinstance(bounds, Mapping) or not all(isinstance(name, str) for name in bounds):
+        raise refused("bounds", bounds, "not a table of names", 'give a length of time per name of a query, as {"orders": "2 s"}')
+    return {name: duration_us(bound, f"bound of {name}") / 1e6 for name, bound in bounds.items()}
 
 
 def _sizes(executors: Any) -> tuple[int, int]:

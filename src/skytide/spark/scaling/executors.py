@@ -3,7 +3,8 @@
 import threading
 import weakref
 
-from skytide.records import Allocation, Outcome
+from skytide.loop.application import shares_among
+from skytide.records import Allocation, Observation, Outcome
 from skytide.spark.scaling.gateway import Executor
 from skytide.spark.scaling.live import LiveQuery, QueryPlant, Watched
 from skytide.spark.scaling.locality import Locality
@@ -109,13 +110,22 @@ class ExecutorPlant(PoolMember, QueryPlant):
         slots: RunSlots | None = None,
         *,
         drain_s: float = DRAIN_S,
+        bound_s: float | None = None,
     ) -> None:
         """Join the other queries."""
         QueryPlant.__init__(self, live)
         PoolMember.__init__(self, pool, report, drain_s)
-        self._slots = slots
+        self._slots, self._bound_s = slots, bound_s
         with pool.lock:
             pool.with_python[self] = live.runs_python
+
+    def observe(self, now_s: float) -> Observation | None:
+        """Return what the query did since the last look, among the other queries that are scaled."""
+        seen = self._live.metrics.observe(now_s, self.size())
+        with self._pool.lock:
+            if seen is not None:
+                self._pool.seen[self], self._pool.bounds_s[self] = seen, self._bound_s
+            return seen and shares_among(self._pool.seen, bounds_s=self._pool.bounds_s)[self]
 
     @property
     def _has_state(self) -> bool:

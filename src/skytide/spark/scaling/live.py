@@ -3,7 +3,7 @@
 import contextlib
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -14,10 +14,14 @@ from skytide.loop.cycle import Loop
 from skytide.loop.ports import Plant
 from skytide.records import Allocation, Observation, Outcome
 from skytide.spark.api.run import Run
-from skytide.spark.clock import Now
+from skytide.spark.clock import Now, time_of_day
 from skytide.spark.compat import queries_of_session, runs_python, session_of
 from skytide.spark.scaling.gateway import SparkCluster
 from skytide.spark.scaling.metrics import ProgressListener, QueryMetrics
+from skytide.spark.scaling.tasks import TaskTimes
+
+if TYPE_CHECKING:
+    from skytide.spark.scaling.application import Application
 
 
 class Watched(Protocol):
@@ -82,7 +86,7 @@ class LiveQuery:
 
     kind = "query"
 
-    def __init__(self, asked: StreamingQuery | Run, clock: Now, of: Any = None) -> None:
+    def __init__(self, asked: StreamingQuery | Run, clock: Now, of: "Application | None" = None) -> None:
         """Take a query, unless it has an auto-scaler already; of an application with one auto-scaler for all, it is one of many."""
         self.run = asked if isinstance(asked, Run) else None
         self.query: StreamingQuery = asked.query if isinstance(asked, Run) else asked
@@ -91,7 +95,11 @@ class LiveQuery:
             self.spark = session_of(self.query)
             self.cluster = SparkCluster(self.spark) if of is None else of.cluster
             executors = self.cluster.executors if of is None else of.executors
-            self.metrics = QueryMetrics(self.query, executors, run=self.run, local=self.cluster.local, clock=clock)
+            local, self._times = self.cluster.local, TaskTimes.of(self.spark)
+            stages = None if local else self._times.refresh
+            self.metrics = QueryMetrics(
+                self.query, executors, run=self.run, local=local, clock=clock, stages=stages, wall=time_of_day
+            )
             self._manager = queries_of_session(self.query)
             self._listener: ProgressListener | None = None
             _all.append(self)

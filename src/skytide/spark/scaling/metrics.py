@@ -17,8 +17,9 @@ from skytide.spark.api.run import Run
 from skytide.spark.clock import Now, steady
 from skytide.spark.compat import JsonListener, progress_since, trigger_s
 from skytide.spark.scaling.gateway import Executor, busy_since_s
-from skytide.spark.scaling.progress import Batch, Means, State, idle, measure, overdue
+from skytide.spark.scaling.progress import Batch, Dating, Means, State, idle, measure, overdue
 from skytide.spark.scaling.reloading import Reloading
+from skytide.spark.scaling.tasks import StageRun, work_of
 
 KEPT = 1_000  # batches that wait for the next look
 MIN_BATCHES = 3  # of an observation: a single batch says nothing about rates
@@ -42,9 +43,15 @@ class QueryMetrics:
         run: Run | None = None,
         local: bool = False,
         clock: Now = steady,
+        stages: Callable[[], list[StageRun]] | None = None,
+        wall: Now | None = None,
     ) -> None:
-        """Watch a query; `local`: one process does all the work; `clock` measures how long executors are busy."""
-        self._executors, self._local, self._clock = executors, local, clock
+        """Watch a query.
+
+        `local`: one process does all the work; `clock` measures how long executors are busy, and `stages` says for whom. `wall` is the
+        clock of Spark's reports, if that may be set meanwhile.
+        """
+        self._executors, self._local, self._clock, self._stages, self._wall = executors, local, clock, stages, wall
         self._lock = threading.Lock()
         self._levels = None if run is None else LevelMetrics(run)
         self.follow(query)
@@ -56,6 +63,7 @@ class QueryMetrics:
             self.trigger_s = trigger_s(query)
             self._run_id = str(query.runId)
             self._waiting: deque[Batch] = deque(maxlen=KEPT)
+            self._dating = Dating()
             self._latest = -1  # the number of the latest batch that was taken in
             self._recent: list[Batch] = []  # those that were looked at
             self._usual: tuple[Observation, float] | None = None  # the latest observation, and how long it was from batch to batch
@@ -83,6 +91,8 @@ class QueryMetrics:
                 return
             self._latest = batch.number
             self._heard_s = self._clock()
+            if self._wall is not None:
+                batch = self._dating.dated(batch, heard_s=self._heard_s, ahead_s=self._heard_s - self._wall())
             self._waiting.append(batch)
 
     def observe(self, now_s: float, present: Allocation) -> Observation | None:
@@ -93,6 +103,7 @@ class QueryMetrics:
         with self._lock:
             new = list(self._waiting)
             self._waiting.clear()
+        new = self._with_own_tasks(new)
         were_there, looked_s = self._seen, self._looked_s
         means, interval_s = self._means(executors, new, present)
         self._state = new[-1].state if new else self._state
@@ -137,6 +148,18 @@ class QueryMetrics:
         quiet_s = self._clock() - self._heard_s
         return not (status["isTriggerActive"] or status["isDataAvailable"]) and quiet_s > QUIET_TRIGGERS * (self.trigger_s or 0.0)
 
+    def _with_own_tasks(self, batches: list[Batch]) -> list[Batch]:
+        """Return batches with the time of their own tasks, and that of others meanwhile, as far as Spark tells them apart."""
+        if self._stages is None or not batches:
+            return batches
+        stages, found = self._stages(), list[Batch]()
+        for batch in batches:
+            own = work_of(stages, self._run_id, batch.number)
+            found.append(batch if own is None else replace(batch, busy_s=own.busy_s, others_s=own.others_s))
+            if own is not None and self._levels is None:
+                self._tasks.append(own.tasks)
+        return found
+
     def _means(self, executors: list[Executor], batches: list[Batch], now: Allocation) -> tuple[Means, float]:
         """Return what was at work since the last look, and the time since; an executor that came meanwhile counts as half."""
         work_s = sum(batch.work_s for batch in batches)
@@ -157,7 +180,8 @@ class QueryMetrics:
             parallel = workers * cores / max(1, len(active))
             now = now.with_workers(max(1, min(now.workers, stayed)))
             finished = sum(one.finished_tasks - (before[one.id].finished_tasks if one.id in before else 0) for one in active)
-            if batches and finished > 0 and self._levels is None:  # those of a skytide query become as many as there is room for
+            if batches and finished > 0 and self._levels is None and batches[-1].busy_s is None:
+                # those of a skytide query become as many as there is room for
                 all_tasks, state = max(1, round(finished / len(batches))), batches[-1].state
                 self._tasks.append(all_tasks if state is None else state.width(all_tasks))
         if work_s > 0:

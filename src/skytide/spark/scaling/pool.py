@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Callable
 
 from skytide.loop.lead_time import patience_s
-from skytide.records import Outcome
+from skytide.records import Observation, Outcome
 from skytide.records.printing import seconds
 from skytide.spark.scaling.gateway import Cluster, Executor, busy_since_s
 
@@ -30,6 +30,9 @@ class Pool:
         """Where each query reports what happens unexpectedly."""
         self.drains_s: dict[object, float] = {}
         """How long each query lets an executor finish its tasks: the longest time holds."""
+        self.seen: dict[object, Observation] = {}
+        self.bounds_s: dict[object, float | None] = {}
+        """What each query did lately, as if it were alone, and its latency bound."""
         self.with_python: dict[object, bool] = {}
         """Whether each query has tasks in Python."""
         self.with_state: dict[object, bool] = {}
@@ -57,7 +60,7 @@ class Pool:
 
     def leave(self, query: object) -> None:
         """Forget a query: what it wanted counts no more."""
-        for table in (self.wanted, self.reports, self.drains_s, self.with_python, self.with_state):
+        for table in (self.wanted, self.reports, self.drains_s, self.seen, self.bounds_s, self.with_python, self.with_state):
             table.pop(query, None)
         self._spread()
 

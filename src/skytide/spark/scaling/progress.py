@@ -70,6 +70,10 @@ class Batch:
     behind: float | None
     """How many batches as large as this one wait at its end, as far as the sources know."""
     state: State | None = None
+    busy_s: float | None = None
+    """The time of its own tasks, added up; None: not known."""
+    others_s: float = 0.0
+    """The time of tasks of others meanwhile."""
 
     @property
     def end_s(self) -> float:
@@ -98,6 +102,31 @@ class Batch:
             )
         except (KeyError, TypeError, ValueError, AttributeError):
             return None
+
+
+class Dating:
+    """Dates the batches of a run by a clock that passes evenly. Spark's own times are those of the machine's clock, which may be set meanwhile."""
+
+    def __init__(self) -> None:
+        """Begin without a batch."""
+        self._ended_s: float | None = None
+
+    def dated(self, batch: Batch, *, heard_s: float, ahead_s: float) -> Batch:
+        """Return a batch with steady times; `heard_s`: when its report came, `ahead_s`: how far the steady clock was ahead of the machine's then.
+
+        If the clock was set during the batch, it ended at the latest when that was heard, and began at the earliest when the one before ended.
+
+        >>> dating = Dating()
+        >>> first = dating.dated(Batch("run", 0, 100.0, 0.5, 0.4, 10, 0.0), heard_s=1_100.6, ahead_s=1_000.0)
+        >>> second = dating.dated(Batch("run", 1, 91.1, 0.5, 0.4, 10, 0.0), heard_s=1_101.6, ahead_s=1_010.0)  # set back by 10 s
+        >>> first.start_s, round(second.start_s, 3)
+        (1100.0, 1101.1)
+        """
+        earliest_s = float("-inf") if self._ended_s is None else self._ended_s
+        end_s = max(min(batch.end_s + ahead_s, heard_s), earliest_s)
+        start_s = max(end_s - batch.duration_s, earliest_s)
+        self._ended_s = end_s
+        return replace(batch, start_s=start_s, duration_s=end_s - start_s, work_s=min(batch.work_s, end_s - start_s))
 
 
 @dataclass(frozen=True)
@@ -167,10 +196,14 @@ def measure(
 def _usual(batches: Sequence[Batch], means: Means, trigger_s: float | None) -> MicroBatch:
     """Return the mean of batches, with their time divided into that of tasks and the rest."""
     rows, lasted_s = fmean(batch.rows for batch in batches), [batch.duration_s for batch in batches]
-    work_s = fmean(batch.work_s for batch in batches) * means.busy_share * means.workers * means.cores
+    at_once = means.workers * means.cores
+    known = [batch for batch in batches if batch.busy_s is not None]
+    others_s = fmean(batch.others_s for batch in known) / at_once if known else 0.0
+    jobs_s = fmean(batch.work_s for batch in batches)
+    work_s = fmean(batch.busy_s or 0.0 for batch in known) if known else jobs_s * means.busy_share * at_once
     usual = MicroBatch(rows, 0.0, work_s, trigger_s, means.tasks, means.cores, pstdev(lasted_s))
     taken_s = work_s * float(left_share(usual, means.workers))
-    return replace(usual, fixed_s=max(0.0, fmean(lasted_s) - taken_s))
+    return replace(usual, fixed_s=max(0.0, fmean(lasted_s) - taken_s - others_s))
 
 
 def overdue(

@@ -7,16 +7,18 @@ import re
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from pyspark.sql import SparkSession
 
+from skytide.spark.clock import Now, steady
 from skytide.spark.compat import jobs_and_stages
 
 NEWEST = 64  # jobs or stages that are read at first; more if there is nothing among them that is known
+FRESH_S = 0.5  # between two reads: several queries look one after the other
 KEPT = 5_000  # stages: Spark itself keeps 1,000
 Rows = list[dict[str, Any]]
 Read = Callable[[int], tuple[Rows, Rows]]
@@ -32,7 +34,10 @@ class StageRun:
     run: str
     """The job group it belongs to."""
     batch: int | None
+    submitted_s: float
+    """Since when its tasks could have run."""
     began_s: float
+    """When the first one did."""
     ended_s: float
     busy_s: float
     """The time of its tasks, added up."""
@@ -41,27 +46,27 @@ class StageRun:
 
 @dataclass(frozen=True)
 class Work:
-    """What the tasks of some batches of a query did."""
+    """What the tasks of a batch did."""
 
     busy_s: float
     others_s: float
-    """The time of tasks of others while these batches had stages at work."""
+    """The time of tasks of others while it had stages at work."""
     tasks: int
     """Those of the stage with the most."""
 
 
-def work_of(stages: Sequence[StageRun], run: str, batches: Collection[int]) -> Work | None:
-    """Return what batches of a run did; None if Spark knows nothing of them.
+def work_of(stages: Sequence[StageRun], run: str, batch: int) -> Work | None:
+    """Return what a batch of a run did; None if Spark knows nothing of it.
 
-    >>> own, other = StageRun("a", 7, 0.0, 10.0, 20.0, 4), StageRun("b", 3, 5.0, 15.0, 30.0, 6)
-    >>> work_of([own, other], "a", {7})
+    >>> own, other = StageRun("a", 7, 0.0, 2.0, 10.0, 20.0, 4), StageRun("b", 3, 0.0, 5.0, 15.0, 30.0, 6)
+    >>> work_of([own, other], "a", 7)
     Work(busy_s=20.0, others_s=15.0, tasks=4)
-    >>> work_of([own, other], "a", {8})
+    >>> work_of([own, other], "a", 8)
     """
-    own = [stage for stage in stages if stage.run == run and stage.batch in batches]
+    own = [stage for stage in stages if stage.run == run and stage.batch == batch]
     if not own:
         return None
-    spans = _united([(stage.began_s, stage.ended_s) for stage in own])
+    spans = _united([(stage.submitted_s, stage.ended_s) for stage in own])
     others_s = sum(stage.busy_s * _overlap(stage, spans) for stage in stages if stage.run != run)
     return Work(sum(stage.busy_s for stage in own), others_s, max(stage.tasks for stage in own))
 
@@ -69,9 +74,9 @@ def work_of(stages: Sequence[StageRun], run: str, batches: Collection[int]) -> W
 class TaskTimes:
     """What Spark's status store knows of the stages of an application, read a little at a time; for all of its auto-scalers."""
 
-    def __init__(self, read: Read) -> None:
+    def __init__(self, read: Read, clock: Now = steady) -> None:
         """Begin with what there is."""
-        self._read = read
+        self._read, self._clock, self._read_s = read, clock, float("-inf")
         self._stages: deque[StageRun] = deque(maxlen=KEPT)
         self._latest = -1  # all jobs up to this number have ended, and are read
         self._taken: set[tuple[int, int]] = set()  # attempts of stages
@@ -88,8 +93,10 @@ class TaskTimes:
             return found
 
     def refresh(self) -> list[StageRun]:
-        """Read what has ended meanwhile, and return all that is known."""
+        """Read what has ended meanwhile, unless that was done just now, and return all that is known."""
         with self._lock:
+            if 0 <= self._clock() - self._read_s < FRESH_S:
+                return list(self._stages)
             jobs, stages = self._newest()
             groups = {
                 stage: (str(job.get("jobGroup") or ""), batch_of(job.get("description")))
@@ -101,6 +108,7 @@ class TaskTimes:
                 if name not in self._taken and name[0] in groups and (ended := _ended(stage, *groups[name[0]])):
                     self._stages.append(ended)
                     self._taken.add(name)
+            self._read_s = self._clock()
             running = [_number(job) for job in jobs if job.get("status") == "RUNNING"]
             self._latest = max(self._latest, min(running) - 1 if running else max(map(_number, jobs), default=-1))
             if len(self._taken) > 2 * KEPT:
@@ -141,11 +149,12 @@ def _number(job: dict[str, Any]) -> int:
 
 def _ended(stage: dict[str, Any], run: str, batch: int | None) -> StageRun | None:
     """Return a stage that has ended and did something."""
-    began, ended = stage.get("firstTaskLaunchedTime") or stage.get("submissionTime"), stage.get("completionTime")
-    if stage.get("status") not in _ENDED or not began or not ended:
+    submitted, ended = stage.get("submissionTime"), stage.get("completionTime")
+    if stage.get("status") not in _ENDED or not submitted or not ended:
         return None
+    began_s = _seconds(stage.get("firstTaskLaunchedTime") or submitted)
     busy_ms = sum(float(stage.get(part, 0)) for part in ("executorRunTime", "executorDeserializeTime", "resultSerializationTime"))
-    return StageRun(run, batch, _seconds(began), _seconds(ended), busy_ms / 1e3, int(stage.get("numTasks", 1)))
+    return StageRun(run, batch, _seconds(submitted), began_s, _seconds(ended), busy_ms / 1e3, int(stage.get("numTasks", 1)))
 
 
 def _seconds(moment: str) -> float:
