@@ -65,7 +65,7 @@ class _Slot:
         self._task, self._slot = task, slot
         assert task.spec.step is not None, "an operator on keys has a step"
         self._work, self._step, self._table = task.instruction, task.spec.step, task.instruction.keyed.table
-        cache.keep_only(task.files.uri, task.instruction.keyed.files())
+        cache.keep_only(task.files.uri, task.instruction.keyed.files(), since=task.instruction.sequence)
         self._remembered = {kind: task.instruction.keyed.of_slot(slot, kind) for kind in KINDS}
 
     def report(self) -> SlotReport:
