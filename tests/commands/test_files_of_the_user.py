@@ -11,8 +11,8 @@ import pytest
 from skytide.cli.submit import _file_name, _save
 from skytide.errors import InvalidInput
 from skytide.records import Allocation, Observation
+from skytide.spark.scaling.history import History
 from skytide.spark.scaling.json_store import JsonStore
-from skytide.spark.scaling.scaler import History
 
 SEEN = History([Observation(60, 10, Allocation(2), 900, 800, utilisation=1.1)])
 

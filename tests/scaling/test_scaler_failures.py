@@ -144,3 +144,9 @@ def test_events_go_through_logging_too(caplog: pytest.LogCaptureFixture) -> None
     assert [text for _, text in logged] == [event.text for event in scaler.events()]
     assert levels[next(text for text in levels if "failed" in text)] == "WARNING"
     assert levels["auto-scaler stopped"] == "INFO"
+
+
+def test_what_is_told_before_it_watches_anything_is_an_event() -> None:
+    scaler = Scaler()
+    scaler.report("the CPU frequency cannot be set here")
+    assert [event.text for event in scaler.events()] == ["the CPU frequency cannot be set here"]

@@ -89,13 +89,13 @@ def seen_all(scaler: Scaler, names: set[str]) -> bool:
 def priorities(site: Site) -> dict[str, Any]:
     """Let two equal queries ask for more than the maximum, and prefer one of them."""
     site.resize(4)  # each query has one task at least, whatever its weight
-    queries = {name: start(site.spark, name, 3, row_s=0.03) for name in ("common", "preferred")}
+    queries = {name: start(site.spark, name, 3, row_s=0.02) for name in ("common", "preferred")}
     scaler = skytide.autoscale(site.spark, Mpc(), (4, 4), interval="6 s", priorities={"preferred": 20}, on_event=site.note)
     site.until(lambda: all(batches(query) >= 2 for query in queries.values()), "both run")
     numbers = {name: batches(query) for name, query in queries.items()}
-    site.until(lambda: batches(queries["preferred"]) >= numbers["preferred"] + 8, "one has gone on", 3 * site.deadline_s)
+    site.until(lambda: batches(queries["preferred"]) >= numbers["preferred"] + 6, "one has gone on", 3 * site.deadline_s)
     done = {name: batches(query) - numbers[name] for name, query in queries.items()}
-    rate = {name: [progress.processedRowsPerSecond for progress in query.recentProgress[-8:]] for name, query in queries.items()}
+    rate = {name: [progress.processedRowsPerSecond for progress in query.recentProgress[-4:]] for name, query in queries.items()}
     scaler.stop()
     for query in queries.values():
         query.stop()

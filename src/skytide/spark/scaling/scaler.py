@@ -2,7 +2,6 @@
 
 import contextlib
 import logging
-import os
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -10,12 +9,12 @@ from typing import TYPE_CHECKING
 
 from skytide.control import Controller, Guard
 from skytide.errors.deprecation import warn_renamed
-from skytide.loop import recording
 from skytide.loop.cycle import Cycle, Loop
 from skytide.loop.ports import OnEvent, Plant, StateStore
 from skytide.records import Observation, ScalerStatus, ScalingEvent
 from skytide.records.printing import Printed, seconds
 from skytide.spark.clock import Now, steady
+from skytide.spark.scaling.history import History
 from skytide.spark.scaling.live import Watched
 from skytide.spark.scaling.watching import scaler_subject
 from skytide.watch.serving import export, serve
@@ -34,35 +33,6 @@ MIN_WAIT_S = 0.01
 KEPT = 100_000  # events and observations
 CYCLES_KEPT = 1_000
 _log = logging.getLogger(__name__)
-
-
-class History(list[Observation]):
-    """What an auto-scaler observed, oldest first: a list that can be saved.
-
-    See [Replay](scaling.md#replay).
-
-    Examples
-    --------
-    >>> from skytide.records import Allocation
-    >>> history = History([Observation(60, 10, Allocation(2), 900, 800, utilisation=1.1)])
-    >>> history[-1].utilisation
-    1.1
-    """
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the observations to a Parquet file, for `skytide replay`.
-
-        Parameters
-        ----------
-        path
-            The file; one that exists is replaced.
-
-        Raises
-        ------
-        OSError
-            If the file cannot be written.
-        """
-        recording.save(self, path)
 
 
 class Scaler(Printed):
@@ -92,6 +62,7 @@ class Scaler(Printed):
         self._lock = threading.Lock()
         self._wake = threading.Event()
         self._stopped = False
+        self._label = "auto-scaler"  # until it is known what it watches
         self._away_s: float | None = None  # since when the query has been gone
         self._latest: Cycle | None = None
         self._failures: dict[str, str] = {}  # of each step that failed the last time
@@ -111,7 +82,7 @@ class Scaler(Printed):
         acts: bool = True,
     ) -> None:
         """Begin to watch a query, or all of an application, and to scale what it runs on."""
-        self._live, self._plant, self._interval_s = live, plant, interval_s
+        self._live, self._plant, self._interval_s, self._label = live, plant, interval_s, live.label
         guard = guard.patient(STALE_INTERVALS * self.interval_s)
         self._loop = Loop(plant, controller, guard, store, self._record, acts=acts)
         limits = f"{guard.minimum} to {guard.maximum} {plant.what}"
@@ -264,7 +235,7 @@ class Scaler(Printed):
 
     def _record(self, event: ScalingEvent, level: int = logging.INFO) -> None:
         """Note an event, log it, and pass it on."""
-        _log.log(level, "%s: %s", self._live.label, event.text)
+        _log.log(level, "%s: %s", self._label, event.text)
         with self._lock:
             self._events.append(event)
         if self._on_event is not None:

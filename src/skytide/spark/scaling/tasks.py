@@ -19,6 +19,7 @@ from skytide.spark.compat import jobs_and_stages
 
 NEWEST = 64  # jobs or stages that are read at first; more if there is nothing among them that is known
 FRESH_S = 0.5  # between two reads: several queries look one after the other
+PENDING = 200  # stages before the newest one after which one that has not ended counts no more
 KEPT = 5_000  # stages: Spark itself keeps 1,000
 Rows = list[dict[str, Any]]
 Read = Callable[[int], tuple[Rows, Rows]]
@@ -78,8 +79,10 @@ class TaskTimes:
         """Begin with what there is."""
         self._read, self._clock, self._read_s = read, clock, float("-inf")
         self._stages: deque[StageRun] = deque(maxlen=KEPT)
-        self._latest = -1  # all jobs up to this number have ended, and are read
-        self._taken: set[tuple[int, int]] = set()  # attempts of stages
+        self._latest = -1  # the latest job that was read
+        self._pending: dict[int, tuple[str, int | None]] = {}  # stages that have not ended, and whose they are
+        self._failed: set[tuple[int, int]] = set()  # attempts of these
+        self._ended: deque[int] = deque(maxlen=KEPT)  # the others
         self._lock = threading.Lock()
 
     @staticmethod
@@ -98,33 +101,44 @@ class TaskTimes:
             if 0 <= self._clock() - self._read_s < FRESH_S:
                 return list(self._stages)
             jobs, stages = self._newest()
-            groups = {
-                stage: (str(job.get("jobGroup") or ""), batch_of(job.get("description")))
-                for job in sorted(jobs, key=_number, reverse=True)  # the first job of a stage is the one that ran it
-                for stage in job.get("stageIds", [])
-            }
-            for stage in sorted(stages, key=lambda one: int(one["stageId"])):
-                name = (int(stage["stageId"]), int(stage.get("attemptId", 0)))
-                if name not in self._taken and name[0] in groups and (ended := _ended(stage, *groups[name[0]])):
-                    self._stages.append(ended)
-                    self._taken.add(name)
             self._read_s = self._clock()
-            running = [_number(job) for job in jobs if job.get("status") == "RUNNING"]
-            self._latest = max(self._latest, min(running) - 1 if running else max(map(_number, jobs), default=-1))
-            if len(self._taken) > 2 * KEPT:
-                self._taken = set(sorted(self._taken)[-KEPT:])
+            for job in sorted(jobs, key=_number):  # the first job of a stage is the one that ran it
+                if _number(job) > self._latest:
+                    self._latest = _number(job)
+                    for stage in set(map(int, job.get("stageIds", []))).difference(self._ended):
+                        self._pending.setdefault(stage, (str(job.get("jobGroup") or ""), batch_of(job.get("description"))))
+            for row in reversed(stages):
+                self._take(row)
+            newest = max((int(row["stageId"]) for row in stages), default=0)
+            for old in [stage for stage in self._pending if stage < newest - PENDING]:  # skipped, or as good as endless
+                del self._pending[old]
+            self._failed = {attempt for attempt in self._failed if attempt[0] in self._pending}
             return list(self._stages)
+
+    def _take(self, stage: dict[str, Any]) -> None:
+        """Note a stage, if it has ended since the last look."""
+        attempt = int(stage["stageId"]), int(stage.get("attemptId", 0))
+        if attempt[0] not in self._pending or attempt in self._failed or stage.get("status") not in _ENDED:
+            return
+        ended = _ended(stage, *self._pending[attempt[0]])
+        if ended is not None:
+            self._stages.append(ended)
+        if stage["status"] == "FAILED":  # it is tried again
+            self._failed.add(attempt)
+        else:
+            del self._pending[attempt[0]]
+            self._ended.append(attempt[0])
 
     def _newest(self) -> tuple[Rows, Rows]:
         """Return the newest jobs and stages, down to those that are known."""
         count = NEWEST
         while True:
             jobs, stages = self._read(count)
-            enough = len(jobs) < count or min(map(_number, jobs)) <= self._latest + 1
-            oldest = min(
-                (int(stage) for job in jobs if _number(job) > self._latest for stage in job.get("stageIds", [])), default=0
-            )
-            if (enough and (len(stages) < count or min(int(one["stageId"]) for one in stages) <= oldest)) or count > KEPT:
+            new = [int(stage) for job in jobs if _number(job) > self._latest for stage in job.get("stageIds", [])]
+            oldest = min([*new, *self._pending], default=None)
+            all_jobs = len(jobs) < count or min(map(_number, jobs)) <= self._latest + 1
+            all_stages = oldest is None or len(stages) < count or min(int(one["stageId"]) for one in stages) <= oldest
+            if (all_jobs and all_stages) or count > KEPT:
                 return jobs, stages
             count *= 2
 
@@ -150,7 +164,7 @@ def _number(job: dict[str, Any]) -> int:
 def _ended(stage: dict[str, Any], run: str, batch: int | None) -> StageRun | None:
     """Return a stage that has ended and did something."""
     submitted, ended = stage.get("submissionTime"), stage.get("completionTime")
-    if stage.get("status") not in _ENDED or not submitted or not ended:
+    if not submitted or not ended:
         return None
     began_s = _seconds(stage.get("firstTaskLaunchedTime") or submitted)
     busy_ms = sum(float(stage.get(part, 0)) for part in ("executorRunTime", "executorDeserializeTime", "resultSerializationTime"))
