@@ -1,7 +1,8 @@
 """The model of a micro-batch against reality: `python -m benchmarks.scaling.model`.
 
-On a real standalone cluster, a query whose tasks wait for a service runs with 6 to 1 executors and three triggers. What was measured with
-one size is what the model knows; utilisation and latency that it predicts for the others are compared with what was measured there.
+On a real standalone cluster, a query whose tasks wait for each row, as for a service, runs with 6 to 1 executors and three triggers. What
+was measured with one size is what the model knows; utilisation and latency that it predicts for the others are compared with what was
+measured there. Java waits, not Python: with six Pythons on two cores, tasks take longer the more executors there are.
 """
 
 import argparse
@@ -19,7 +20,6 @@ from rich.console import Console
 
 import skytide
 from benchmarks.scaling.__main__ import CLASSES, archive_classes, settings
-from benchmarks.scaling.job import ask_service
 from benchmarks.timing import Limit, announce, show
 from skytide.control import Controller, ControllerLogic, Guard
 from skytide.control.models.micro_batch import latency_s, utilisation
@@ -29,9 +29,10 @@ from skytide.spark.session.cluster import LocalCluster
 
 OUT = Path(__file__).resolve().parents[2] / "out"
 PEAK, RATE_HZ = 6, 400.0
-TASKS = 6  # each costs some 50 ms of the two cores of the machine, and the more so the more executors share them, which is not the model's
+TASKS, ROW_MS = 6, 2
 TRIGGERS_S = (2.0, 3.0, 4.0)
 KNOWN = 3  # executors from which the model predicts the rest
+COLD_LOOKS = 3  # more at the beginning, until Java has compiled what it runs
 LOOKS = 3  # intervals with each size, of which the first is not used
 INTERVAL_TRIGGERS = 3
 ALLOWED = 0.15
@@ -50,11 +51,12 @@ class Stairs(Controller):
 
 class _Stairs(ControllerLogic):
     def __init__(self, size: int) -> None:
-        self._size, self._looks = size, 0
+        self._size, self._looks, self._cold = size, 0, COLD_LOOKS
 
     def decide(self, seen: Evaluation, *, now_s: float) -> Decision:
         self._looks += seen.seen.allocation.workers == self._size
-        if self._looks >= LOOKS and self._size > 1:
+        if self._looks >= LOOKS + self._cold and self._size > 1:
+            self._cold = 0
             self._size, self._looks = self._size - 1, 0
         return Decision(seen.seen.allocation.with_workers(self._size), f"the next is {self._size}")
 
@@ -64,10 +66,10 @@ class _Stairs(ControllerLogic):
 
 def measured(spark: SparkSession, trigger_s: float, peak: int, rate_hz: float) -> dict[int, list[Observation]]:
     """Return what was observed with each size, without the first look at it."""
-    source = skytide.workload(rate=rate_hz, arrivals="constant", dimensions=2, partitions=TASKS)
-    arriving = source.load(spark)
+    arriving = spark.readStream.format("rate").option("rowsPerSecond", round(rate_hz)).option("numPartitions", TASKS).load()
+    answered = arriving.selectExpr("*", f"reflect('java.lang.Thread', 'sleep', {ROW_MS}L) AS answer")
     with tempfile.TemporaryDirectory() as folder:
-        writer = arriving.mapInArrow(ask_service, arriving.schema).writeStream.format("noop").option("checkpointLocation", folder)
+        writer = answered.writeStream.format("noop").option("checkpointLocation", folder)
         query = writer.trigger(processingTime=f"{int(trigger_s * 1e3)} milliseconds").start()
         scaler = skytide.autoscale(
             query, Stairs(peak), (1, peak), interval=f"{INTERVAL_TRIGGERS * trigger_s:g} s", guard=Guard.bounds(1, peak)
@@ -79,7 +81,7 @@ def measured(spark: SparkSession, trigger_s: float, peak: int, rate_hz: float) -
         scaler.stop()
         query.stop()
     sizes = range(1, peak + 1)
-    return {size: [one for one in seen if one.allocation.workers == size and one.batch is not None][1:] for size in sizes}
+    return {size: [one for one in seen if one.allocation.workers == size and one.batch is not None][1 - LOOKS :] for size in sizes}
 
 
 def main() -> None:

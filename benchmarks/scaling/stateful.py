@@ -1,4 +1,4 @@
-"""Queries of Spark with state under an auto-scaler: `python -m benchmarks.scaling.stateful`, about three minutes for each kind of query.
+"""Queries of Spark with state under an auto-scaler: `python -m benchmarks.scaling.stateful`, about five minutes for each kind of query.
 
 Duplicates are dropped, windows aggregated, streams joined, and keys counted by `transformWithState`, on a real standalone cluster, under
 a load that rises to what four executors serve and falls again. A task with state waits in proportion to the rows that its operator
@@ -7,6 +7,7 @@ returns, as if it called a service for each. What came out in the end is compare
 
 import argparse
 import json
+import math
 import os
 import sys
 import tempfile
@@ -15,6 +16,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
@@ -30,7 +32,7 @@ from rich.console import Console
 
 import skytide
 from benchmarks.scaling.__main__ import CLASSES, archive_classes, settings
-from benchmarks.scaling.job import LOW, Meter, rates_hz
+from benchmarks.scaling.job import LOW, STEP_S, Meter
 from benchmarks.timing import Goal, Limit, announce, show
 from skytide.control import Guard, Mpc
 from skytide.records import Observation
@@ -41,7 +43,7 @@ OUT = Path(__file__).resolve().parents[2] / "out"
 PEAK, PARTITIONS_EACH = 4, 2  # executors, and partitions of the state for each of them
 TRIGGER_S, INTERVAL_S, SCALE_DOWN = 3.0, 6.0, "12 s"
 ROW_S, HEAD = 0.004, 0.5  # time of the service per row that comes in, and the share of the time of executors for it at the peak
-WARM_UP_S, LENGTH_S, TAIL_S = 30, 120, 24
+WARM_UP_S, LENGTH_S, TAIL_S, TOY_S = 30, 180, 60, (40, 10)
 FILES = 4  # per second
 KEYS, WINDOW_S, LAG, ANY_FIFTH = 20_000, 10, 400, 5
 SCHEMA = "number bigint, key bigint, second bigint"
@@ -108,23 +110,12 @@ def _with_copies(name: str) -> Any:
     return F.expr(f"{name} - if({name} % {ANY_FIFTH} = 0 and {name} > 0, 1, 0)").alias(name)
 
 
-def _numbers(rows: pa.Table) -> list[int]:
-    numbers: list[int] = rows["number"].to_pylist()
-    return numbers
-
-
-def _keys(rows: pa.Table) -> list[int]:
-    keys: list[int] = rows["key"].to_pylist()
-    return keys
-
-
 def _in_windows(rows: pa.Table) -> Result:
-    seconds: list[int] = rows["second"].to_pylist()
-    return Counter((second - second % WINDOW_S, key) for second, key in zip(seconds, _keys(rows), strict=True))
+    return Counter((one["second"] - one["second"] % WINDOW_S, one["key"]) for one in rows.to_pylist())
 
 
 def _pairs(rows: pa.Table) -> Result:
-    numbers = set(_numbers(rows))
+    numbers = set(rows["number"].to_pylist())
     return Counter((n // 2,) for n in numbers if n % 2 == 0 and n + 1 + 2 * LAG in numbers)
 
 
@@ -132,12 +123,12 @@ KINDS = {
     "dropDuplicates": Kind(
         0.8,
         unique,
-        lambda rows: Counter((n,) for n in {n - 1 if n % ANY_FIFTH == 0 and n > 0 else n for n in _numbers(rows)}),
+        lambda rows: Counter((n,) for n in {n - 1 if n % ANY_FIFTH == 0 and n > 0 else n for n in rows["number"].to_pylist()}),
         updates=False,
     ),
     "aggregation": Kind(1.0, windowed, _in_windows, updates=True),
     "join": Kind(0.5, joined, _pairs, updates=False),
-    "transformWithState": Kind(1.0, counted, lambda rows: Counter((key,) for key in _keys(rows)), updates=True),
+    "transformWithState": Kind(1.0, counted, lambda rows: Counter((key,) for key in rows["key"].to_pylist()), updates=True),
 }
 
 
@@ -150,6 +141,17 @@ def asking(row_s: float) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.Rec
             yield batch
 
     return run
+
+
+def loads_hz(peak_hz: float, length_s: int, tail_s: int) -> list[float]:
+    """Return a load that rises slowly after the warm-up, and falls again, second by second."""
+    hill = [math.sin(math.pi * (at // STEP_S * STEP_S) / length_s) ** 2 for at in range(length_s)]
+    return [peak_hz * (LOW + (1 - LOW) * height) for height in [0.0] * WARM_UP_S + hill + [0.0] * tail_s]
+
+
+def rows_of(numbers: range, second: int) -> pa.Table:
+    """Return rows with these numbers, which come in the same second."""
+    return pa.table({"number": numbers, "key": [number * 7_919 % KEYS for number in numbers], "second": [second] * len(numbers)})
 
 
 class Feeder:
@@ -178,10 +180,8 @@ class Feeder:
             for part in range(FILES):
                 last = self._fed + int(owed) // (FILES - part)
                 owed -= last - self._fed
-                numbers = range(self._fed, last)
-                keys = [number * 7_919 % KEYS for number in numbers]
                 draft = self.folder / f".{second}-{part}"
-                pq.write_table(pa.table({"number": numbers, "key": keys, "second": [second] * len(numbers)}), draft)
+                pq.write_table(rows_of(range(self._fed, last), second), draft)
                 draft.rename(self.folder / f"{second:05}-{part}.parquet")
                 self._fed = last
             time.sleep(max(0.0, began_s + second + 1 - time.monotonic()))
@@ -207,26 +207,25 @@ def turns(sizes: Sequence[int]) -> int:
     return sum(one != two for one, two in pairwise(ups))
 
 
-def idle_share(seen: Sequence[Observation]) -> float | None:
+def least_share(seen: Sequence[Observation]) -> float | None:
     """Return the load of the executor that did least, over the mean of all, where there were several: half of the looks have less."""
     loads = [[load for _, load in one.loads] for one in seen if len(one.loads) > 1 and one.allocation.workers == len(one.loads)]
     shares = [min(each) / (sum(each) / len(each)) for each in loads if sum(each) > 0]
     return median(shares) if shares else None
 
 
-def run(spark: SparkSession, name: str, folder: Path, peak: int, length_s: int, console: Console) -> dict[str, Any]:
+def run(spark: SparkSession, name: str, folder: Path, peak: int, lengths_s: tuple[int, int], console: Console) -> dict[str, Any]:
     """Scale a query of a kind, and return what happened."""
     kind, cluster, into = KINDS[name], SparkCluster(spark), Counter[tuple[int, ...]]()
     alone(cluster)
-    peak_hz = peak * HEAD / ROW_S
-    feeder = Feeder(folder / "rows", [LOW * peak_hz] * WARM_UP_S + rates_hz(peak_hz, length_s) + [LOW * peak_hz] * TAIL_S)
+    feeder = Feeder(folder / "rows", loads_hz(peak * HEAD / ROW_S, *lengths_s))
     rows = spark.readStream.schema(SCHEMA).parquet(str(feeder.folder))
     results = kind.query(rows)
     asked = results.mapInArrow(asking(ROW_S / kind.share), results.schema)
     writer = asked.writeStream.outputMode("update" if kind.updates else "append").foreachBatch(collected(into, kind.updates))
     query = writer.option("checkpointLocation", str(folder / "checkpoint")).trigger(processingTime=f"{TRIGGER_S:g} seconds").start()
     query.awaitTermination(WARM_UP_S)  # type: ignore[arg-type]
-    guard = Guard(scale_down_after=SCALE_DOWN)
+    guard, warm = Guard(scale_down_after=SCALE_DOWN), datetime.now(UTC).isoformat()
     scaler = skytide.autoscale(
         query, Mpc.throughput(), (1, peak), interval=f"{INTERVAL_S:g} s", guard=guard, on_event=console.print
     )
@@ -240,7 +239,7 @@ def run(spark: SparkSession, name: str, folder: Path, peak: int, length_s: int, 
     query.processAllAvailable()
     query.stop()
     expected = kind.expected(feeder.rows())
-    took_s = [one["durationMs"]["triggerExecution"] / 1e3 for one in batches if one["batchId"] > WARM_UP_S / TRIGGER_S]
+    took_s = [one["durationMs"]["triggerExecution"] / 1e3 for one in batches if one["timestamp"] > warm]
     sizes, reload_s = [one.allocation.workers for one in seen], [one.reload_s for one in seen if one.reload_s]
     return {
         "kind": name, "rows": feeder.rows().num_rows, "results": len(expected), "same": into == expected, "executor_s": meter.executor_s,
@@ -248,7 +247,7 @@ def run(spark: SparkSession, name: str, folder: Path, peak: int, length_s: int, 
         "batches": len(took_s), "late": sum(one > TRIGGER_S for one in took_s), "worst_s": max(took_s, default=0.0),
         "state_rows": max((one.state_rows or 0 for one in seen), default=0), "state_mb": max((one.state_bytes or 0 for one in seen), default=0) / 1e6,
         "reload_s": reload_s[-1] if reload_s else 0.0, "tasks": max((one.batch.tasks or 0 for one in seen if one.batch), default=0),
-        "least": idle_share(seen), "took_s": took_s, "utilisations": [one.utilisation for one in seen], "events": list(map(str, scaler.events())),
+        "least": least_share(seen), "batch_rows": [(one["numInputRows"], one["durationMs"]) for one in batches], "utilisations": [one.utilisation for one in seen], "reasons": [str(one.decided.reason) for one in scaler.cycles()], "events": list(map(str, scaler.events())),
     }  # fmt: skip
 
 
@@ -270,7 +269,7 @@ def main() -> None:
         parser.error(f"no such kinds: {', '.join(unknown)}")
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     OUT.mkdir(exist_ok=True)
-    peak, length_s = (2, 40) if options.toy else (PEAK, LENGTH_S)
+    peak, lengths_s = (2, TOY_S) if options.toy else (PEAK, (LENGTH_S, TAIL_S))
     if not CLASSES.exists() and not options.toy:
         archive_classes()
     console, found = Console(width=160, highlight=False), []
@@ -285,7 +284,7 @@ def main() -> None:
         spark.sparkContext._jsc.sc().executorAllocationManager().get().stop()
         for name in options.kinds or KINDS:
             with tempfile.TemporaryDirectory() as folder:
-                found.append(run(spark, name, Path(folder), peak, length_s, console))
+                found.append(run(spark, name, Path(folder), peak, lengths_s, console))
         spark.stop()
     report(console, found, peak)
     (OUT / "bench-stateful.json").write_text(json.dumps(found, indent=1) + "\n")
