@@ -87,3 +87,23 @@ def test_a_query_that_rests_for_long_continues(tmp_path: Path, clock: Clock) -> 
         assert remembered() == [f"q{number}"]
     slow.flush(InProcess())
     assert [row["n"] for row in out.results.rows() if row["a"] == 3] == list(range(1, 13))
+
+
+def test_slots_that_share_a_process_find_what_each_of_them_wrote(tmp_path: Path) -> None:
+    """One slot after the other works here; what the first has written is not forgotten when the second begins."""
+    running = counting(tmp_path, Outputs())
+    for number in range(3):
+        running.run_batch(InProcess(), batch(number), number)
+        state = running.store.latest().keyed
+        assert state is not None and len({chunk.file for chunk in state.chunks}) > 1, "only one slot wrote something"
+        assert running.status().found_in_memory == (1.0 if number else 0.0)
+
+
+def test_files_of_earlier_batches_are_forgotten(tmp_path: Path) -> None:
+    running = counting(tmp_path, Outputs())
+    for number in range(6):
+        running.run_batch(InProcess(), batch(number), number)
+    state, uri = running.store.latest().keyed, running.store.files.uri
+    assert state is not None
+    kept = {name for query, name in cache._kept if query == uri}
+    assert {name for name in kept if name.startswith("keys/0-")} <= state.files()

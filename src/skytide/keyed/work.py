@@ -178,25 +178,6 @@ class KeyedStep:
         expired = tuple(place for place, (chunk, _) in enumerate(log) if not len(self.trimmed(chunk, until_us)))
         return Worked(results, len(cut), kept if len(kept) else None, changed, due, expired, spent)
 
-    def joined(self, one: Worked, other: Worked) -> Worked:
-        """Return the outcome of both, which have no key in common; chunks may expire in either."""
-        due = [each.due_us for each in (one, other) if each.due_us is not None]
-        return Worked(
-            results=pa.concat_tables([one.results, other.results]),
-            windows=one.windows + other.windows,
-            rows=self._either(one.rows, other.rows, self.remembered),
-            states=self._either(one.states, other.states, self.states),
-            due_us=min(due, default=None),
-            spent=Spent.together([one.spent, other.spent]),
-        )
-
-    def _either(self, one: Chunk | None, other: Chunk | None, columns: pa.Schema) -> Chunk | None:
-        """Return the rows of both chunks in one."""
-        if one is None or other is None:
-            return one or other
-        both = [(chunk, _every) for chunk in (one, other)]
-        return gathered(both, all_keys(both, self.key), self.key, columns)
-
     def _with_keys(self, came: Chunk, keys: KeySet) -> Chunk:
         """Return the same rows with more keys, some of which have no rows."""
         if len(keys) == len(came):
@@ -329,10 +310,6 @@ class KeyedStep:
         columns = {key: rows[key].take(places) for key in self.keys} | bounds
         columns |= {name: answers[name] for name in self.own.names}
         return pa.table(columns).cast(self.results) if columns else answers
-
-
-def _every(hashes: NDArray[np.uint64]) -> NDArray[np.bool_]:
-    return np.ones(len(hashes), np.bool_)
 
 
 def _times(rows: pa.Table, time: str) -> Numbers:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Set
 from typing import Any, NamedTuple, TypeVar
 
 from skytide.errors.checks import read_number, refused
+from skytide.spark.checkpoint.files import sequence_of
 
 CACHE_MB = "256"
 """What a process keeps, unless SKYTIDE_CACHE_MB says otherwise; files on a disk are read in place, and count only with what is copied of them."""
@@ -88,11 +89,18 @@ class Cache:
             self.add(query, name, found, nbytes)
         return found
 
-    def keep_only(self, query: str, needed: Set[str] = frozenset()) -> None:
-        """Forget the files of a query that are not needed any more: those that were removed take room as long as they are open."""
+    def keep_only(self, query: str, needed: Set[str] = frozenset(), *, since: int | None = None) -> None:
+        """Forget the files of a query that are not needed any more: those that were removed take room as long as they are open.
+
+        Those written from a batch on stay, if its number is given: another slot may have written them in this process just now.
+        """
+
+        def is_new(name: str) -> bool:
+            return since is not None and (sequence_of(name) or 0) >= since
+
         with self._lock:
             self._used_s[query] = self.clock_s()
-            self._forget(lambda owner, name: owner == query and name not in needed)
+            self._forget(lambda owner, name: owner == query and name not in needed and not is_new(name))
         self.forget_ended()
 
     def forget_ended(self) -> None:

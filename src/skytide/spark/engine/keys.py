@@ -65,7 +65,7 @@ class _Slot:
         self._task, self._slot = task, slot
         assert task.spec.step is not None, "an operator on keys has a step"
         self._work, self._step, self._table = task.instruction, task.spec.step, task.instruction.keyed.table
-        cache.keep_only(task.files.uri, task.instruction.keyed.files())
+        cache.keep_only(task.files.uri, task.instruction.keyed.files(), since=task.instruction.sequence)
         self._remembered = {kind: task.instruction.keyed.of_slot(slot, kind) for kind in KINDS}
 
     def report(self) -> SlotReport:
@@ -73,34 +73,36 @@ class _Slot:
         work = self._work
         with self._chunks_of(self._remembered.values()) as chunks:
             rows, hashes = self._tuples()
-            done, replaced = self._worked(rows, hashes, chunks)
-            written = []
-            for kind, added in ((ROWS, done.rows), (STATES, done.states)):
-                if added is not None:
-                    stored = self._remembered[kind]
-                    merged = to_merge([chunk.size for chunk in stored], added.nbytes)
-                    before = stored[len(stored) - merged :]
-                    whole = self._together([*self._with_live(before, chunks), (added, _all)], kind) if merged else added
-                    replaced += [chunk.file for chunk in before]
-                    if len(whole):
-                        written.append(self._written(whole, kind))
+            parts, expired = self._worked(rows, hashes, chunks)
+            written, replaced = [], sorted(expired)
+            for kind, changes in ((ROWS, [part.rows for part in parts]), (STATES, [part.states for part in parts])):
+                added = [change for change in changes if change is not None]
+                stored = self._remembered[kind]
+                merged = to_merge([chunk.size for chunk in stored], sum(chunk.nbytes for chunk in added)) if added else 0
+                before = stored[len(stored) - merged :]
+                both = [*self._with_live(before, chunks), *((chunk, _all) for chunk in added)]
+                replaced += [chunk.file for chunk in before]
+                written += [
+                    self._written(whole, kind) for whole in ([self._together(both, kind)] if merged else added) if len(whole)
+                ]
+        results = pa.concat_tables([part.results for part in parts])
         return SlotReport(
             slot=self._slot,
             tuples=len(hashes),
-            windows=done.windows,
-            kept=done.results.num_rows,
-            results=stage_rows(self._task.sink, done.results, work.sequence, self._slot) if done.results.num_rows else None,
+            windows=sum(part.windows for part in parts),
+            kept=results.num_rows,
+            results=stage_rows(self._task.sink, results, work.sequence, self._slot) if results.num_rows else None,
             chunks=tuple(written),
             replaced=tuple(replaced),
-            due_us=done.due_us,
+            due_us=min((part.due_us for part in parts if part.due_us is not None), default=None),
             chunks_found=chunks.found,
             chunks_read=chunks.read,
-            **self._loads(rows, hashes, done.spent),
+            **self._loads(rows, hashes, Spent.together([part.spent for part in parts])),
             busy_s=time.perf_counter() - began,
         )
 
-    def _worked(self, rows: pa.Table, hashes: NDArray[np.uint64], chunks: Chunks) -> tuple[Worked, list[str]]:
-        """Return what became of the tuples, and the files that no later window needs.
+    def _worked(self, rows: pa.Table, hashes: NDArray[np.uint64], chunks: Chunks) -> tuple[list[Worked], set[str]]:
+        """Return what became of the tuples, in parts without a key in common, and the files that no later window needs.
 
         Groups whose chunks are there wait for nothing: those that have come from other slots follow when their chunks have been read (P2, R4).
         """
@@ -108,20 +110,21 @@ class _Slot:
         coming = reduce(or_, (chunk.groups for chunk in stored if not chunks.is_there(chunk)), 0) & self._table.mask(self._slot)
         there = self._table.mask(self._slot) & ~coming
         if not coming or not any(chunk.groups & there for chunk in stored):
-            return self._worked_on(-1, rows, hashes, chunks)
+            done, expired = self._worked_on(-1, rows, hashes, chunks)
+            return [done], expired
         first = bits(there, len(self._table.slots))[self._table.groups_of(hashes)]
         parts = [
             self._worked_on(groups, rows.filter(pa.array(mine)), hashes[mine], chunks)
             for groups, mine in ((there, first), (coming, ~first))
         ]
-        return self._step.joined(*(done for done, _ in parts)), list(dict.fromkeys(file for _, files in parts for file in files))
+        return [done for done, _ in parts], {file for _, files in parts for file in files}
 
-    def _worked_on(self, groups: int, rows: pa.Table, hashes: NDArray[np.uint64], chunks: Chunks) -> tuple[Worked, list[str]]:
+    def _worked_on(self, groups: int, rows: pa.Table, hashes: NDArray[np.uint64], chunks: Chunks) -> tuple[Worked, set[str]]:
         """Return what became of the tuples of some groups, a bit each."""
         of_kind = {kind: [chunk for chunk in self._remembered[kind] if chunk.groups & groups] for kind in KINDS}
         log, states = (self._with_live(of_kind[kind], chunks, groups) for kind in KINDS)
         done = self._step.work(rows, hashes, log, states, self._work.since_us, self._work.until_us)
-        return done, [of_kind[ROWS][place].file for place in done.expired]
+        return done, {of_kind[ROWS][place].file for place in done.expired}
 
     def _loads(self, rows: pa.Table, hashes: NDArray[np.uint64], spent: Spent | None) -> dict[str, Any]:
         """Return what the rebalancer wants to know."""
