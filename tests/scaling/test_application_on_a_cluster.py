@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -44,17 +45,17 @@ def test_one_decision_for_all_neither_oscillates_nor_makes_batches_late(found: F
     late = {name: [s > application_job.TRIGGERS_S[name] for s in took] for name, took in unequal["took"].items()}
     done = [one for each in late.values() for one in each]
     print(f"sizes {unequal['sizes']}, late {sum(done)} of {len(done)}")
-    assert sum(a != b for a, b in zip(unequal["sizes"], unequal["sizes"][1:], strict=False)) <= 1
+    grown = sum(after > before for before, after in pairwise(unequal["sizes"]))
+    assert grown <= 1, "it begins with too many, as first batches are slow, and comes down; it does not flip between sizes"
     assert sum(done) <= 0.1 * len(done), "of a machine that has other work to do"
     assert all(" of 3 needs the most: " in reason for reason in unequal["reasons"])
 
 
 def test_the_time_of_tasks_counts_for_the_query_whose_they_are(found: Found) -> None:
-    """Each row waits for the same time, in whichever query: what is measured beyond that is the work of Spark itself."""
-    for name in application_job.TRIGGERS_S:
-        row_s = median(one[name] for one in found["unequal"]["row_s"] if name in one)
-        print(f"{name}: {row_s * 1e3:.2f} ms a row")
-        assert application_job.ROW_S <= row_s <= 2.5 * application_job.ROW_S
+    """What queries did adds up to what executors were busy with; if each had the time of all, that would be three times as much."""
+    share = median(found["unequal"]["shares"])
+    print(f"attributed: {share:.0%} of the busy time")
+    assert 0.6 < share < 1.5
 
 
 def test_queries_that_run_have_their_weight_and_one_that_ends_is_noticed(found: Found) -> None:
@@ -63,6 +64,6 @@ def test_queries_that_run_have_their_weight_and_one_that_ends_is_noticed(found: 
 
 
 def test_where_the_maximum_does_not_suffice_the_preferred_query_gets_more(found: Found) -> None:
-    rate = {name: median(rates) for name, rates in found["priorities"]["rate"].items()}
-    print(f"rows per second: {rate}, batches: {found['priorities']['done']}")
-    assert rate["preferred"] > 1.3 * rate["common"]
+    done = found["priorities"]["done"]
+    print(f"batches: {done}")
+    assert done["preferred"] > 1.5 * done["common"]

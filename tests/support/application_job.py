@@ -52,8 +52,10 @@ def unequal(site: Site) -> dict[str, Any]:
     site.until(lambda: len(scaler.cycles()) > 10, "it has settled")
     first, watched_s = len(scaler.cycles()), scaler.clock()
     numbers = {name: batches(query) for name, query in queries.items()}
-    long = 3 * site.deadline_s
-    site.until(lambda: len(scaler.cycles()) >= first + WATCHED, "it has been watched", long)
+    shares = list[float]()
+    for cycle in range(first, first + WATCHED):
+        site.until(lambda: len(scaler.cycles()) > cycle, "it has been watched")  # noqa: B023
+        shares.append(attributed(scaler))
     took = {
         name: [
             progress.durationMs["triggerExecution"] / 1e3 for progress in query.recentProgress if progress.batchId > numbers[name]
@@ -61,11 +63,6 @@ def unequal(site: Site) -> dict[str, Any]:
         for name, query in queries.items()
     }
     cycles = scaler.cycles()[first:]
-    rows_s = [
-        {name: one.batch.work_s / one.batch.rows for name, one in cycle.evaluation.seen.queries.items() if one and one.batch}
-        for cycle in cycles
-        if cycle.evaluation and isinstance(cycle.evaluation.seen, ApplicationObservation)
-    ]
     changes = [event.text for event in scaler.events() if event.at_s > watched_s]
     queries["nine"].stop()
     site.until(lambda: reported(scaler, "query nine has ended"), "it is noticed that a query has ended")
@@ -75,8 +72,15 @@ def unequal(site: Site) -> dict[str, Any]:
         query.stop()
     return {
         "took": took, "sizes": [cycle.limited.allocation.workers for cycle in cycles], "reasons": [cycle.decided.reason for cycle in cycles],
-        "row_s": rows_s, "changes": changes, "weights": weights, "events": [str(event) for event in scaler.events()],
+        "shares": shares, "changes": changes, "weights": weights, "events": [str(event) for event in scaler.events()],
     }  # fmt: skip
+
+
+def attributed(scaler: Scaler) -> float:
+    """Return what queries did, each alone, over what executors were busy with."""
+    alone: dict[str, Any] = scaler._plant._latest  # type: ignore[attr-defined]
+    demands = [one.arrival_rate_hz * one.batch.work_s / one.batch.rows for one in alone.values() if one.batch]
+    return sum(demands) / sum(load for _, load in scaler.history()[-1].loads)
 
 
 def seen_all(scaler: Scaler, names: set[str]) -> bool:
@@ -95,11 +99,10 @@ def priorities(site: Site) -> dict[str, Any]:
     numbers = {name: batches(query) for name, query in queries.items()}
     site.until(lambda: batches(queries["preferred"]) >= numbers["preferred"] + 6, "one has gone on", 3 * site.deadline_s)
     done = {name: batches(query) - numbers[name] for name, query in queries.items()}
-    rate = {name: [progress.processedRowsPerSecond for progress in query.recentProgress[-4:]] for name, query in queries.items()}
     scaler.stop()
     for query in queries.values():
         query.stop()
-    return {"done": done, "rate": rate, "events": [str(event) for event in scaler.events()]}
+    return {"done": done, "events": [str(event) for event in scaler.events()]}
 
 
 def main(folder: str) -> None:
