@@ -227,7 +227,12 @@ def run(spark: SparkSession, name: str, folder: Path, peak: int, lengths_s: tupl
     query.awaitTermination(WARM_UP_S)  # type: ignore[arg-type]
     guard, warm = Guard(scale_down_after=SCALE_DOWN), datetime.now(UTC).isoformat()
     scaler = skytide.autoscale(
-        query, Mpc.throughput(), (1, peak), interval=f"{INTERVAL_S:g} s", guard=guard, on_event=console.print
+        query,
+        Mpc.throughput(),
+        (1, peak),
+        interval=f"{INTERVAL_S:g} s",
+        guard=guard,
+        on_event=lambda event: console.print(str(event)),
     )
     meter = Meter(cluster)
     while not feeder.is_done and query.isActive:
