@@ -200,8 +200,7 @@ def _usual(batches: Sequence[Batch], means: Means, trigger_s: float | None) -> M
     known = [batch for batch in batches if batch.busy_s is not None]
     others_s = fmean(batch.others_s for batch in known) / at_once if known else 0.0
     jobs_s = fmean(batch.work_s for batch in batches)
-    share = fmean(batch.busy_s or 0.0 for batch in known) / (jobs_s * at_once) if known and jobs_s > 0 else means.busy_share
-    work_s = jobs_s * at_once * min(share, 1.0)  # what an executor did that has left meanwhile may make it more
+    work_s = fmean(batch.busy_s or 0.0 for batch in known) if known else jobs_s * means.busy_share * at_once
     usual = MicroBatch(rows, 0.0, work_s, trigger_s, means.tasks, means.cores, pstdev(lasted_s))
     taken_s = work_s * float(left_share(usual, means.workers))
     return replace(usual, fixed_s=max(0.0, fmean(lasted_s) - taken_s - others_s))
