@@ -206,7 +206,7 @@ class Windowed(Queryable[StreamAnswer]):
                 remedy='name one: group_by("symbol"), or use .aggregate(...) without keys',
             )
         for key in keys:
-            check_text("group_by", key, "symbol")
+            check_text("keys", key, "symbol")
         return Grouped(self, keys)
 
     groupBy = group_by
