@@ -32,8 +32,8 @@ CHECKS = {
     **dict.fromkeys(("duration_us", "duration_s"), 1),
 }
 """Functions that write errors, and which of their arguments is the name of a parameter."""
-ENTRIES = {"characteristic", "option", "field"}
-"""Names of entries of a text or a dict, which are no parameters."""
+ENTRIES = {"characteristic", "option", "field", "group_by"}
+"""Names of entries of a text or a dict, and of a method that takes any number of values, which are no parameters."""
 
 
 @pytest.mark.parametrize("name", QUERIES)
