@@ -191,7 +191,7 @@ class Windowed(Queryable[StreamAnswer]):
         )
         names = (keys,) if isinstance(keys, str) else tuple(keys)
         for key in names:
-            check_text("group_by", key, "symbol")
+            check_text("keys", key, "symbol")
         return self._ask(aggregate_of(self.df, measures, names, self.time))
 
     def group_by(self, *keys: str) -> "Grouped[StreamAnswer]":
